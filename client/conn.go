@@ -1,0 +1,214 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// Conn is an attachment to the daemon of this node. Its methods are safe for
+// concurrent use. A process needs one.
+type Conn struct {
+	session *attach.Session
+	id      int
+	ended   atomic.Bool
+	gate    gate
+	wait    waiting
+	// over is closed when every future has its outcome after Close.
+	over  chan struct{}
+	lanes [slots.MaxLanes]atomic.Pointer[lane]
+
+	mu      sync.Mutex
+	opened  []*lane
+	methods atomic.Pointer[map[string]*Method]
+}
+
+// Attach connects to the daemon that listens on socket; empty means the
+// environment variable RDMAD_SOCKET or else DefaultSocket. The caller must
+// Close the connection. Errors: ErrNotRunning, ErrPermission, ErrVersion,
+// ErrLimit, or ctx's.
+func Attach(ctx context.Context, socket string, opts ...Option) (*Conn, error) {
+	o := options{name: filepath.Base(os.Args[0])}
+	for _, f := range opts {
+		f(&o)
+	}
+	c := &Conn{over: make(chan struct{})}
+	c.methods.Store(&map[string]*Method{})
+	c.wait.conn = c
+	// Held until session is set: the session's events lock it too.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := attach.Open(ctx, socket, attach.Hello{Role: attach.RoleClient, Name: o.name}, attach.Events{
+		Lane:   c.addLane,
+		Closed: c.laneClosed,
+		Ended:  c.sessionEnded,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	c.session, c.id = s, s.Welcome.ID
+	return c, nil
+}
+
+// Node returns the name of this node.
+func (c *Conn) Node() string { return c.session.Welcome.Node }
+
+// Domain returns the name of the domain that the daemon put this process in.
+func (c *Conn) Domain() string { return c.session.Welcome.Domain }
+
+// Done is closed when the connection has ended, by Close or because the daemon
+// is gone. Attach again to go on.
+func (c *Conn) Done() <-chan struct{} { return c.session.Done() }
+
+// Call sends req to target and returns the answer, a new slice. It waits for
+// room in the ring and for the answer until ctx ends; ctx's deadline also
+// travels with the request, which is not started after it.
+func (c *Conn) Call(ctx context.Context, target string, req []byte) ([]byte, error) {
+	m, err := c.Method(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return m.Call(ctx, req)
+}
+
+// Go sends req to target and returns a future for the answer; see Method.Go.
+func (c *Conn) Go(ctx context.Context, target string, req []byte) (*Future, error) {
+	m, err := c.Method(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return m.Go(ctx, req)
+}
+
+// Post sends msg to target one way; see Method.Post.
+func (c *Conn) Post(ctx context.Context, target string, msg []byte) error {
+	m, err := c.Method(ctx, target)
+	if err != nil {
+		return err
+	}
+	return m.Post(ctx, msg)
+}
+
+// Status returns the daemon's state as JSON: node, peers, lanes, services,
+// workers and counters.
+func (c *Conn) Status(ctx context.Context) (json.RawMessage, error) {
+	a, err := c.session.Ask(ctx, &attach.Message{Type: attach.TypeStatus})
+	if err != nil {
+		return nil, fmt.Errorf("client: status: %w", err)
+	}
+	return a.StatusJSON, nil
+}
+
+// Ping exchanges a message with the daemon of a node and returns how long the
+// round trip over the bootstrap connection took.
+func (c *Conn) Ping(ctx context.Context, node string) (time.Duration, error) {
+	a, err := c.session.Ask(ctx, &attach.Message{Type: attach.TypePing, Node: node})
+	if err != nil {
+		return 0, fmt.Errorf("client: ping %s: %w", node, err)
+	}
+	return time.Duration(a.RTT), nil
+}
+
+// Close detaches. Requests without an outcome get one (ErrNotExecuted or
+// ErrMaybeExecuted), waiters return, and reserved requests must be committed or
+// aborted for Close to return. Close may be called more than once.
+func (c *Conn) Close() error {
+	if !c.gate.close() {
+		<-c.over
+		return nil
+	}
+	err := c.session.Close() // sessionEnded runs in here and frees every waiter
+	<-c.gate.idle
+	c.wait.failAll()
+	close(c.over)
+	c.session.Release()
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("client: close: %w", err)
+	}
+	return nil
+}
+
+// addLane is told of each lane by the session, before the answer that names it.
+func (c *Conn) addLane(l attach.Lane, r *slots.Ring) {
+	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, ring: r, calls: make([]atomic.Pointer[Future], l.Geometry.Slots), claimers: make(chan struct{}, 1)}
+	c.mu.Lock()
+	c.opened = append(c.opened, n)
+	c.mu.Unlock()
+	c.lanes[l.ID].Store(n)
+}
+
+// laneClosed wakes whoever waits for room in a lane that will never have any.
+// The daemon has given every request in it an outcome before.
+func (c *Conn) laneClosed(id uint16) {
+	if l := c.lanes[int(id)%slots.MaxLanes].Load(); l != nil {
+		l.ring.WakeFree()
+	}
+}
+
+// sessionEnded is the liberator of every wait in this process when the daemon
+// is gone or the connection is closed.
+func (c *Conn) sessionEnded(error) {
+	c.ended.Store(true)
+	c.mu.Lock()
+	lanes := c.opened
+	c.mu.Unlock()
+	for _, l := range lanes {
+		l.ring.WakeFree()
+	}
+	c.wait.liberate()
+}
+
+// gate counts the calls that use the shared memory, so that Close can wait for
+// them before it unmaps it.
+type gate struct {
+	n    atomic.Int64
+	idle chan struct{}
+	once sync.Once
+}
+
+const gateClosed = -1 << 40
+
+func (g *gate) init() { g.once.Do(func() { g.idle = make(chan struct{}) }) }
+
+// enter reports whether the gate is open; if so leave must follow.
+func (g *gate) enter() bool {
+	if g.n.Add(1) > 0 {
+		return true
+	}
+	g.leave()
+	return false
+}
+
+func (g *gate) leave() {
+	if g.n.Add(-1) == gateClosed {
+		g.init()
+		close(g.idle)
+	}
+}
+
+// close shuts the gate and reports whether it was this call that did so. idle
+// is closed when everybody has left.
+func (g *gate) close() bool {
+	g.init()
+	for {
+		n := g.n.Load()
+		if n < 0 {
+			return false
+		}
+		if g.n.CompareAndSwap(n, n+gateClosed) {
+			if n == 0 {
+				close(g.idle)
+			}
+			return true
+		}
+	}
+}

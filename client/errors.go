@@ -1,0 +1,128 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rdmad/rdmad/internal/attach"
+)
+
+// Errors of attaching; see also VersionError in package shm.
+var (
+	// ErrNotRunning is returned by Attach when no daemon listens on the socket.
+	ErrNotRunning = attach.ErrNotRunning
+	// ErrPermission is returned by Attach when the socket or every domain
+	// refuses the user.
+	ErrPermission = attach.ErrPermission
+	// ErrVersion is returned by Attach when daemon and library share no version.
+	ErrVersion = attach.ErrVersion
+	// ErrLimit is returned by Attach when the daemon has no room for more
+	// workers.
+	ErrLimit = attach.ErrLimit
+)
+
+// Errors of calls.
+var (
+	// ErrNoService is returned for a node, service or method that is not
+	// there. Not executed.
+	ErrNoService = attach.ErrNoService
+	// ErrInvalid is returned for a target that does not parse.
+	ErrInvalid = attach.ErrInvalid
+	// ErrClosed is returned when the connection to the daemon has ended; what
+	// was accepted before ends in ErrNotExecuted or ErrMaybeExecuted.
+	ErrClosed = attach.ErrClosed
+	// ErrTooLarge is returned, as a *TooLargeError, for a request or an answer
+	// that no run of slots can hold.
+	ErrTooLarge = errors.New("message too large")
+	// ErrBackpressure is returned with the NoWait option when the ring is
+	// full. Not executed.
+	ErrBackpressure = errors.New("ring full")
+	// ErrNotExecuted is wrapped by the error of an accepted request that is
+	// known not to have been executed.
+	ErrNotExecuted = errors.New("not executed")
+	// ErrMaybeExecuted is wrapped by the error of an accepted request that may
+	// have been executed: its peer, its handler's process or the daemon was
+	// lost after the request was handed over.
+	ErrMaybeExecuted = errors.New("may have been executed")
+	// ErrDeadline is returned, as a *DeadlineError, when the context of a call
+	// ended first.
+	ErrDeadline = errors.New("deadline passed")
+	// ErrRemote is returned, as a *RemoteError, for an error of the handler.
+	ErrRemote = errors.New("remote error")
+)
+
+// RemoteError is the error that a handler returned.
+type RemoteError struct {
+	// Target is the called method as node/service/method.
+	Target string
+	// Text is the handler's error text, cut to the room in the answer.
+	Text string
+}
+
+// Error returns the handler's text with the method it came from.
+func (e *RemoteError) Error() string { return e.Target + ": " + e.Text }
+
+// Is makes errors.Is(err, ErrRemote) true.
+func (e *RemoteError) Is(target error) bool { return target == ErrRemote }
+
+// TooLargeError says what was too large for what.
+type TooLargeError struct {
+	// Target is the called method.
+	Target string
+	// What is "request" or "answer".
+	What string
+	// Size is the message's size and Limit the largest that would have fitted,
+	// in bytes. Size is 0 if only the handler knows.
+	Size, Limit int
+}
+
+// Error names the sizes.
+func (e *TooLargeError) Error() string {
+	if e.Size == 0 {
+		return fmt.Sprintf("%s: %s larger than %d bytes (ask for more with client.AnswerSize, or declare it with server.AnswerSize)", e.Target, e.What, e.Limit)
+	}
+	return fmt.Sprintf("%s: %s of %d bytes, at most %d (see class in the daemon's config)", e.Target, e.What, e.Size, e.Limit)
+}
+
+// Is makes errors.Is(err, ErrTooLarge) true. A request that is too large was
+// not executed; an answer that is too large was.
+func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
+
+// DeadlineError is returned when the context of a call ended before the answer.
+type DeadlineError struct {
+	// Target is the called method.
+	Target string
+	// Sent is false if the request was taken back, or was refused by the peer
+	// because it came too late: it was not executed. If true it may have been.
+	Sent bool
+	// Cause is the context's error, or context.DeadlineExceeded.
+	Cause error
+}
+
+// Error says what is known about the request.
+func (e *DeadlineError) Error() string {
+	if e.Sent {
+		return fmt.Sprintf("%s: %v; the request may have been executed", e.Target, e.Cause)
+	}
+	return fmt.Sprintf("%s: %v; the request was not executed", e.Target, e.Cause)
+}
+
+// Is makes errors.Is true for ErrDeadline and for ErrMaybeExecuted or
+// ErrNotExecuted, as Sent says.
+func (e *DeadlineError) Is(target error) bool {
+	switch target {
+	case ErrDeadline:
+		return true
+	case ErrMaybeExecuted:
+		return e.Sent
+	case ErrNotExecuted:
+		return !e.Sent
+	}
+	return false
+}
+
+// Unwrap returns Cause, so that errors.Is(err, context.DeadlineExceeded) works.
+func (e *DeadlineError) Unwrap() error { return e.Cause }
+
+var errPeerDeadline = fmt.Errorf("dropped by the peer: %w", context.DeadlineExceeded)

@@ -1,0 +1,225 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rdmad/rdmad/slots"
+)
+
+// Future is the outcome-to-be of a request. Its methods are safe for concurrent
+// use, except Release.
+type Future struct {
+	m    *Method
+	lane *lane
+	run  slots.Run
+	dst  []byte
+	// res and err are written once, before done is stored.
+	res  []byte
+	err  error
+	done atomic.Bool
+	// waiter is the goroutine that waits for this future while another leads.
+	waiter atomic.Pointer[follower]
+
+	// shared says that somebody wants ch closed; mu guards the rest.
+	shared  atomic.Bool
+	mu      sync.Mutex
+	ch      chan struct{}
+	closed  bool // ch is closed
+	watched bool // Done's goroutine runs
+}
+
+func (f *Future) reset(m *Method, l *lane, u slots.Run, dst []byte) {
+	f.m, f.lane, f.run, f.dst = m, l, u, dst
+	f.waiter.Store(nil)
+	f.mu.Lock()
+	f.res, f.err, f.ch, f.closed, f.watched = nil, nil, nil, false, false
+	f.shared.Store(false)
+	f.done.Store(false)
+	f.mu.Unlock()
+}
+
+// recycle puts a future that nobody else knows back into the pool.
+func (f *Future) recycle() {
+	f.dst = nil
+	futures.Put(f)
+}
+
+// settled reports whether the outcome is known.
+func (f *Future) settled() bool { return f.done.Load() }
+
+// Wait waits for the outcome until ctx ends, in which case it returns a
+// *DeadlineError and the future goes on: it may be waited for again. Any number
+// of goroutines may wait, any number of times.
+func (f *Future) Wait(ctx context.Context) ([]byte, error) {
+	if !f.settled() {
+		c := f.m.conn
+		if c.gate.enter() {
+			c.wait.until(ctx, f)
+			c.gate.leave()
+		} else {
+			select {
+			case <-c.over:
+			case <-ctx.Done():
+			}
+		}
+		if !f.settled() {
+			return nil, &DeadlineError{Target: f.m.name, Sent: true, Cause: context.Cause(ctx)}
+		}
+	}
+	return f.res, f.err
+}
+
+// Result returns the outcome if it is known. ok is false if it is not: the
+// answer may have arrived and only be noticed by the next Wait.
+func (f *Future) Result() (answer []byte, err error, ok bool) {
+	if !f.settled() {
+		return nil, nil, false
+	}
+	return f.res, f.err, true
+}
+
+// Done returns a channel that is closed when the outcome is known. The first
+// call starts a goroutine that waits for it.
+func (f *Future) Done() <-chan struct{} {
+	ch := f.channel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.watched && !f.closed {
+		f.watched = true
+		go func() { _, _ = f.Wait(context.Background()) }()
+	}
+	return ch
+}
+
+// channel returns the channel that complete closes.
+func (f *Future) channel() chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ch == nil {
+		f.ch = make(chan struct{})
+		f.shared.Store(true)
+	}
+	f.closeIfDone()
+	return f.ch
+}
+
+// closeIfDone runs with mu held. done is looked at again because the future may
+// be in use for another request by now.
+func (f *Future) closeIfDone() {
+	if f.done.Load() && f.ch != nil && !f.closed {
+		f.closed = true
+		close(f.ch)
+	}
+}
+
+// Cancel takes the request back if the daemon has not taken it yet. It returns
+// true if it did so: the outcome is then ErrNotExecuted. Otherwise the request
+// goes on.
+func (f *Future) Cancel() bool {
+	c := f.m.conn
+	if f.settled() || !c.gate.enter() {
+		return false
+	}
+	defer c.gate.leave()
+	return f.cancel()
+}
+
+func (f *Future) cancel() bool {
+	// Whoever takes the future out of the table completes it.
+	if !f.lane.calls[f.run.Index].CompareAndSwap(f, nil) {
+		return false
+	}
+	if !f.lane.revoke(f.run) {
+		f.lane.calls[f.run.Index].Store(f)
+		f.m.conn.wait.recheck()
+		return false
+	}
+	f.complete(nil, fmt.Errorf("%s: %w: cancelled", f.m.name, ErrNotExecuted))
+	return true
+}
+
+// Release lets the library use the future again, which saves an allocation. It
+// must be called at most once, after the outcome was seen, by the last user;
+// the answer slice stays valid.
+func (f *Future) Release() {
+	if f.settled() {
+		f.recycle()
+	}
+}
+
+// finish takes the answer out of the slots, frees them and completes the
+// future. The caller has taken f out of the lane's table.
+func (f *Future) finish() {
+	res, err := f.read()
+	f.lane.ring.Consume(f.run)
+	f.lane.ring.WakeFree()
+	f.complete(res, err)
+}
+
+// read copies the answer. The header was checked by the daemon; it is checked
+// again because other processes of the domain can write to the slots.
+func (f *Future) read() ([]byte, error) {
+	var h slots.Header
+	r := f.lane.ring
+	if !h.Decode(r.Header(f.run)) {
+		return nil, f.corrupt(slots.ErrProtocol)
+	}
+	if err := h.CheckAnswer(r.Geometry(), f.run.Len, f.run.Ticket); err != nil {
+		return nil, f.corrupt(err)
+	}
+	p := r.Payload(f.run)[:h.Length]
+	switch h.Status {
+	case slots.StatusOK:
+		if f.dst == nil {
+			return append(make([]byte, 0, len(p)), p...), nil
+		}
+		return append(f.dst[:0], p...), nil
+	case slots.StatusRemote:
+		return nil, &RemoteError{Target: f.m.name, Text: string(p)}
+	case slots.StatusTooLarge:
+		return nil, &TooLargeError{Target: f.m.name, What: "answer", Limit: int(h.Answer)}
+	case slots.StatusDeadline:
+		return nil, &DeadlineError{Target: f.m.name, Cause: errPeerDeadline}
+	case slots.StatusNoService:
+		f.m.route.p.Store(nil) // the next call looks again
+		return nil, fmt.Errorf("%s: %w: %w: %s", f.m.name, ErrNotExecuted, ErrNoService, p)
+	case slots.StatusNotExecuted, slots.StatusInvalid:
+		return nil, fmt.Errorf("%s: %w: %s", f.m.name, ErrNotExecuted, p)
+	}
+	return nil, fmt.Errorf("%s: %w: %s", f.m.name, ErrMaybeExecuted, p)
+}
+
+func (f *Future) corrupt(err error) error {
+	return fmt.Errorf("%s: %w: the answer was damaged in shared memory: %w", f.m.name, ErrMaybeExecuted, err)
+}
+
+func (f *Future) complete(res []byte, err error) {
+	f.res, f.err = res, err
+	// SYNC POINT (future): res and err are visible to whoever loads done. The
+	// store comes before the loads of waiter and shared; those who wait store
+	// there before they look at done a last time.
+	f.done.Store(true)
+	if w := f.waiter.Load(); w != nil {
+		w.poke()
+	}
+	if f.shared.Load() {
+		f.mu.Lock()
+		f.closeIfDone()
+		f.mu.Unlock()
+	}
+}
+
+// abandoned gives the outcome of a request whose daemon is gone.
+func (f *Future) abandoned() {
+	switch {
+	case f.lane.ring.Answered(f.run, f.m.conn.id):
+		f.finish()
+	case f.lane.revoke(f.run):
+		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrNotExecuted, ErrClosed))
+	default:
+		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrMaybeExecuted, ErrClosed))
+	}
+}

@@ -1,0 +1,258 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// waiting lets the goroutines of a process wait for answers: one leads, which
+// means it sleeps on the worker's bell and completes every future whose answer
+// arrives; the others follow, asleep on a channel until the leader completes
+// their future or leaves and makes one of them the next leader.
+type waiting struct {
+	conn *Conn
+	// lead is held by the leader, who alone may touch the hint ring.
+	lead sync.Mutex
+
+	mu        sync.Mutex
+	followers []*follower
+}
+
+// follower is a parked goroutine.
+type follower struct {
+	ch  chan struct{}
+	pos int // in waiting.followers
+}
+
+var followers = sync.Pool{New: func() any { return &follower{ch: make(chan struct{}, 1)} }}
+
+func (w *follower) poke() {
+	select {
+	case w.ch <- struct{}{}:
+	default:
+	}
+}
+
+// until returns when f is settled or ctx has ended.
+func (w *waiting) until(ctx context.Context, f *Future) {
+	followed := false
+	for !f.settled() && ctx.Err() == nil {
+		if w.lead.TryLock() {
+			w.leadUntil(ctx, f)
+			w.lead.Unlock()
+			w.promote()
+			continue
+		}
+		w.follow(ctx, f)
+		followed = true
+	}
+	// A poke may have meant "lead": hand it on.
+	if followed && w.leaderless() {
+		w.promote()
+	}
+}
+
+// follow parks the goroutine until f is settled, leadership is free, or ctx ends.
+func (w *waiting) follow(ctx context.Context, f *Future) {
+	me := followers.Get().(*follower)
+	w.mu.Lock()
+	me.pos = len(w.followers)
+	w.followers = append(w.followers, me)
+	w.mu.Unlock()
+	// SYNC POINT (future): stored before the last look at done. A second
+	// waiter for the same future uses its channel.
+	var also chan struct{}
+	if !f.waiter.CompareAndSwap(nil, me) {
+		also = f.channel()
+	}
+	if !f.settled() && !w.leaderless() {
+		select {
+		case <-me.ch:
+		case <-also:
+		case <-ctx.Done():
+		}
+	}
+	f.waiter.CompareAndSwap(me, nil)
+	w.leave(me)
+}
+
+// leaderless reports whether nobody leads at this moment.
+func (w *waiting) leaderless() bool {
+	if !w.lead.TryLock() {
+		return false
+	}
+	w.lead.Unlock()
+	return true
+}
+
+// leave takes a follower off the list and puts it back into the pool.
+func (w *waiting) leave(me *follower) {
+	w.mu.Lock()
+	last := len(w.followers) - 1
+	w.followers[me.pos] = w.followers[last]
+	w.followers[me.pos].pos = me.pos
+	w.followers = w.followers[:last]
+	w.mu.Unlock()
+	select {
+	case <-me.ch: // sent too late to matter
+	default:
+	}
+	followers.Put(me)
+}
+
+// promote wakes one follower so that it can take the lead.
+func (w *waiting) promote() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.followers); n > 0 {
+		w.followers[n-1].poke()
+	}
+}
+
+// How long a leader sleeps at a time. The daemon's wake-up ends a sleep; the
+// bounds only limit what the Go scheduler, a context without a deadline and a
+// daemon that died between a store and its wake-up can cost.
+const (
+	rawSleep  = 200 * time.Microsecond
+	longSleep = 50 * time.Millisecond
+)
+
+// leadUntil completes futures until f is one of them, ctx has ended, or the
+// session has.
+func (w *waiting) leadUntil(ctx context.Context, f *Future) {
+	down := &w.conn.session.Rings.Down
+	var stop func() bool
+	for sleeps := 0; ; sleeps++ {
+		w.reap()
+		if f.settled() {
+			break
+		}
+		if w.conn.ended.Load() {
+			w.failAll()
+			break
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		bell := down.PrepareSleep()
+		if !down.Empty() || w.conn.ended.Load() {
+			down.CancelSleep()
+			continue
+		}
+		if sleeps < 2 {
+			shm.FutexWaitRaw(down.Bell(), bell, rawSleep)
+		} else {
+			if stop == nil && ctx.Done() != nil {
+				// A long wait: let the end of ctx ring the bell.
+				stop = context.AfterFunc(ctx, down.Ring)
+			}
+			shm.FutexWait(down.Bell(), bell, longSleep)
+		}
+		down.CancelSleep()
+	}
+	if stop != nil {
+		stop()
+	}
+}
+
+// reapIfFree completes what has been answered, unless another goroutine leads.
+// It reports whether it completed anything.
+func (w *waiting) reapIfFree() bool {
+	if !w.lead.TryLock() {
+		return false
+	}
+	n := w.reap()
+	w.lead.Unlock()
+	w.promote()
+	return n > 0
+}
+
+// reap completes every future whose answer has been announced. Only the holder
+// of lead may call it.
+func (w *waiting) reap() (completed int) {
+	rings := w.conn.session.Rings
+	for {
+		h, ok := rings.Down.Pop()
+		if !ok {
+			break
+		}
+		l := w.conn.lanes[int(h.Lane())%slots.MaxLanes].Load()
+		if l == nil || h.Index() >= len(l.calls) {
+			continue
+		}
+		// A hint may be old or wrong: the future in the table and the slot
+		// word decide.
+		if f := l.calls[h.Index()].Load(); f != nil && h.TicketIs(f.run.Ticket) && w.try(f) {
+			completed++
+		}
+	}
+	if rings.TakeOverflow() {
+		completed += w.scan()
+	}
+	return completed
+}
+
+// try completes f if its answer is there.
+func (w *waiting) try(f *Future) bool {
+	if !f.lane.ring.Answered(f.run, w.conn.id) || !f.lane.calls[f.run.Index].CompareAndSwap(f, nil) {
+		return false
+	}
+	f.finish()
+	return true
+}
+
+// scan looks at every outstanding request; hints were lost.
+func (w *waiting) scan() (completed int) {
+	w.each(func(f *Future) {
+		if w.try(f) {
+			completed++
+		}
+	})
+	return completed
+}
+
+// recheck makes the leader, or the caller if there is none, look at every
+// outstanding request.
+func (w *waiting) recheck() {
+	w.conn.session.Rings.SetOverflow()
+	w.conn.session.Rings.Down.Ring()
+}
+
+// failAll gives every outstanding request its outcome after the end of the
+// session. Any goroutine may call it, also several at once.
+func (w *waiting) failAll() {
+	w.each(func(f *Future) {
+		if f.lane.calls[f.run.Index].CompareAndSwap(f, nil) {
+			f.abandoned()
+		}
+	})
+}
+
+func (w *waiting) each(do func(*Future)) {
+	w.conn.mu.Lock()
+	lanes := w.conn.opened
+	w.conn.mu.Unlock()
+	for _, l := range lanes {
+		for i := range l.calls {
+			if f := l.calls[i].Load(); f != nil {
+				do(f)
+			}
+		}
+	}
+}
+
+// liberate wakes everybody who waits, after the session has ended.
+func (w *waiting) liberate() {
+	if s := w.conn.session; s != nil && s.Rings != nil {
+		s.Rings.Down.Ring()
+	}
+	w.mu.Lock()
+	for _, f := range w.followers {
+		f.poke()
+	}
+	w.mu.Unlock()
+}

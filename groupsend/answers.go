@@ -1,0 +1,69 @@
+package groupsend
+
+import (
+	"math/bits"
+
+	"github.com/rdmad/rdmad/slots"
+)
+
+// Answers plans groups out of finished answers, which arrive in any order and
+// go out in the order of their slots. It belongs to one goroutine.
+type Answers struct {
+	geo   slots.Geometry
+	max   int
+	ready bitset
+	items []answer
+}
+
+type answer struct {
+	length uint32
+	run    uint16
+}
+
+// NewAnswers returns a planner for a ring of the given geometry; max as in
+// NewRequests.
+func NewAnswers(g slots.Geometry, max int) *Answers {
+	return &Answers{geo: g, max: clampCount(max), ready: newBitset(g.Slots), items: make([]answer, g.Slots)}
+}
+
+// Add notes that the answer of the run of run slots at index is finished, with
+// a payload of length bytes. The caller has checked that they fit the ring.
+func (p *Answers) Add(index, run int, length uint32) {
+	p.items[index] = answer{length: length, run: uint16(run)}
+	p.ready.add(index)
+}
+
+// Pending returns how many answers wait to be posted.
+func (p *Answers) Pending() int { return p.ready.n }
+
+// Plan posts at most limit groups and forgets the answers in them. It returns
+// how many answers it posted and whether some are left.
+func (p *Answers) Plan(c Poster, limit int) (messages int, more bool) {
+	for x := 0; x < len(p.ready.words) && p.ready.n > 0; x++ {
+		for p.ready.words[x] != 0 {
+			if limit <= 0 {
+				return messages, true
+			}
+			g := p.group(x*64 + bits.TrailingZeros64(p.ready.words[x]))
+			c.Post(g)
+			messages += g.Count
+			limit--
+		}
+	}
+	return messages, false
+}
+
+func (p *Answers) group(i int) Group {
+	g := Group{Index: i}
+	for next := i; next < p.geo.Slots && p.ready.has(next); {
+		p.ready.remove(next)
+		a := p.items[next]
+		g.Count++
+		g.Bytes = (next-i)*p.geo.SlotSize + slots.HeaderSize + int(a.length)
+		next += int(a.run)
+		if g.Count == p.max || g.Bytes >= MaxGroupBytes {
+			break
+		}
+	}
+	return g
+}

@@ -1,0 +1,91 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// The errors of attaching and of the control connection, re-exported by the
+// client and server packages.
+var (
+	// ErrNotRunning is returned when no daemon listens on the socket.
+	ErrNotRunning = errors.New("rdmad is not running")
+	// ErrPermission is returned when the socket or every domain refuses the
+	// user.
+	ErrPermission = errors.New("permission denied")
+	// ErrVersion is returned when daemon and worker share no version.
+	ErrVersion = errors.New("incompatible version")
+	// ErrNoService is returned for a node, service or method that is not there.
+	ErrNoService = errors.New("no such service")
+	// ErrLimit is returned when the daemon's limits refuse a worker, a lane or
+	// a method.
+	ErrLimit = errors.New("limit reached")
+	// ErrInvalid is returned for a request that makes no sense.
+	ErrInvalid = errors.New("invalid request")
+	// ErrClosed is returned when the connection to the daemon has ended.
+	ErrClosed = errors.New("connection to rdmad closed")
+)
+
+// Code is an error on the wire.
+type Code string
+
+// codes is the one table between errors and their codes.
+var codes = map[Code]error{
+	"not-running": ErrNotRunning,
+	"permission":  ErrPermission,
+	"version":     ErrVersion,
+	"no-service":  ErrNoService,
+	"limit":       ErrLimit,
+	"invalid":     ErrInvalid,
+	"closed":      ErrClosed,
+}
+
+// Fail reports why a question has no answer.
+type Fail struct {
+	Code Code   `json:"code"`
+	Text string `json:"text"`
+}
+
+// FailFor makes a Fail of an error that wraps one of this package's; any other
+// is ErrInvalid.
+func FailFor(err error) *Fail {
+	for c, e := range codes {
+		if errors.Is(err, e) {
+			return &Fail{Code: c, Text: err.Error()}
+		}
+	}
+	return &Fail{Code: "invalid", Text: err.Error()}
+}
+
+// Err returns the error that f reports: its text is the daemon's, and it wraps
+// the error of the code.
+func (f *Fail) Err() error {
+	base, ok := codes[f.Code]
+	if !ok {
+		base = ErrInvalid
+	}
+	return &remoteText{text: f.Text, base: base}
+}
+
+// remoteText is an error whose text came from the daemon.
+type remoteText struct {
+	text string
+	base error
+}
+
+func (e *remoteText) Error() string { return e.text }
+func (e *remoteText) Unwrap() error { return e.base }
+
+// DialError explains why the socket could not be reached.
+func DialError(socket string, err error) error {
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("%w: nothing listens on %s (start it with: rdmad run -c config.toml)", ErrNotRunning, socket)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%w: cannot open socket %s: %w", ErrPermission, socket, err)
+	}
+	return fmt.Errorf("attach to %s: %w", socket, err)
+}

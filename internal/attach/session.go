@@ -1,0 +1,306 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// DefaultSocket is where a daemon listens unless told otherwise.
+const DefaultSocket = "/run/rdmad/rdmad.sock"
+
+// SocketEnv is the environment variable that names the socket.
+const SocketEnv = "RDMAD_SOCKET"
+
+// SocketPath returns socket, or what SocketEnv says, or DefaultSocket.
+func SocketPath(socket string) string {
+	if socket == "" {
+		socket = os.Getenv(SocketEnv)
+	}
+	if socket == "" {
+		socket = DefaultSocket
+	}
+	return socket
+}
+
+// Session is the worker's end of an attachment: the shared segments, the lanes,
+// and questions to the daemon. Its methods are safe for concurrent use.
+type Session struct {
+	Welcome Welcome
+	// Bells and Bell are how to wake the domain's agent; Rings are the hint
+	// rings. Nil for RoleTool.
+	Bells *slots.Bells
+	Bell  *shm.Bell
+	Rings *slots.WorkerRings
+
+	conn    *Conn
+	events  Events
+	segs    []*shm.Segment
+	done    chan struct{}
+	mu      sync.Mutex
+	err     error // why the session ended
+	seq     uint64
+	pending map[uint64]chan *Message
+}
+
+// Events are what a session tells its owner from the goroutine that reads the
+// control connection. The functions must not block for long and must not call
+// Close.
+type Events struct {
+	// Lane is called with a mapped lane before any answer that names it.
+	Lane func(l Lane, r *slots.Ring)
+	// Closed is called when a lane is closed.
+	Closed func(id uint16)
+	// Ended is called once, when the session has ended for whatever reason.
+	Ended func(err error)
+}
+
+// Open attaches to the daemon on socket. The caller must Close the session.
+// Errors wrap ErrNotRunning, ErrPermission, ErrVersion or ErrLimit.
+func Open(ctx context.Context, socket string, hello Hello, ev Events) (*Session, error) {
+	socket = SocketPath(socket)
+	var d net.Dialer
+	raw, err := d.DialContext(ctx, "unixpacket", socket)
+	if err != nil {
+		return nil, DialError(socket, err)
+	}
+	s := &Session{conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), pending: make(map[uint64]chan *Message)}
+	hello.Protocol, hello.ABI = Protocol, shm.ABIVersion
+	if err := s.handshake(ctx, hello); err != nil {
+		s.release()
+		return nil, fmt.Errorf("attach to %s: %w", socket, err)
+	}
+	go s.read()
+	return s, nil
+}
+
+func (s *Session) handshake(ctx context.Context, hello Hello) error {
+	deadline := time.Now().Add(10 * time.Second)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := s.conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if err := s.conn.Send(&Message{Type: TypeHello, Hello: &hello}); err != nil {
+		return err
+	}
+	m, fds, err := s.conn.Recv()
+	if err != nil {
+		return errors.Join(ctx.Err(), err)
+	}
+	if err := s.welcome(m, fds, hello.Role); err != nil {
+		return err
+	}
+	return s.conn.SetDeadline(time.Time{})
+}
+
+func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
+	used := 0
+	defer func() { shm.CloseFDs(fds[used:]) }()
+	if m.Fail != nil {
+		return m.Fail.Err()
+	}
+	if m.Type != TypeWelcome || m.Welcome == nil {
+		return fmt.Errorf("%w: a %q message instead of a welcome", ErrInvalid, m.Type)
+	}
+	if err := shm.CheckABI(m.Welcome.ABI); err != nil {
+		return fmt.Errorf("%w: the daemon has %w", ErrVersion, err)
+	}
+	s.Welcome = *m.Welcome
+	if role == RoleTool {
+		return nil
+	}
+	if len(fds) != 3 || s.Welcome.ID < 1 || s.Welcome.ID > slots.MaxOwner {
+		return fmt.Errorf("%w: a welcome with %d descriptors and id %d", ErrInvalid, len(fds), s.Welcome.ID)
+	}
+	used = 1
+	domain, err := s.open(fds[0], shm.KindDomain, slots.DomainSegmentSize)
+	if err != nil {
+		return err
+	}
+	used = 2
+	worker, err := s.open(fds[1], shm.KindWorker, slots.WorkerSegmentSize)
+	if err != nil {
+		return err
+	}
+	used = 3
+	s.Bell = shm.OpenBell(fds[2])
+	s.Bells = slots.NewBells(domain.Bytes())
+	s.Rings = slots.NewWorkerRings(worker.Bytes())
+	return nil
+}
+
+func (s *Session) open(fd int, kind shm.Kind, size int) (*shm.Segment, error) {
+	seg, err := shm.Open(fd, kind, size)
+	if err != nil {
+		return nil, err
+	}
+	s.segs = append(s.segs, seg)
+	return seg, nil
+}
+
+// read serves the control connection until it ends.
+func (s *Session) read() {
+	var err error
+	for {
+		var m *Message
+		var fds []int
+		if m, fds, err = s.conn.Recv(); err != nil {
+			break
+		}
+		if m.Type == TypeGoodbye {
+			shm.CloseFDs(fds)
+			err = fmt.Errorf("%w: %s", ErrClosed, m.Reason)
+			break
+		}
+		if err = s.handle(m, fds); err != nil {
+			break
+		}
+	}
+	s.end(err)
+}
+
+func (s *Session) handle(m *Message, fds []int) error {
+	switch m.Type {
+	case TypeLane:
+		return s.lane(m, fds)
+	case TypeClosed:
+		if m.Lane != nil && s.events.Closed != nil {
+			s.events.Closed(m.Lane.ID)
+		}
+	default:
+		s.mu.Lock()
+		c := s.pending[m.Seq]
+		delete(s.pending, m.Seq)
+		s.mu.Unlock()
+		if c != nil {
+			c <- m
+		}
+	}
+	shm.CloseFDs(fds)
+	return nil
+}
+
+func (s *Session) lane(m *Message, fds []int) error {
+	if m.Lane == nil || len(fds) != 1 || m.Lane.Geometry.Check() != nil || int(m.Lane.ID) >= slots.MaxLanes {
+		shm.CloseFDs(fds)
+		return fmt.Errorf("%w: a malformed lane message", ErrInvalid)
+	}
+	seg, err := s.open(fds[0], shm.KindLane, m.Lane.Geometry.SegmentSize())
+	if err != nil {
+		return err
+	}
+	ring, err := slots.NewRing(seg.Bytes(), m.Lane.Geometry)
+	if err != nil {
+		return err
+	}
+	if s.events.Lane != nil {
+		s.events.Lane(*m.Lane, ring)
+	}
+	return nil
+}
+
+// end marks the session as over and frees everybody who waits for an answer.
+func (s *Session) end(err error) {
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = err
+	}
+	err = s.err
+	s.pending = nil
+	s.mu.Unlock()
+	close(s.done)
+	_ = s.conn.Close()
+	if s.events.Ended != nil {
+		s.events.Ended(err)
+	}
+}
+
+// Ask sends a question and waits for its answer, at most until ctx ends. The
+// daemon's refusal is an error of this package.
+func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
+	c := make(chan *Message, 1)
+	s.mu.Lock()
+	if s.err != nil {
+		defer s.mu.Unlock()
+		return nil, s.err
+	}
+	s.seq++
+	q := *m
+	q.Seq = s.seq
+	s.pending[q.Seq] = c
+	s.mu.Unlock()
+	if err := s.conn.Send(&q); err != nil {
+		s.forget(q.Seq)
+		return nil, err
+	}
+	select {
+	case a := <-c:
+		if a.Fail != nil {
+			return nil, a.Fail.Err()
+		}
+		return a, nil
+	case <-s.done:
+		return nil, s.Err()
+	case <-ctx.Done():
+		s.forget(q.Seq)
+		return nil, ctx.Err()
+	}
+}
+
+func (s *Session) forget(seq uint64) {
+	s.mu.Lock()
+	delete(s.pending, seq)
+	s.mu.Unlock()
+}
+
+// Tell sends a message that has no answer.
+func (s *Session) Tell(m *Message) error { return s.conn.Send(m) }
+
+// Done is closed when the session has ended.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Err returns why the session ended, or nil.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Close ends the session: the daemon sees it at once. The segments stay mapped,
+// so that slices into them stay valid, until Release.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = ErrClosed
+	}
+	s.mu.Unlock()
+	err := s.conn.Close()
+	<-s.done
+	return err
+}
+
+// Release unmaps all segments, after Close. Nothing taken from them may be used
+// any more.
+func (s *Session) Release() { s.release() }
+
+func (s *Session) release() {
+	_ = s.conn.Close()
+	for _, seg := range s.segs {
+		_ = seg.Close()
+	}
+	s.segs = nil
+	if s.Bell != nil {
+		_ = s.Bell.Close()
+	}
+}

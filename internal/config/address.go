@@ -1,0 +1,110 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// maxSocketPath is the room for a path in the kernel's sockaddr_un, which holds
+// 108 bytes with the terminating zero.
+const maxSocketPath = 107
+
+var (
+	// nodeNameExpr is what a node may be called. Names appear in file names,
+	// metrics labels and logs, hence no upper case and no spaces.
+	nodeNameExpr = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+	// labelExpr is what a class or a domain may be called.
+	labelExpr = regexp.MustCompile(`^[a-z0-9_-]{1,31}$`)
+	// hostExpr is a host name as resolvers accept them.
+	hostExpr = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?$`)
+)
+
+const (
+	nodeNameForm = "1 to 63 of a-z 0-9 . _ -, beginning with a letter or digit"
+	labelForm    = "1 to 31 of a-z 0-9 _ -"
+)
+
+// optional accepts an empty string besides what the check accepts.
+func optional(check func(string) error) func(string) error {
+	return func(s string) error {
+		if s == "" {
+			return nil
+		}
+		return check(s)
+	}
+}
+
+// nodeName checks the name of a node.
+func nodeName(s string) error {
+	if !nodeNameExpr.MatchString(s) {
+		return fmt.Errorf("must be %s, got %q", nodeNameForm, s)
+	}
+	return nil
+}
+
+// listenAddress checks host:port to listen at. The host may be empty for every
+// address and the port 0 for one that the system chooses.
+func listenAddress(s string) error {
+	return hostPort(s, true)
+}
+
+// dialAddress checks host:port to connect to.
+func dialAddress(s string) error {
+	return hostPort(s, false)
+}
+
+func hostPort(s string, listen bool) error {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		var ae *net.AddrError
+		if errors.As(err, &ae) {
+			return fmt.Errorf("must be host:port, got %q: %s", s, ae.Err)
+		}
+		return fmt.Errorf("must be host:port, got %q", s)
+	}
+	if host != "" || !listen {
+		if err := hostOnly(host); err != nil {
+			return fmt.Errorf("must be host:port, got %q: %w", s, err)
+		}
+	}
+	low := 1
+	if listen {
+		low = 0
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < uint64(low) {
+		return fmt.Errorf("must be host:port with a port from %d to 65535, got %q", low, s)
+	}
+	return nil
+}
+
+// hostOnly checks an IP address or a host name without a port.
+func hostOnly(s string) error {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return nil
+	}
+	if len(s) > 253 || !hostExpr.MatchString(s) {
+		return fmt.Errorf("%q is neither an IP address nor a host name", s)
+	}
+	return nil
+}
+
+// socketPath checks the path of the Unix socket.
+func socketPath(s string) error {
+	switch {
+	case !filepath.IsAbs(s):
+		return fmt.Errorf("must be an absolute path, got %q", s)
+	case len(s) > maxSocketPath:
+		return fmt.Errorf("must be at most %d bytes long, which is what the kernel has room for; got %d", maxSocketPath, len(s))
+	case strings.ContainsRune(s, 0):
+		return errors.New("must not contain a zero byte")
+	case strings.HasSuffix(s, "/"):
+		return fmt.Errorf("must be the path of a socket, got the directory %q", s)
+	}
+	return nil
+}

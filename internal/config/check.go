@@ -1,0 +1,116 @@
+package config
+
+import "slices"
+
+// check makes the checks that look at several keys, and fills what depends on
+// the system. A key that was refused on its own takes no part.
+func (p *parser) check(c *Config, sys system) {
+	if c.Node.Name == "" && !p.bad["node.name"] {
+		c.Node.Name = defaultNodeName(sys.hostname)
+	}
+	p.checkClasses(c.Classes)
+	p.checkDomains(c.Domains, sys)
+	p.checkPeers(c)
+}
+
+func (p *parser) checkClasses(classes []Class) {
+	names := newUnique[string](p)
+	sizes := newUnique[int](p)
+	for i, c := range classes {
+		path := element("class", i)
+		names.add(join(path, "name"), c.Name)
+		sizes.add(join(path, "slot_size"), c.SlotSize)
+		if run := join(path, "max_run"); p.good(run, join(path, "slots")) && c.MaxRun > c.Slots/4 {
+			p.fail(run, "must be at most a quarter of slots, which is %d, got %d", c.Slots/4, c.MaxRun)
+		}
+	}
+}
+
+func (p *parser) checkDomains(domains []Domain, sys system) {
+	names := newUnique[string](p)
+	users := admission{what: "user id", owner: map[uint32]int{}}
+	groups := admission{what: "group id", owner: map[uint32]int{}}
+	for i := range domains {
+		d := &domains[i]
+		path := element("domain", i)
+		names.add(join(path, "name"), d.Name)
+		at, atGroups := join(path, "users"), join(path, "groups")
+		if !p.good(at, atGroups) {
+			continue
+		}
+		d.UIDs = resolve(d.Users, "user", sys.user, p.failer(at))
+		d.GIDs = resolve(d.Groups, "group", sys.group, p.failer(atGroups))
+		if len(d.Users) == 0 && len(d.Groups) == 0 {
+			d.UIDs = []uint32{sys.uid}
+		}
+		users.add(p, at, domains, i, d.UIDs)
+		groups.add(p, atGroups, domains, i, d.GIDs)
+	}
+}
+
+// admission notices an id that two domains admit: its domain would depend on
+// their order in the file.
+type admission struct {
+	what string
+	// owner is the index of the domain that admits an id.
+	owner map[uint32]int
+}
+
+func (a admission) add(p *parser, path string, domains []Domain, i int, ids []uint32) {
+	for _, id := range ids {
+		if first, ok := a.owner[id]; ok {
+			p.fail(path, "%s %d is already admitted by domain %q (line %d)",
+				a.what, id, domains[first].Name, p.lines.at(element("domain", first)))
+			continue
+		}
+		a.owner[id] = i
+	}
+}
+
+func (p *parser) checkPeers(c *Config) {
+	names := newUnique[string](p)
+	addresses := newUnique[string](p)
+	for i, peer := range c.Peers {
+		path := element("peer", i)
+		name := join(path, "name")
+		if p.good(name) && peer.Name == c.Node.Name {
+			p.fail(name, "%q is the name of this node", peer.Name)
+		}
+		names.add(name, peer.Name)
+		addresses.add(join(path, "address"), peer.Address)
+	}
+	if len(c.Peers) > 0 && c.Node.Listen == "" && p.good("node.listen") {
+		p.fail("node.listen", "is required when there are peers")
+	}
+}
+
+// good reports that none of the keys was refused.
+func (p *parser) good(paths ...string) bool {
+	return !slices.ContainsFunc(paths, func(path string) bool { return p.bad[path] })
+}
+
+// failer binds fail to a path.
+func (p *parser) failer(path string) func(string, ...any) {
+	return func(format string, args ...any) { p.fail(path, format, args...) }
+}
+
+// unique reports values that occur twice.
+type unique[T comparable] struct {
+	p     *parser
+	lines map[T]int
+}
+
+func newUnique[T comparable](p *parser) unique[T] {
+	return unique[T]{p: p, lines: map[T]int{}}
+}
+
+func (u unique[T]) add(path string, v T) {
+	if !u.p.good(path) {
+		return
+	}
+	if line, ok := u.lines[v]; ok {
+		u.p.fail(path, "%#v is already used on line %d", v, line)
+		return
+	}
+	u.lines[v] = u.p.lines.at(path)
+}

@@ -1,0 +1,197 @@
+package config
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+)
+
+var update = flag.Bool("update", false, "rewrite the shipped config.toml")
+
+// exampleFile is the configuration that ships with the project.
+const exampleFile = "../../config.toml"
+
+func TestShippedFile(t *testing.T) {
+	if *update {
+		if err := os.WriteFile(exampleFile, []byte(Example()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shipped, err := os.ReadFile(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(shipped) != Example() {
+		t.Error("config.toml differs from Example(); run go test ./internal/config -run TestShippedFile -update")
+	}
+	c, err := Load(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(c, Default()) {
+		t.Errorf("config.toml is not the default:\n%+v\n%+v", c, Default())
+	}
+}
+
+// The commented part of the example must work once it is uncommented.
+func TestSampleWorks(t *testing.T) {
+	doc := strings.Replace(Example(), `listen = ""`, `listen = ":7471"`, 1)
+	for _, s := range []string{"[[peer]]", "name = \"node-b\"", "address = "} {
+		if !strings.Contains(doc, "\n# "+s) {
+			t.Fatalf("the example has no %q", s)
+		}
+		doc = strings.Replace(doc, "\n# "+s, "\n"+s, 1)
+	}
+	want := []Peer{{Name: "node-b", Address: "192.0.2.2:7471"}}
+	if c := mustParse(t, doc); !reflect.DeepEqual(c.Peers, want) {
+		t.Errorf("got %+v", c.Peers)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	want := &Config{
+		Node:      Node{Name: "host-1", Socket: "/run/rdmad/rdmad.sock", SocketMode: 0o660, DrainTimeout: 10 * time.Second},
+		Fabric:    Fabric{Provider: "tcp", Listen: "0.0.0.0:0"},
+		Agent:     Agent{Count: 1, Idle: "adaptive"},
+		GroupSend: GroupSend{Enabled: true, MaxMessages: 255},
+		Memory:    Memory{Hugepages: shm.HugepagesOff},
+		Classes: []Class{
+			{Name: "small", SlotSize: 128, Slots: 4096, MaxRun: 64},
+			{Name: "large", SlotSize: 4096, Slots: 2048, MaxRun: 511},
+		},
+		Domains: []Domain{{Name: "default", Users: []string{}, Groups: []string{}, UIDs: []uint32{1000}}},
+		Limits:  Limits{Workers: 1024, Services: 4096, ConnectWait: 2 * time.Second},
+		Log:     Log{Level: "info", Format: "auto"},
+	}
+	if got := mustParse(t, ""); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestEveryKey(t *testing.T) {
+	got := mustParse(t, `
+		[node]
+		name = "n1"
+		socket = "/tmp/s"
+		socket_mode = "0666"
+		listen = "[::]:7471"
+		drain_timeout = "1m30s"
+		[fabric]
+		provider = "verbs"
+		listen = "127.0.0.1:9"
+		advertise = "fe80::1%eth0"
+		[agent]
+		count = 4
+		idle = "busy"
+		spin = "50us"
+		[group_send]
+		enabled = false
+		max_messages = 1
+		[memory]
+		hugepages = "require"
+		[[class]]
+		name = "only"
+		slot_size = 65536
+		slots = 65536
+		max_run = 511
+		[[domain]]
+		name = "red"
+		users = ["bob", 7, "alice", "1002"]
+		[[domain]]
+		name = "blue"
+		groups = ["web", "dba"]
+		[[peer]]
+		name = "n2"
+		address = "n2.example.org.:7471"
+		[limits]
+		workers = 1
+		services = 1
+		connect_wait = "0s"
+		[log]
+		level = "debug"
+		format = "json"
+	`)
+	want := &Config{
+		Node: Node{Name: "n1", Socket: "/tmp/s", SocketMode: 0o666, Listen: "[::]:7471", DrainTimeout: 90 * time.Second},
+
+		Fabric:  Fabric{Provider: "verbs", Listen: "127.0.0.1:9", Advertise: "fe80::1%eth0"},
+		Agent:   Agent{Count: 4, Idle: "busy", Spin: 50 * time.Microsecond},
+		Memory:  Memory{Hugepages: shm.HugepagesRequire},
+		Classes: []Class{{Name: "only", SlotSize: 65536, Slots: 65536, MaxRun: 511}},
+		Domains: []Domain{
+			{Name: "red", Users: []string{"bob", "7", "alice", "1002"}, Groups: []string{}, UIDs: []uint32{7, 1001, 1002}},
+			{Name: "blue", Users: []string{}, Groups: []string{"web", "dba"}, GIDs: []uint32{2001, 2002}},
+		},
+		Peers:     []Peer{{Name: "n2", Address: "n2.example.org.:7471"}},
+		Limits:    Limits{Workers: 1, Services: 1},
+		GroupSend: GroupSend{MaxMessages: 1},
+		Log:       Log{Level: "debug", Format: "json"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	text, err := mustParse(t, "[[domain]]\nname = 'd'\nusers = ['alice']\n").JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Node struct {
+			SocketMode   string `json:"socket_mode"`
+			DrainTimeout string `json:"drain_timeout"`
+		}
+		Memory struct{ Hugepages string }
+		Domain []struct {
+			Users      []string
+			UIDs, GIDs []uint32
+		}
+		Class, Peer []map[string]any
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Node.SocketMode != "0660" || doc.Node.DrainTimeout != "10s" || doc.Memory.Hugepages != "off" {
+		t.Errorf("scalars: %+v", doc)
+	}
+	if len(doc.Domain) != 1 || doc.Domain[0].UIDs[0] != 1001 || doc.Domain[0].GIDs == nil || len(doc.Class) != 2 || doc.Peer == nil {
+		t.Errorf("lists: %+v", doc)
+	}
+}
+
+func TestDigest(t *testing.T) {
+	base := mustParse(t, "").Digest()
+	if len(base) != digestLength {
+		t.Errorf("%q does not have %d digits", base, digestLength)
+	}
+	if same := mustParse(t, "# comment\n[log]\nlevel = 'info'\n").Digest(); same != base {
+		t.Errorf("a key at its default changed the digest from %s to %s", base, same)
+	}
+	if other := mustParse(t, "[log]\nlevel = 'warn'\n").Digest(); other == base {
+		t.Error("a changed key kept the digest")
+	}
+}
+
+func TestDefaultNodeName(t *testing.T) {
+	for host, want := range map[string]string{
+		"":                        "node",
+		"localhost":               "localhost",
+		"DB-7.rack2.example.org":  "db-7",
+		"_x":                      "x",
+		"été":                     "t-",
+		"...":                     "node",
+		strings.Repeat("ab", 100): strings.Repeat("ab", 31) + "a",
+	} {
+		got := defaultNodeName(host)
+		if got != want || nodeName(got) != nil {
+			t.Errorf("host %q gives node %q, want %q", host, got, want)
+		}
+	}
+}

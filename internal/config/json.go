@@ -1,0 +1,60 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+)
+
+// digestLength is the number of hex digits of Digest: short enough to read out,
+// long enough that two files in use do not share one by chance.
+const digestLength = 12
+
+// MarshalJSON writes the configuration with the names and forms of the TOML
+// file. Domains also have "uids" and "gids", the ids that were looked up. Equal
+// configurations give equal bytes.
+func (c Config) MarshalJSON() ([]byte, error) {
+	doc := make(map[string]any, len(sections))
+	for _, s := range sections {
+		if s.list == nil {
+			doc[s.name] = s.values(s.at(&c, 0))
+			continue
+		}
+		list := make([]any, s.list.size(&c))
+		for i := range list {
+			list[i] = s.values(s.at(&c, i))
+		}
+		doc[s.name] = list
+	}
+	return json.Marshal(doc)
+}
+
+// values returns the keys of one table with their values.
+func (s section) values(src any) map[string]any {
+	table := make(map[string]any, len(s.keys))
+	for _, k := range s.keys {
+		table[k.name] = k.get(src)
+	}
+	if d, ok := src.(*Domain); ok {
+		table["uids"] = append([]uint32{}, d.UIDs...)
+		table["gids"] = append([]uint32{}, d.GIDs...)
+	}
+	return table
+}
+
+// JSON returns the configuration as indented JSON, for people and scripts.
+func (c *Config) JSON() ([]byte, error) {
+	return json.MarshalIndent(c, "", "  ")
+}
+
+// Digest returns a short fingerprint of the effective configuration. Comments,
+// order and keys left at their defaults do not change it.
+func (c *Config) Digest() string {
+	canonical, err := c.MarshalJSON()
+	if err != nil {
+		// Strings, numbers, booleans and lists of them always marshal.
+		panic(err)
+	}
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:])[:digestLength]
+}

@@ -1,0 +1,189 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/BurntSushi/toml"
+)
+
+// MaxFileSize is the largest configuration file that is read, in bytes. It has
+// room for thousands of peers.
+const MaxFileSize = 256 << 10
+
+// Load reads and checks a configuration file. A file that was read but is
+// refused gives Errors, one that cannot be read an error that wraps the cause,
+// such as fs.ErrNotExist.
+func Load(path string) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse checks a configuration. The name is what Errors call the file. Keys that
+// the document does not have get their defaults, so an empty document is the
+// default configuration.
+func Parse(name string, data []byte) (*Config, error) {
+	c, errs := parse(name, data, thisSystem())
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return c, nil
+}
+
+// Default returns the configuration of an empty file.
+func Default() *Config {
+	c, errs := parse("defaults", nil, thisSystem())
+	if len(errs) > 0 {
+		// Only a bug in the table of keys can do this; the tests exclude it.
+		panic(errs)
+	}
+	return c
+}
+
+// parser collects the problems of one document.
+type parser struct {
+	file  string
+	lines *lineIndex
+	errs  Errors
+	// bad has the paths of keys that were refused on their own. Checks that
+	// compare several keys leave these alone.
+	bad map[string]bool
+}
+
+// parse is Parse on a given system.
+func parse(file string, data []byte, sys system) (*Config, Errors) {
+	if len(data) > MaxFileSize {
+		return nil, Errors{{File: file, Line: 1, Reason: fmt.Sprintf("the file has more than %d bytes", MaxFileSize)}}
+	}
+	lines := indexLines(data)
+	if lines.tooDeep > 0 {
+		return nil, Errors{{File: file, Line: lines.tooDeep, Reason: fmt.Sprintf("nested more than %d levels deep", maxDepth)}}
+	}
+	var doc map[string]any
+	if _, err := toml.Decode(string(data), &doc); err != nil {
+		return nil, Errors{syntaxError(file, err)}
+	}
+	p := &parser{file: file, lines: lines, bad: map[string]bool{}}
+	c := new(Config)
+	names := make([]string, len(sections))
+	for i, s := range sections {
+		names[i] = s.name
+		p.section(c, s, doc[s.name])
+	}
+	p.unknown("", doc, names)
+	p.check(c, sys)
+	return c, p.errs.sorted()
+}
+
+// syntaxError converts an error of the TOML decoder.
+func syntaxError(file string, err error) Error {
+	var pe toml.ParseError
+	if !errors.As(err, &pe) {
+		return Error{File: file, Line: 1, Reason: err.Error()}
+	}
+	return Error{File: file, Line: max(1, pe.Position.Line), Key: pe.LastKey, Reason: pe.Message}
+}
+
+// fail records a problem of the key at path.
+func (p *parser) fail(path, format string, args ...any) {
+	p.bad[path] = true
+	p.errs = append(p.errs, Error{File: p.file, Line: p.lines.at(path), Key: path, Reason: fmt.Sprintf(format, args...)})
+}
+
+// section reads one section; v is nil when the document does not have it.
+func (p *parser) section(c *Config, s section, v any) {
+	if s.list != nil {
+		p.elements(c, s, v)
+		return
+	}
+	table, ok := v.(map[string]any)
+	if v != nil && !ok {
+		p.fail(s.name, "must be a table, written [%s]; got %s", s.name, typeName(v))
+	}
+	p.table(s.name, s.keys, s.at(c, 0), table)
+}
+
+// elements reads the elements of an array of tables.
+func (p *parser) elements(c *Config, s section, v any) {
+	var list []map[string]any
+	switch v := v.(type) {
+	case nil:
+		list = s.list.elements
+	case []map[string]any:
+		list = v
+	case []any:
+		for _, e := range v {
+			if table, ok := e.(map[string]any); ok {
+				list = append(list, table)
+			}
+		}
+		if len(list) != len(v) {
+			p.fail(s.name, "must be tables only, each written [[%s]]", s.name)
+		}
+	default:
+		p.fail(s.name, "must be an array of tables, each written [[%s]]; got %s", s.name, typeName(v))
+		return
+	}
+	if n := len(list); n < s.list.least && !p.bad[s.name] {
+		p.fail(s.name, "at least one is needed; leave it out to get the default")
+	}
+	for i, table := range list {
+		path := element(s.name, i)
+		if s.list.most > 0 && i == s.list.most {
+			p.fail(path, "at most %d are possible, got %d", s.list.most, len(list))
+		}
+		s.list.grow(c)
+		p.table(path, s.keys, s.at(c, i), table)
+	}
+}
+
+// table reads the keys of one table into the struct dst.
+func (p *parser) table(path string, keys []key, dst any, table map[string]any) {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.name
+		at := join(path, k.name)
+		v, ok := table[k.name]
+		switch {
+		case !ok && k.def == nil:
+			p.fail(at, "is required")
+			continue
+		case !ok:
+			v = k.def
+		}
+		if err := k.set(dst, v); err != nil {
+			p.fail(at, "%v", err)
+		}
+	}
+	p.unknown(path, table, names)
+}
+
+// unknown reports the keys of a table that are not among the names.
+func (p *parser) unknown(path string, table map[string]any, names []string) {
+	for name, v := range table {
+		if slices.Contains(names, name) {
+			continue
+		}
+		what := "key"
+		switch v.(type) {
+		case map[string]any, []map[string]any:
+			what = "section"
+		}
+		if near := closest(name, names); near != "" {
+			p.fail(join(path, name), "unknown %s, did you mean %q?", what, near)
+		} else {
+			p.fail(join(path, name), "unknown %s", what)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package config
+
+import (
+	"os"
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+)
+
+// section is a table of the file, or an array of tables.
+type section struct {
+	name string
+	// doc is printed above the section in Example.
+	doc string
+	// list is nil for a plain table.
+	list *list
+	// at returns a pointer to the Go struct of the section: element i of a
+	// list, whatever i otherwise.
+	at   func(c *Config, i int) any
+	keys []key
+}
+
+// list is what an array of tables has besides its keys.
+type list struct {
+	// grow appends a zero element.
+	grow func(c *Config)
+	// size returns the number of elements.
+	size func(c *Config) int
+	// least and most bound the number of elements; most 0 is no bound.
+	least, most int
+	// elements are what a file without the section gets.
+	elements []map[string]any
+	// sample is shown, commented out, where there are no default elements.
+	sample map[string]any
+}
+
+// key is one key of a section.
+type key struct {
+	name string
+	// doc is the meaning, with the unit where there is one.
+	doc string
+	// allowed is the range.
+	allowed string
+	// def is the default as the TOML decoder would give it; nil: required.
+	def any
+	// set reads, checks and stores a decoded value in the section's struct.
+	set func(dst, v any) error
+	// get returns the value from the section's struct as TOML writes it.
+	get func(src any) any
+}
+
+// bind makes the key of one field of the section struct S.
+func bind[S, T any](name string, def any, field func(*S) *T, k kind[T], doc string) key {
+	return key{
+		name: name, doc: doc, allowed: k.allowed, def: def,
+		set: func(dst, v any) error {
+			x, err := k.read(v)
+			if err == nil {
+				*field(dst.(*S)) = x
+			}
+			return err
+		},
+		get: func(src any) any { return k.show(*field(src.(*S))) },
+	}
+}
+
+// plain makes the at function of a plain table.
+func plain[S any](of func(*Config) *S) func(*Config, int) any {
+	return func(c *Config, _ int) any { return of(c) }
+}
+
+// elements makes the functions of an array of tables.
+func elements[S any](of func(*Config) *[]S, l list) (*list, func(*Config, int) any) {
+	l.grow = func(c *Config) { *of(c) = append(*of(c), *new(S)) }
+	l.size = func(c *Config) int { return len(*of(c)) }
+	return &l, func(c *Config, i int) any { return &(*of(c))[i] }
+}
+
+// Bounds of a class. check.go adds what depends on several keys.
+const (
+	slotAlign    = 64
+	minSlotSize  = 128
+	maxSlotSize  = 64 << 10
+	minSlots     = 64
+	maxSlots     = 64 << 10
+	maxRun       = 511
+	maxClasses   = 8
+	maxRingBytes = 4 << 30
+)
+
+// No ring can exceed maxRingBytes, so there is nothing to check when a file is
+// read: this fails to compile if the bounds above stop saying so.
+const _ = uint64(maxRingBytes - maxSlots*maxSlotSize)
+
+// sections is the configuration file: every key with its default, range and
+// meaning, in the order in which Example prints them.
+var sections = allSections()
+
+func allSections() []section {
+	classList, classAt := elements(func(c *Config) *[]Class { return &c.Classes }, list{
+		least: 1, most: maxClasses,
+		elements: []map[string]any{
+			{"name": "small", "slot_size": int64(128), "slots": int64(4096), "max_run": int64(64)},
+			{"name": "large", "slot_size": int64(4096), "slots": int64(2048), "max_run": int64(511)},
+		},
+	})
+	domainList, domainAt := elements(func(c *Config) *[]Domain { return &c.Domains }, list{
+		least:    1,
+		elements: []map[string]any{{"name": "default"}},
+	})
+	peerList, peerAt := elements(func(c *Config) *[]Peer { return &c.Peers }, list{
+		sample: map[string]any{"name": "node-b", "address": "192.0.2.2:7471"},
+	})
+	return []section{
+		{name: "node", doc: "This daemon and the sockets it is reached by.",
+			at: plain(func(c *Config) *Node { return &c.Node }), keys: nodeKeys()},
+		{name: "fabric", doc: "The transport between nodes.",
+			at: plain(func(c *Config) *Fabric { return &c.Fabric }), keys: fabricKeys()},
+		{name: "agent", doc: "The threads that move messages.",
+			at: plain(func(c *Config) *Agent { return &c.Agent }), keys: agentKeys()},
+		{name: "group_send", doc: "Sending consecutive messages, of any workers, with one post.",
+			at: plain(func(c *Config) *GroupSend { return &c.GroupSend }), keys: groupSendKeys()},
+		{name: "memory", doc: "How shared memory is made.",
+			at: plain(func(c *Config) *Memory { return &c.Memory }), keys: memoryKeys()},
+		{name: "class", doc: "Ring classes, 1 to 8. Every lane has one ring of each class and a message goes to " +
+			"the class that fits it, so that small messages do not pay for large slots. Both ends of a link " +
+			"need the same classes. A file that has any [[class]] replaces all of these.",
+			list: classList, at: classAt, keys: classKeys()},
+		{name: "domain", doc: "Trust domains: the workers that may share rings. The domain of a worker follows from " +
+			"the user id and group ids of its process, never from what it says. A file that has any [[domain]] " +
+			"replaces this one.",
+			list: domainList, at: domainAt, keys: domainKeys()},
+		{name: "peer", doc: "Other nodes to connect to; none by default. Needs node.listen.",
+			list: peerList, at: peerAt, keys: peerKeys()},
+		{name: "limits", doc: "What one domain can make the daemon spend.",
+			at: plain(func(c *Config) *Limits { return &c.Limits }), keys: limitKeys()},
+		{name: "log", doc: "What is logged, to standard error.",
+			at: plain(func(c *Config) *Log { return &c.Log }), keys: logKeys()},
+	}
+}
+
+func nodeKeys() []key {
+	return []key{
+		bind("name", "", func(n *Node) *string { return &n.Name },
+			text(nodeNameForm+`, or "" for the host name without its domain`, optional(nodeName)),
+			"How peers know this node."),
+		bind("socket", "/run/rdmad/rdmad.sock", func(n *Node) *string { return &n.Socket },
+			text("an absolute path of at most 107 bytes", socketPath),
+			"The Unix socket that workers attach to."),
+		bind("socket_mode", "0660", func(n *Node) *os.FileMode { return &n.SocketMode },
+			fileMode(),
+			"Permissions of the socket. Who may attach is decided by [[domain]]; this only keeps others from asking."),
+		bind("listen", "", func(n *Node) *string { return &n.Listen },
+			text(`host:port such as "0.0.0.0:7471", or "" for a node without peers`, optional(listenAddress)),
+			"Where peers reach this node to set up links."),
+		bind("drain_timeout", "10s", func(n *Node) *time.Duration { return &n.DrainTimeout },
+			duration(0, time.Hour),
+			"How long an orderly stop waits for calls in flight before it fails them."),
+	}
+}
+
+func fabricKeys() []key {
+	return []key{
+		bind("provider", "tcp", func(f *Fabric) *string { return &f.Provider },
+			oneOf("tcp", "verbs", "libfabric", "auto"),
+			`What moves the data. Only "auto" ever falls back to tcp, and it says so in the log.`),
+		bind("listen", "0.0.0.0:0", func(f *Fabric) *string { return &f.Listen },
+			text("host:port; port 0 lets the system choose", listenAddress),
+			"Where the tcp provider accepts data connections. Others ignore it."),
+		bind("advertise", "", func(f *Fabric) *string { return &f.Advertise },
+			text(`an IP address or host name without a port, or "" for the local address of the bootstrap connection`, optional(hostOnly)),
+			"The host that peers are told to connect to for data."),
+	}
+}
+
+func agentKeys() []key {
+	return []key{
+		bind("count", int64(1), func(a *Agent) *int { return &a.Count },
+			number(1, 64, 1),
+			"Number of agents, each a thread. Lanes are spread over them."),
+		bind("idle", "adaptive", func(a *Agent) *string { return &a.Idle },
+			oneOf("busy", "adaptive", "event"),
+			`What an agent does when there is nothing to do: "busy" polls and takes a whole core, "event" sleeps at `+
+				`once, "adaptive" polls for the time of spin and then sleeps.`),
+		bind("spin", "0us", func(a *Agent) *time.Duration { return &a.Spin },
+			duration(0, time.Millisecond),
+			"How long an adaptive agent polls before it sleeps. More lowers latency and costs CPU."),
+	}
+}
+
+func groupSendKeys() []key {
+	return []key{
+		bind("enabled", true, func(g *GroupSend) *bool { return &g.Enabled },
+			boolean(),
+			"Whether messages are grouped. Turn it off to measure what it gains."),
+		bind("max_messages", int64(255), func(g *GroupSend) *int { return &g.MaxMessages },
+			number(1, 255, 1),
+			"The most messages of one group."),
+	}
+}
+
+func memoryKeys() []key {
+	return []key{
+		bind("hugepages", "off", func(m *Memory) *shm.HugepageMode { return &m.Hugepages },
+			hugepages(),
+			`Huge pages for segments: "require" fails without them, "try" uses ordinary pages when none are free.`),
+	}
+}
+
+func classKeys() []key {
+	return []key{
+		bind("name", nil, func(c *Class) *string { return &c.Name },
+			pattern(labelExpr, labelForm),
+			"The class in commands and counters. Unique."),
+		bind("slot_size", nil, func(c *Class) *int { return &c.SlotSize },
+			number(minSlotSize, maxSlotSize, slotAlign),
+			"Size of a slot in bytes. Unique."),
+		bind("slots", nil, func(c *Class) *int { return &c.Slots },
+			number(minSlots, maxSlots, 1),
+			"Number of slots of a ring. slots x slot_size bytes are pinned on both ends of every lane."),
+		bind("max_run", nil, func(c *Class) *int { return &c.MaxRun },
+			number(1, maxRun, 1),
+			"The most consecutive slots one message may take. At most a quarter of slots."),
+	}
+}
+
+func domainKeys() []key {
+	return []key{
+		bind("name", nil, func(d *Domain) *string { return &d.Name },
+			pattern(labelExpr, labelForm),
+			"The domain; both ends of a lane use the same name. Unique."),
+		bind("users", []any{}, func(d *Domain) *[]string { return &d.Users },
+			idList("users"),
+			"Users whose processes are admitted. With users and groups both empty: the user that runs the daemon."),
+		bind("groups", []any{}, func(d *Domain) *[]string { return &d.Groups },
+			idList("groups"),
+			"Groups whose members' processes are admitted."),
+	}
+}
+
+func peerKeys() []key {
+	return []key{
+		bind("name", nil, func(p *Peer) *string { return &p.Name },
+			text(nodeNameForm, nodeName),
+			"The peer's node.name. Unique."),
+		bind("address", nil, func(p *Peer) *string { return &p.Address },
+			text("host:port", dialAddress),
+			"Where the peer's node.listen is reached. Unique."),
+	}
+}
+
+func limitKeys() []key {
+	return []key{
+		bind("workers", int64(1024), func(l *Limits) *int { return &l.Workers },
+			number(1, 4095, 1),
+			"The most processes attached to one domain at a time."),
+		bind("services", int64(4096), func(l *Limits) *int { return &l.Services },
+			number(1, 65535, 1),
+			"The most methods that one domain can register."),
+		bind("connect_wait", "2s", func(l *Limits) *time.Duration { return &l.ConnectWait },
+			duration(0, time.Minute),
+			"How long a call waits for a configured peer that is not connected; 0s fails it at once."),
+	}
+}
+
+func logKeys() []key {
+	return []key{
+		bind("level", "info", func(l *Log) *string { return &l.Level },
+			oneOf("debug", "info", "warn", "error"),
+			"The least important messages that are logged."),
+		bind("format", "auto", func(l *Log) *string { return &l.Format },
+			oneOf("console", "json", "auto"),
+			`"console" for people, "json" for machines, "auto" for console on a terminal and json elsewhere.`),
+	}
+}

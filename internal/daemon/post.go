@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"errors"
+
+	"github.com/rdmad/rdmad/groupsend"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// sendDepth is how many groups of a lane may be on their way in one direction.
+const sendDepth = 256
+
+// recvDepth is how many immediates a lane can take before receives are
+// refilled; the peer waits when they are used up.
+const recvDepth = 512
+
+// endpointPair is the fabric side of a lane's end: groups out, immediates in.
+type endpointPair struct {
+	ep     fabric.Endpoint
+	mr     fabric.MemoryRegion
+	remote fabric.RemoteKey
+	size   int // of a slot
+	wrs    []fabric.SendWR
+	recvs  []fabric.RecvWR
+	// next is the id of the next work request, done the last one known to be
+	// complete, posted the last one the provider has taken.
+	next, posted, done uint64
+	spent              int // receives used since the last refill
+}
+
+func newEndpointPair(ep fabric.Endpoint, mr fabric.MemoryRegion, remote fabric.RemoteKey, g slots.Geometry) *endpointPair {
+	return &endpointPair{
+		ep: ep, mr: mr, remote: remote, size: g.SlotSize, next: 1,
+		wrs:   make([]fabric.SendWR, 0, sendDepth),
+		recvs: make([]fabric.RecvWR, recvDepth),
+	}
+}
+
+// start posts the first receives and lets completions flow.
+func (p *endpointPair) start() error {
+	if _, err := p.ep.PostRecv(p.recvs); err != nil {
+		return err
+	}
+	return p.ep.Activate()
+}
+
+// room is how many more groups may be posted now.
+func (p *endpointPair) room() int { return sendDepth - int(p.next-1-p.done) }
+
+// add queues a group's write-with-immediate and returns its size in bytes.
+func (p *endpointPair) add(g groupsend.Group) int {
+	off := uint64(g.Index) * uint64(p.size)
+	p.wrs = append(p.wrs, fabric.SendWR{
+		ID: p.next, Op: fabric.OpWriteImm, Imm: uint32(g.Imm()),
+		Local:      fabric.Local{Region: p.mr, Offset: off, Len: uint32(g.Bytes)},
+		RemoteAddr: p.remote.Addr + off, RemoteKey: p.remote.Key,
+	})
+	p.next++
+	return g.Bytes
+}
+
+// flush posts what add has queued with one call, the last work request
+// signaled, so that its completion covers the others.
+func (p *endpointPair) flush() error {
+	if len(p.wrs) == 0 {
+		return nil
+	}
+	p.wrs[len(p.wrs)-1].Flags = fabric.FlagSignaled
+	n, err := p.ep.PostSend(p.wrs)
+	p.posted += uint64(n)
+	p.wrs = p.wrs[:copy(p.wrs, p.wrs[n:])]
+	if errors.Is(err, fabric.ErrQueueFull) {
+		return nil // the rest goes out when completions have made room
+	}
+	return err
+}
+
+// received notes a used receive and refills in batches.
+func (p *endpointPair) received() error {
+	if p.spent++; p.spent < recvDepth/2 {
+		return nil
+	}
+	n, err := p.ep.PostRecv(p.recvs[:p.spent])
+	p.spent -= n
+	if errors.Is(err, fabric.ErrQueueFull) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,41 @@
+// Package tcp is the fabric provider for machines without an RDMA device: the
+// semantics of a reliable connection over one TCP connection per endpoint. It is
+// pure Go.
+//
+// # What success means
+//
+// A write, write-with-imm or send completes when all of its bytes were handed to
+// the kernel, in posting order; a read or an atomic when its answer is in place.
+// Completions of one endpoint come in posting order. If the peer refuses a
+// request that has already completed, the refusal surfaces as the Status of the
+// endpoint's OpDisconnect; an unsignaled one still gets its own completion while
+// its entry of the send queue has not been reused.
+//
+// # Flow
+//
+//	PostSend -> send queue -> flush: one writev of [header][payload]... -> socket
+//	socket -> one read per turn -> receive buffer -> parse -> memory, completions
+//
+// PostSend builds a list of ranges over frame headers and registered memory and
+// writes it with one system call. What the socket does not take stays queued
+// until the poller reports it writable. Poll gives every ready endpoint one turn
+// of at most one read; headers and small payloads come through the receive
+// buffer, the rest of a large payload is read into registered memory directly.
+// Completions go straight into Poll's argument: nothing can overflow, an endpoint
+// without room for its completion just waits for its next turn. Neither direction
+// allocates per message.
+//
+// An endpoint without a posted receive for an arriving send or immediate stops
+// reading; that holds up everything else the peer sends on it, answers to reads
+// included. A peer that takes no bytes for UserTimeout is given up.
+//
+// # Trust
+//
+// Frames come from another machine and are checked field by field: a peer reaches
+// only the regions of EndpointAttr.Reach, whatever it sends. A request that is
+// refused changes no byte, is answered with a NAK, and ends the connection. The
+// bytes on the wire are not encrypted.
+//
+// The wire format is described in docs/wire-tcp.md and, byte by byte, at
+// putHeader, address.encode and greeting.encode.
+package tcp

@@ -1,0 +1,360 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// gatherLimit bounds the bytes of one writev: a socket does not take more at a
+// time, and listing frames it will not take is wasted.
+const gatherLimit = 4 << 20
+
+// txFrame is a frame to send: the used part of head, then payload.
+type txFrame struct {
+	head    [headerSize + maxInline]byte
+	used    int
+	payload []byte
+	// region is an answer's source, to be acquired while payload is read.
+	region *region
+	seq    uint32
+	answer bool
+}
+
+func (f *txFrame) size() int { return f.used + len(f.payload) }
+
+// sendState is how far a work request has come.
+type sendState uint8
+
+const (
+	sendQueued sendState = iota
+	sendWaiting
+	sendDone
+)
+
+// sendEntry is a work request in the send queue.
+type sendEntry struct {
+	txFrame
+	id       uint64
+	op       fabric.Op
+	signaled bool
+	state    sendState
+	// dst and dstRegion are where a read's or an atomic's answer goes.
+	dst       []byte
+	dstRegion *region
+}
+
+// awaits reports whether the request is done only with its answer.
+func (s *sendEntry) awaits() bool { return s.op >= fabric.OpRead && s.op != fabric.OpSend }
+
+// sendQueue is a ring of work requests, addressed by sequence number:
+// head <= next <= tail; [head, next) are sent, [next, tail) are not.
+type sendQueue struct {
+	ring             []sendEntry
+	depth            int
+	head, next, tail uint32
+}
+
+func newSendQueue(depth int) sendQueue {
+	return sendQueue{ring: make([]sendEntry, ringSize(depth)), depth: depth}
+}
+
+// ringSize returns the power of two for a ring of depth entries, at least 1.
+func ringSize(depth int) int { return 1 << bits.Len(uint(max(depth, 1)-1)) }
+
+func (q *sendQueue) len() int                 { return int(q.tail - q.head) }
+func (q *sendQueue) at(seq uint32) *sendEntry { return &q.ring[seq&uint32(len(q.ring)-1)] }
+
+// skipSilent drops finished work requests that nobody wants to hear of.
+func (q *sendQueue) skipSilent() {
+	for q.head != q.next {
+		s := q.at(q.head)
+		if s.state != sendDone || s.signaled {
+			return
+		}
+		q.head++
+	}
+}
+
+func newSender() sender {
+	s := sender{
+		answers: make([]txFrame, maxReads),
+		frames:  make([]*txFrame, 0, shm.MaxVecs/2+1),
+	}
+	s.nak.answer = true
+	for i := range s.answers {
+		s.answers[i].answer = true
+	}
+	return s
+}
+
+// PostSend implements fabric.Endpoint. All that is taken goes out with one system
+// call if the socket has room.
+func (e *Endpoint) PostSend(wrs []fabric.SendWR) (int, error) {
+	if e.link != linkOpen {
+		return 0, fabric.ErrClosed
+	}
+	n, err := 0, error(nil)
+	for ; n < len(wrs); n++ {
+		if e.sq.len() >= e.sq.depth {
+			err = fabric.ErrQueueFull
+			break
+		}
+		if err = e.enqueue(&wrs[n]); err != nil {
+			break
+		}
+	}
+	e.flush()
+	return n, err
+}
+
+// enqueue checks w and adds it to the send queue.
+func (e *Endpoint) enqueue(w *fabric.SendWR) error {
+	if w.Op < fabric.OpWrite || w.Op > fabric.OpFetchAdd || w.Local.Len > MaxPayload {
+		return fabric.ErrInvalid
+	}
+	r, mem, ok := e.dev.local(w.Local)
+	if !ok {
+		return fabric.ErrInvalid
+	}
+	s := e.sq.at(e.sq.tail)
+	f := frame{op: wireOps[w.Op], seq: e.sq.tail, length: w.Local.Len, addr: w.RemoteAddr, key: w.RemoteKey}
+	s.payload, s.dst, s.dstRegion, s.used = nil, nil, nil, headerSize
+	switch w.Op {
+	case fabric.OpRead:
+		s.dst, s.dstRegion = mem, r
+	case fabric.OpCompareSwap, fabric.OpFetchAdd:
+		if len(mem) != atomicSize {
+			return fabric.ErrInvalid
+		}
+		s.dst, s.dstRegion = mem, r
+		f.length = operandSize
+		binary.LittleEndian.PutUint64(s.head[headerSize:], w.Compare)
+		binary.LittleEndian.PutUint64(s.head[headerSize+8:], w.Swap)
+		s.used += operandSize
+	case fabric.OpWriteImm:
+		f.imm = w.Imm
+		s.payload = mem
+	case fabric.OpSend:
+		f.addr, f.key = 0, 0
+		s.payload = mem
+	default:
+		s.payload = mem
+	}
+	if w.Flags&fabric.FlagInline != 0 {
+		if s.dst != nil || len(mem) > maxInline {
+			return fabric.ErrInvalid
+		}
+		s.used += copy(s.head[headerSize:], mem)
+		s.payload = nil
+	}
+	putHeader(s.head[:], &f)
+	s.seq, s.id, s.op = f.seq, w.ID, w.Op
+	s.signaled, s.state = w.Flags&fabric.FlagSignaled != 0, sendQueued
+	e.sq.tail++
+	return nil
+}
+
+// flush hands frames to the socket until there are no more or it takes no more.
+func (e *Endpoint) flush() {
+	for e.active && e.fd >= 0 && !e.stuck && !e.severed && e.link < linkDown && e.gather() {
+		want := e.tx.vec.Len()
+		n, err := e.tx.vec.Writev(e.fd)
+		e.stats.Writes++
+		e.letGo()
+		switch {
+		case err == nil:
+			e.sent(n)
+			if n < want {
+				e.jam()
+			}
+		case errors.Is(err, unix.EAGAIN):
+			e.jam()
+		case errors.Is(err, unix.EINTR):
+		default:
+			// The peer may have said why: read on, it ends with the reason.
+			e.severed, e.readable = true, true
+			e.cq.push(e)
+		}
+	}
+	e.sq.skipSilent()
+	if e.sq.head != e.sq.next && e.sq.at(e.sq.head).state == sendDone {
+		e.cq.push(e)
+	}
+}
+
+// jam waits for the socket to become writable.
+func (e *Endpoint) jam() {
+	e.stuck = true
+	e.stats.Stuck++
+	e.watch()
+}
+
+// letGo releases the memory that gather acquired.
+func (e *Endpoint) letGo() {
+	for _, f := range e.tx.frames {
+		if f.region != nil {
+			f.region.release()
+		}
+	}
+	e.tx.vec.Reset()
+}
+
+// gather lists the frames of the next writev: the rest of a partial one, then
+// answers, then work requests as far as the limit of waiting reads allows. It
+// reports whether there is anything to write.
+//
+// Answers overtake work requests: the peer's reads must not wait for ours, or two
+// endpoints that both have used up their reads would wait for each other.
+func (e *Endpoint) gather() bool {
+	t := &e.tx
+	t.frames = t.frames[:0]
+	reads := t.reads
+	if t.partial != nil && !e.list(t.partial, t.off) {
+		e.letGo()
+		e.fail(fabric.StatusFatal, VendorRegionClosed)
+		return false
+	}
+	for i := range t.answerNo {
+		f := &t.answers[(t.answerHead+i)%maxReads]
+		if f == t.partial {
+			continue
+		}
+		if t.vec.Parts()+2 > shm.MaxVecs || t.vec.Len() > gatherLimit {
+			return true
+		}
+		if !e.list(f, 0) {
+			// The region was closed after the request was accepted. The
+			// refusal takes the place of this answer and the later ones.
+			t.answerNo = i
+			if e.link == linkOpen {
+				e.refuse(f.seq, fabric.StatusRemoteAccess)
+			}
+			break
+		}
+	}
+	if e.link == linkRefusing {
+		if t.partial != &t.nak {
+			e.list(&t.nak, 0)
+		}
+		return len(t.frames) > 0
+	}
+	for seq := e.sq.next; seq != e.sq.tail; seq++ {
+		s := e.sq.at(seq)
+		if s.awaits() {
+			if reads == maxReads {
+				break
+			}
+			reads++
+		}
+		if &s.txFrame == t.partial {
+			continue
+		}
+		if t.vec.Parts()+2 > shm.MaxVecs || t.vec.Len() > gatherLimit {
+			break
+		}
+		e.list(&s.txFrame, 0)
+	}
+	return len(t.frames) > 0
+}
+
+// list adds f without its first off bytes to the vec. It fails, adding nothing,
+// when f's memory is gone.
+func (e *Endpoint) list(f *txFrame, off int) bool {
+	if f.region != nil && !f.region.acquire() {
+		return false
+	}
+	t := &e.tx
+	t.frames = append(t.frames, f)
+	if off < f.used {
+		t.vec.Append(f.head[off:f.used])
+		t.vec.Append(f.payload)
+	} else {
+		t.vec.Append(f.payload[off-f.used:])
+	}
+	return true
+}
+
+// sent accounts for n written bytes.
+func (e *Endpoint) sent(n int) {
+	t := &e.tx
+	e.stats.BytesOut += uint64(n)
+	for _, f := range t.frames {
+		off := 0
+		if f == t.partial {
+			off = t.off
+		}
+		if n < f.size()-off {
+			if n > 0 || off > 0 {
+				t.partial, t.off = f, off+n
+			}
+			return
+		}
+		n -= f.size() - off
+		t.partial, t.off = nil, 0
+		e.stats.FramesOut++
+		switch {
+		case f == &t.nak:
+			e.down()
+			return
+		case f.answer:
+			f.payload, f.region = nil, nil
+			t.answerHead = (t.answerHead + 1) % maxReads
+			t.answerNo--
+		case e.link == linkOpen:
+			e.sentRequest()
+		}
+	}
+}
+
+// sentRequest moves the next work request on.
+func (e *Endpoint) sentRequest() {
+	s := e.sq.at(e.sq.next)
+	e.sq.next++
+	if s.awaits() {
+		s.state = sendWaiting
+		e.tx.reads++
+	} else {
+		s.state = sendDone
+	}
+}
+
+// answer returns the next free answer frame, or nil when the peer asks for more
+// than maxReads at a time.
+func (e *Endpoint) answer(f *frame) *txFrame {
+	t := &e.tx
+	if t.answerNo == maxReads {
+		return nil
+	}
+	a := &t.answers[(t.answerHead+t.answerNo)%maxReads]
+	t.answerNo++
+	a.used, a.payload, a.region, a.seq = headerSize, nil, nil, f.seq
+	putHeader(a.head[:], f)
+	return a
+}
+
+// retire reports finished work requests in order.
+func (e *Endpoint) retire(c []fabric.Completion) int {
+	n := 0
+	for e.sq.head != e.sq.next {
+		s := e.sq.at(e.sq.head)
+		if s.state != sendDone {
+			break
+		}
+		if s.signaled {
+			if n == len(c) {
+				e.cramped = true
+				break
+			}
+			c[n] = fabric.Completion{Tag: e.tag, ID: s.id, Op: s.op}
+			n++
+		}
+		e.sq.head++
+	}
+	return n
+}

@@ -1,0 +1,14 @@
+// Package repocheck has no code, only tests: the rules of this repository that
+// the compiler does not enforce.
+//
+//   - Package unsafe is imported by files called *_unsafe.go only, in shm and the
+//     two cgo providers, and cgo by the cgo providers only (unsafe_test.go).
+//   - Packages import each other in one direction, as the table of
+//     imports_test.go allows. A new package must be added there.
+//   - No file names a directory of some developer's machine or promises work for
+//     later, and no Go file is longer than 600 lines (text_test.go).
+//   - Every direct dependency is argued for in docs/decisions (deps_test.go).
+//
+// Each rule is a function over an fs.FS, so that it is itself tested on small
+// made-up trees.
+package repocheck

@@ -1,0 +1,178 @@
+package repocheck
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layer is one row of the import table.
+type layer struct {
+	// dir is a package, or with a trailing "/..." a package and all below it.
+	dir string
+	// may lists what it may import of this module. "/..." works as in dir.
+	may []string
+}
+
+// anything may be imported.
+var anything = []string{"..."}
+
+// fabricUsers is what a provider builds on.
+var fabricUsers = []string{"internal/fabric", "internal/poller", "shm"}
+
+// layers is the import table: packages import only from rows above their own.
+// Every package of the module must have a row. The first row that matches
+// counts. Tests may import what they like; where that would close a cycle the
+// Go command itself refuses it.
+var layers = []layer{
+	{"shm", nil},
+	{"slots", []string{"shm"}},
+	{"groupsend", []string{"slots", "shm"}},
+	{"internal/poller", []string{"shm"}},
+	{"internal/fabric", []string{"internal/poller"}},
+	{"internal/fabric/tcp", fabricUsers},
+	{"internal/fabric/verbs", fabricUsers},
+	{"internal/fabric/libfabric", fabricUsers},
+	{"internal/fabric/fabrictest", fabricUsers},
+	{"internal/attach", []string{"slots", "shm"}},
+	{"internal/config", []string{"shm"}},
+	{"internal/daemon", []string{"shm", "slots", "groupsend", "internal/poller", "internal/fabric/...", "internal/attach", "internal/config"}},
+	{"client", []string{"internal/attach", "slots", "shm"}},
+	{"server", []string{"internal/attach", "groupsend", "slots", "shm"}},
+	{"internal/bench/...", []string{"client", "server"}},
+	{"cmd/...", anything},
+	{"examples/...", []string{"client", "server"}},
+	{"test/...", anything},
+	{"internal/repocheck", nil},
+}
+
+// matches reports whether a directory is what a pattern of the table means.
+func matches(pattern, dir string) bool {
+	base, below := strings.CutSuffix(pattern, "...")
+	if !below {
+		return dir == pattern
+	}
+	return base == "" || strings.HasPrefix(dir+"/", base)
+}
+
+// checkImports returns the imports that the table does not allow. Directories of
+// other modules within the repository are left out.
+func checkImports(tree fs.FS, all []goFile) []string {
+	var problems []string
+	missing := map[string]bool{}
+	for _, f := range all {
+		if f.dir == "." {
+			problems = append(problems, fmt.Sprintf("%s: the root of the repository is not a package", f.path))
+			continue
+		}
+		if otherModule(tree, f.dir) {
+			continue
+		}
+		row := slices.IndexFunc(layers, func(l layer) bool { return matches(l.dir, f.dir) })
+		if row < 0 {
+			if !missing[f.dir] {
+				missing[f.dir] = true
+				problems = append(problems, fmt.Sprintf("%s: this package is not in the import table: "+
+					"add a row for it to layers in internal/repocheck/imports_test.go, above all that may import it", f.dir))
+			}
+			continue
+		}
+		if f.test {
+			continue
+		}
+		for _, name := range f.imports {
+			dir, ours := strings.CutPrefix(name, modulePath)
+			allowed := slices.ContainsFunc(layers[row].may, func(p string) bool { return matches(p, dir) })
+			if ours && !allowed && !sameProgram(layers[row].dir, f.dir, dir) {
+				problems = append(problems, fmt.Sprintf("%s: %s may not import %s", f.path, f.dir, dir))
+			}
+		}
+	}
+	return problems
+}
+
+// sameProgram reports that a package below a "/..." row imports a part of the
+// same program: of the same directory directly under the row's.
+func sameProgram(pattern, from, to string) bool {
+	base, below := strings.CutSuffix(pattern, "...")
+	if !below {
+		return false
+	}
+	from, ok := strings.CutPrefix(from, base)
+	program, _, _ := strings.Cut(from, "/")
+	return ok && program != "" && strings.HasPrefix(to+"/", base+program+"/")
+}
+
+// otherModule reports whether the directory belongs to a nested module.
+func otherModule(tree fs.FS, dir string) bool {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if _, err := fs.Stat(tree, dir+"/go.mod"); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func TestImports(t *testing.T) {
+	report(t, checkImports(repository, goFiles(t, repository)))
+}
+
+// The table itself must only point up, or it would allow cycles.
+func TestImportTable(t *testing.T) {
+	for i, l := range layers {
+		for _, may := range l.may {
+			if may == "..." {
+				continue
+			}
+			above := slices.ContainsFunc(layers[:i], func(o layer) bool { return matches(may, o.dir) })
+			below := slices.ContainsFunc(layers[i:], func(o layer) bool { return matches(may, o.dir) })
+			if !above || below {
+				t.Errorf("%s may import %s, which is not a row above it", l.dir, may)
+			}
+		}
+	}
+}
+
+func TestImportRule(t *testing.T) {
+	src := func(imports ...string) string {
+		s := "package x\n"
+		for _, i := range imports {
+			s += "import _ \"" + i + "\"\n"
+		}
+		return s
+	}
+	const m = modulePath
+	bad := tree(map[string]string{
+		"shm/a.go":                      src("os", "golang.org/x/sys/unix"),
+		"shm/b.go":                      src(m + "slots"),
+		"shm/b_test.go":                 src(m + "slots"),
+		"slots/a.go":                    src(m + "shm"),
+		"internal/config/a.go":          src(m+"shm", m+"internal/attach"),
+		"internal/daemon/a.go":          src(m+"internal/fabric/tcp", m+"client"),
+		"internal/new/a.go":             src(),
+		"internal/new/b.go":             src(),
+		"internal/daemon/part/a.go":     src(),
+		"examples/one/main.go":          src(m+"client", m+"examples/one/part", "github.com/spf13/cobra"),
+		"examples/one/part/a.go":        src(m + "slots"),
+		"examples/two/main.go":          src(m + "examples/one/part"),
+		"cmd/rdmad/main.go":             src(m + "internal/daemon"),
+		"internal/bench/load/a.go":      src(m+"client", m+"internal/daemon"),
+		"bench/peer/go.mod":             "module peer",
+		"bench/peer/sub/a.go":           src(m + "client"),
+		"main.go":                       src(),
+		"internal/config/testdata/x.go": "not Go",
+	})
+	expect(t, checkImports(bad, goFiles(t, bad)),
+		"shm/b.go: shm may not import slots",
+		"internal/config/a.go: internal/config may not import internal/attach",
+		"internal/daemon/a.go: internal/daemon may not import client",
+		"internal/new: this package is not in the import table",
+		"internal/daemon/part: this package is not in the import table",
+		"examples/one/part/a.go: examples/one/part may not import slots",
+		"examples/two/main.go: examples/two may not import examples/one/part",
+		"internal/bench/load/a.go: internal/bench/load may not import internal/daemon",
+		"main.go: the root")
+}

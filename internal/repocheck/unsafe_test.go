@@ -1,0 +1,60 @@
+package repocheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	// cgoDirs may use cgo. Everything else must build with CGO_ENABLED=0.
+	cgoDirs = []string{"internal/fabric/verbs", "internal/fabric/libfabric"}
+	// unsafeDirs may use package unsafe, in files called *_unsafe.go. Tests are
+	// not exempt: what they need is worth an accessor.
+	unsafeDirs = append([]string{"shm"}, cgoDirs...)
+)
+
+// checkUnsafe returns the uses of unsafe and cgo outside their fences.
+func checkUnsafe(all []goFile) []string {
+	var problems []string
+	for _, f := range all {
+		if slices.Contains(f.imports, "unsafe") {
+			base := strings.TrimSuffix(strings.TrimSuffix(f.path, ".go"), "_test")
+			if !slices.Contains(unsafeDirs, f.dir) {
+				problems = append(problems, fmt.Sprintf("%s: imports unsafe, which only %s may", f.path, strings.Join(unsafeDirs, ", ")))
+			} else if !strings.HasSuffix(base, "_unsafe") {
+				problems = append(problems, fmt.Sprintf("%s: imports unsafe but is not called *_unsafe.go", f.path))
+			}
+		}
+		if slices.Contains(f.imports, "C") && !slices.Contains(cgoDirs, f.dir) {
+			problems = append(problems, fmt.Sprintf("%s: uses cgo, which only %s may", f.path, strings.Join(cgoDirs, ", ")))
+		}
+	}
+	return problems
+}
+
+func TestUnsafe(t *testing.T) {
+	report(t, checkUnsafe(goFiles(t, repository)))
+}
+
+func TestUnsafeRule(t *testing.T) {
+	const unsafe, cgo = "package x\nimport _ \"unsafe\"", "package x\nimport \"C\""
+	bad := tree(map[string]string{
+		"shm/a_unsafe.go":                     unsafe,
+		"shm/a_unsafe_test.go":                unsafe,
+		"internal/fabric/verbs/v_unsafe.go":   unsafe,
+		"internal/fabric/verbs/cgo.go":        cgo,
+		"shm/b.go":                            unsafe,
+		"shm/b_test.go":                       unsafe,
+		"slots/c_unsafe.go":                   unsafe,
+		"shm/cgo.go":                          cgo,
+		"internal/fabric/libfabric/unsafe.go": unsafe,
+	})
+	expect(t, checkUnsafe(goFiles(t, bad)),
+		"shm/b.go: imports unsafe but",
+		"shm/b_test.go: imports unsafe but",
+		"slots/c_unsafe.go: imports unsafe, which only",
+		"shm/cgo.go: uses cgo",
+		"internal/fabric/libfabric/unsafe.go: imports unsafe but")
+}

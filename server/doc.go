@@ -1,0 +1,22 @@
+// Package server is what a process imports to answer requests that reach the
+// rdmad daemon of its node.
+//
+//	srv, err := server.Attach(ctx, "", server.Workers(4))
+//	if err != nil { ... }
+//	defer srv.Close()
+//	err = srv.Handle("echo", "echo", func(c *server.Call) error {
+//		return c.Reply(c.Request())
+//	}, server.AnswerLikeRequest())
+//	if err != nil { ... }
+//	err = srv.Serve(ctx)
+//
+// Several processes may serve the same method; the daemon spreads requests over
+// them by how many each has not finished.
+//
+// # Memory
+//
+// A handler reads the request and writes the answer in place, in slots that are
+// shared with the daemon: nothing is copied. Request and answer share the same
+// bytes, and processes of the same domain could change them at any time, so a
+// handler that must not be fooled copies what it checks before it checks it.
+package server

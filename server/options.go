@@ -1,0 +1,41 @@
+package server
+
+import "github.com/rdmad/rdmad/internal/attach"
+
+// Option changes how Attach works.
+type Option func(*options)
+
+type options struct {
+	name    string
+	workers int
+}
+
+// Name sets the name under which the process shows up in the daemon's status;
+// the default is the program's name.
+func Name(name string) Option { return func(o *options) { o.name = name } }
+
+// Workers sets how many handlers may run at once in this process, 1 to 1024;
+// the default is 4. A worker beyond the first costs nothing until requests wait
+// for about a millisecond because all running handlers are busy.
+func Workers(n int) Option { return func(o *options) { o.workers = min(max(n, 1), maxWorkers) } }
+
+const (
+	defaultWorkers = 4
+	maxWorkers     = 1024
+)
+
+// MethodOption describes a method to its callers; see Handle.
+type MethodOption func(*attach.Method)
+
+// AnswerSize declares how large answers get, in bytes, so that callers reserve
+// room for them in the slots of their requests. Callers may ask for more. The
+// default is DefaultAnswerSize.
+func AnswerSize(n int) MethodOption { return func(m *attach.Method) { m.Answer = max(n, 0) } }
+
+// AnswerLikeRequest declares that answers are no larger than their requests.
+func AnswerLikeRequest() MethodOption {
+	return func(m *attach.Method) { m.Answer = attach.AnswerLikeRequest }
+}
+
+// DefaultAnswerSize is the room for answers of methods that declare nothing.
+const DefaultAnswerSize = 960

@@ -1,0 +1,256 @@
+package server
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// pool runs handlers on up to a given number of workers. One worker is enough
+// while handlers are quick: it sleeps on the bell that the daemon rings, and
+// takes requests one after the other. A monitor that ticks only while there is
+// work wakes another when all that are awake are inside slow handlers, or when
+// requests wait and handlers take long.
+type pool struct {
+	server *Server
+	down   *slots.HintRing
+	up     *slots.HintRing
+
+	take sync.Mutex // guards down, which has a single consumer
+	put  sync.Mutex // guards up, which has a single producer
+
+	// active counts workers that run or look for work; the last one to go to
+	// sleep does so on the daemon's bell, the others on idle.
+	active atomic.Int32
+	// running counts workers inside a handler.
+	running atomic.Int32
+	taken   atomic.Uint64
+	closed  atomic.Bool
+	idle    chan struct{}
+	work    chan struct{} // wakes the monitor
+	quit    chan struct{} // closed when the pool shuts
+	over    chan struct{} // closed when run returns
+	shutMu  sync.Once
+}
+
+func (p *pool) init(s *Server) {
+	p.server = s
+	p.down, p.up = &s.session.Rings.Down, &s.session.Rings.Up
+	p.idle = make(chan struct{}, s.workers)
+	p.work = make(chan struct{}, 1)
+	p.quit = make(chan struct{})
+	p.over = make(chan struct{})
+}
+
+// tick is how long a waiting request must have been passed over before another
+// worker is woken for it.
+const tick = time.Millisecond
+
+// run serves until shut and returns when all handlers have.
+func (p *pool) run(workers int) {
+	defer close(p.over)
+	var wg sync.WaitGroup
+	p.active.Store(1)
+	for i := range workers {
+		wg.Go(func() { p.worker(i == 0) })
+	}
+	if workers > 1 {
+		wg.Go(p.monitor)
+	}
+	wg.Wait()
+}
+
+// shut makes run return. It may be called more than once and before run.
+func (p *pool) shut() {
+	p.shutMu.Do(func() {
+		p.closed.Store(true)
+		close(p.quit)
+		p.down.Ring()
+	})
+}
+
+// worker is the life of one worker. awake says that it is counted in active.
+func (p *pool) worker(awake bool) {
+	c := &Call{server: p.server}
+	for {
+		if !awake {
+			select {
+			case <-p.idle:
+			case <-p.quit:
+				return
+			}
+		}
+		p.busy(c)
+		if p.closed.Load() {
+			return
+		}
+		awake = false
+	}
+}
+
+// busy serves requests until there are none, and then sleeps on the bell if no
+// other worker is awake to do that.
+func (p *pool) busy(c *Call) {
+	for sleeps := 0; !p.closed.Load(); {
+		h, ok := p.next()
+		if ok {
+			sleeps = 0
+			p.serve(c, h)
+			continue
+		}
+		if p.retire() {
+			return
+		}
+		p.sleep(sleeps)
+		sleeps++
+	}
+}
+
+// retire lets the caller go to sleep on idle, unless it is the last awake.
+func (p *pool) retire() bool {
+	for {
+		n := p.active.Load()
+		if n <= 1 {
+			return false
+		}
+		if p.active.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+}
+
+func (p *pool) next() (slots.Hint, bool) {
+	p.take.Lock()
+	h, ok := p.down.Pop()
+	p.take.Unlock()
+	if ok {
+		p.taken.Add(1)
+	}
+	return h, ok
+}
+
+// rawSleep bounds the waits that the Go scheduler does not know of.
+const rawSleep = 200 * time.Microsecond
+
+// longSleep bounds the others: nothing needs it, except a daemon that died
+// between its store and its wake-up, which also ends the session.
+const longSleep = time.Hour
+
+func (p *pool) sleep(sleeps int) {
+	p.take.Lock()
+	bell := p.down.PrepareSleep()
+	empty := p.down.Empty()
+	p.take.Unlock()
+	switch {
+	case !empty || p.closed.Load():
+	case sleeps < 2:
+		shm.FutexWaitRaw(p.down.Bell(), bell, rawSleep)
+	default:
+		shm.FutexWait(p.down.Bell(), bell, longSleep)
+	}
+	p.down.CancelSleep()
+	if cap(p.idle) > 1 && sleeps > 0 {
+		// Start the monitor again after a pause that may have stopped it.
+		select {
+		case p.work <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// serve handles the request that h names and reports it finished.
+func (p *pool) serve(c *Call, h slots.Hint) {
+	r := p.server.lanes[int(h.Lane())%slots.MaxLanes].Load()
+	if r == nil || h.Index() >= r.Geometry().Slots {
+		return // not a hint of ours
+	}
+	u, ok := r.Pick(h.Index(), p.server.id)
+	if !ok {
+		return // taken back by the daemon, or an old hint
+	}
+	c.ring, c.run, c.ctx, c.cancel = r, u, nil, nil
+	p.running.Add(1)
+	c.serve(*p.server.handlers.Load())
+	p.running.Add(-1)
+	if !r.Finish(u, p.server.id) {
+		return
+	}
+	p.put.Lock()
+	// A full ring loses the hint; the daemon finds the answer by looking at
+	// all words of the lanes when the worker's mark tells it to.
+	p.up.Push(slots.MakeHint(h.Lane(), u.Index, u.Ticket))
+	p.put.Unlock()
+	if p.server.session.Bells.MarkWorker(p.server.id) {
+		p.server.session.Bell.Ring()
+	}
+}
+
+// monitor wakes another worker when all that are awake have been inside their
+// handlers for a tick, so that somebody takes what waits or, if nothing does,
+// listens to the daemon's bell.
+func (p *pool) monitor() {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	var last uint64
+	for quiet := 0; ; {
+		select {
+		case <-t.C:
+		case <-p.quit:
+			return
+		}
+		taken := p.taken.Load()
+		active := p.active.Load()
+		stuck := taken == last && p.running.Load() >= active
+		slow := taken-last < quickPerTick*uint64(active) && p.waiting()
+		quiet++
+		if (stuck || slow) && p.wakeOne() || taken != last {
+			quiet = 0
+		}
+		last = taken
+		if quiet < quietTicks {
+			continue
+		}
+		// Somebody listens, or no worker is left: no ticks until one wakes up.
+		t.Stop()
+		select {
+		case <-p.work:
+		case <-p.quit:
+			return
+		}
+		t.Reset(tick)
+		quiet = 0
+	}
+}
+
+// quickPerTick is how many requests a worker takes in a tick if its handlers are
+// quick, so that a backlog is better left to it than shared with a thread that
+// would have to be woken first.
+const quickPerTick = 20
+
+// waiting reports whether a request waits to be taken.
+func (p *pool) waiting() bool {
+	p.take.Lock()
+	defer p.take.Unlock()
+	return !p.down.Empty()
+}
+
+// quietTicks is after how many uneventful ticks the monitor stops.
+const quietTicks = 10
+
+// wakeOne wakes a worker that sleeps on idle and reports whether there was one.
+func (p *pool) wakeOne() bool {
+	if int(p.active.Load()) >= cap(p.idle) {
+		return false
+	}
+	p.active.Add(1)
+	p.idle <- struct{}{} // has room for every worker
+	return true
+}
+
+func (s *Server) logPanic(p any, stack []byte) {
+	slog.Error("rdmad: handler panicked", "panic", p, "stack", string(stack))
+}

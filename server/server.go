@@ -1,0 +1,165 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// Handler answers a request. It runs on one of the server's workers, at most
+// Workers of them at once. A returned error reaches the caller as an
+// ErrRemote with its text; so does a panic. The Call is valid until it returns.
+type Handler func(c *Call) error
+
+// Server is an attachment to the daemon of this node that answers requests. Its
+// methods are safe for concurrent use.
+type Server struct {
+	session *attach.Session
+	id      int
+	workers int
+	lanes   [slots.MaxLanes]atomic.Pointer[slots.Ring]
+	pool    pool
+
+	mu       sync.Mutex
+	opened   []*slots.Ring
+	handlers atomic.Pointer[map[uint32]Handler]
+	serving  bool // Serve runs or has run
+	closed   bool
+	// base is the context of all calls; it ends with Serve.
+	base context.Context
+	stop context.CancelFunc
+}
+
+// Attach connects to the daemon that listens on socket; empty means the
+// environment variable RDMAD_SOCKET or else /run/rdmad/rdmad.sock. The caller
+// must Close the server. Errors: ErrNotRunning, ErrPermission, ErrVersion,
+// ErrLimit, or ctx's.
+func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error) {
+	o := options{name: filepath.Base(os.Args[0]), workers: defaultWorkers}
+	for _, f := range opts {
+		f(&o)
+	}
+	s := &Server{workers: o.workers}
+	s.base, s.stop = context.WithCancel(context.Background())
+	s.handlers.Store(&map[uint32]Handler{})
+	// Held until session is set: the session's events use it.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	session, err := attach.Open(ctx, socket, attach.Hello{Role: attach.RoleService, Name: o.name}, attach.Events{
+		Lane:  s.addLane,
+		Ended: s.sessionEnded,
+	})
+	if err != nil {
+		s.stop()
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s.session, s.id = session, session.Welcome.ID
+	s.pool.init(s)
+	return s, nil
+}
+
+// Node returns the name of this node.
+func (s *Server) Node() string { return s.session.Welcome.Node }
+
+// Handle offers a method to callers on this and other nodes, from the return of
+// this call on; they are answered once Serve runs. Names have 1 to 63 letters,
+// digits, dots, dashes or underscores. Errors: ErrInvalid, ErrLimit, ErrClosed.
+func (s *Server) Handle(service, method string, h Handler, opts ...MethodOption) error {
+	m := attach.Method{Service: service, Method: method, Answer: DefaultAnswerSize}
+	for _, f := range opts {
+		f(&m)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, err := s.session.Ask(s.base, &attach.Message{Type: attach.TypeRegister, Methods: []attach.Method{m}})
+	if err == nil && len(a.MethodIDs) != 1 {
+		err = fmt.Errorf("%w: %d ids for one method", ErrInvalid, len(a.MethodIDs))
+	}
+	if err != nil {
+		return fmt.Errorf("server: handle %s/%s: %w", service, method, err)
+	}
+	next := map[uint32]Handler{a.MethodIDs[0]: h}
+	for id, old := range *s.handlers.Load() {
+		if id != a.MethodIDs[0] {
+			next[id] = old
+		}
+	}
+	s.handlers.Store(&next)
+	return nil
+}
+
+// Serve answers requests until ctx ends, Close is called or the daemon is gone,
+// and returns after the last handler has. It returns nil when ctx ended and an
+// ErrClosed otherwise. It may be called once.
+func (s *Server) Serve(ctx context.Context) error {
+	s.mu.Lock()
+	if s.serving || s.closed {
+		s.mu.Unlock()
+		return fmt.Errorf("server: %w: Serve or Close was called before", ErrInvalid)
+	}
+	s.serving = true
+	s.mu.Unlock()
+	defer context.AfterFunc(ctx, s.pool.shut)()
+	s.pool.run(s.workers)
+	s.stop()
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := s.session.Err(); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	return fmt.Errorf("server: %w", ErrClosed)
+}
+
+// Close detaches. Handlers that run finish first, and their answers are sent;
+// requests that no handler has started go to other processes of the service.
+// Do not call it from a handler.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	again := s.closed
+	s.closed = true
+	serving := s.serving
+	s.mu.Unlock()
+	s.stop()
+	s.pool.shut()
+	if serving {
+		<-s.pool.over
+	}
+	if again {
+		return nil
+	}
+	err := s.session.Close()
+	s.session.Release()
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("server: close: %w", err)
+	}
+	return nil
+}
+
+// addLane maps a lane and tells the daemon, which delivers from it afterwards.
+func (s *Server) addLane(l attach.Lane, r *slots.Ring) {
+	s.lanes[l.ID].Store(r)
+	// The session's reader calls this, so s.session may not be set yet only
+	// for lanes that came before Attach returned.
+	s.mu.Lock()
+	session := s.session
+	s.mu.Unlock()
+	if err := session.Tell(&attach.Message{Type: attach.TypeMapped, Lane: &attach.Lane{ID: l.ID}}); err != nil {
+		slog.Warn("rdmad: cannot confirm a lane", "lane", l.ID, "error", err)
+	}
+}
+
+// sessionEnded is the liberator of the pool's waits when the daemon is gone.
+func (s *Server) sessionEnded(error) {
+	s.mu.Lock() // for session; see Attach
+	s.mu.Unlock()
+	s.pool.shut()
+}

@@ -1,0 +1,84 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxFDs is how many descriptors one message may carry.
+const MaxFDs = 16
+
+// SendFDs writes one message and the given descriptors to a SOCK_SEQPACKET Unix
+// socket. The descriptors stay owned by the caller. An empty message is an
+// error: its reader could not tell it from the end of the connection.
+func SendFDs(c *net.UnixConn, msg []byte, fds ...int) error {
+	if len(msg) == 0 {
+		return errors.New("shm: empty message")
+	}
+	if len(fds) > MaxFDs {
+		return fmt.Errorf("shm: %d descriptors in one message, at most %d", len(fds), MaxFDs)
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	_, _, err := c.WriteMsgUnix(msg, oob, nil)
+	return err
+}
+
+// RecvFDs reads one message into buf and returns its length and the descriptors
+// that came with it, which the caller must close. It fails, closing what came,
+// when the message does not fit buf. The error wraps io.EOF when the peer has
+// closed, or has sent an empty message.
+func RecvFDs(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4*MaxFDs))
+	n, oobn, flags, _, err := c.ReadMsgUnix(buf, oob)
+	if err != nil {
+		// Descriptors can come with an empty message, which reads as EOF.
+		fds, _ = parseRights(oob[:max(oobn, 0)])
+		CloseFDs(fds)
+		return 0, nil, err
+	}
+	fds, err = parseRights(oob[:oobn])
+	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		err = fmt.Errorf("shm: message larger than %d bytes or %d descriptors", len(buf), MaxFDs)
+	}
+	if err != nil {
+		CloseFDs(fds)
+		return 0, nil, err
+	}
+	return n, fds, nil
+}
+
+// CloseFDs closes every descriptor: what a peer sent and nobody asked for.
+func CloseFDs(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+func parseRights(oob []byte) ([]int, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	cmsgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("shm: control message: %w", err)
+	}
+	var fds []int
+	for i := range cmsgs {
+		got, rerr := unix.ParseUnixRights(&cmsgs[i])
+		if rerr != nil {
+			err = errors.Join(err, rerr)
+			continue
+		}
+		for _, fd := range got {
+			unix.CloseOnExec(fd)
+		}
+		fds = append(fds, got...)
+	}
+	return fds, err
+}

@@ -1,0 +1,166 @@
+package shm_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/shm"
+)
+
+// socketPair returns two ends of a SOCK_SEQPACKET connection.
+func socketPair(t *testing.T) (a, b *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socket")
+		c, err := net.FileConn(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		ends[i] = c.(*net.UnixConn)
+		if err := ends[i].SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ends[i].Close() })
+	}
+	return ends[0], ends[1]
+}
+
+// bells makes n descriptors to pass.
+func bells(t *testing.T, n int) (fds []int) {
+	t.Helper()
+	for range n {
+		b, err := shm.NewBell()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		fds = append(fds, b.FD())
+	}
+	return fds
+}
+
+func TestPassFDs(t *testing.T) {
+	a, b := socketPair(t)
+	seg := testSegment(t)
+	for _, n := range []int{0, 1, shm.MaxFDs} {
+		fds := bells(t, n)
+		if n > 0 {
+			fds[n-1] = seg.FD()
+		}
+		before := openFDs(t)
+		if err := shm.SendFDs(a, []byte("hello"), fds...); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 16)
+		got, came, err := shm.RecvFDs(b, buf)
+		if err != nil || string(buf[:got]) != "hello" || len(came) != n {
+			t.Fatalf("n %d: got %q, %d descriptors, %v", n, buf[:got], len(came), err)
+		}
+		for _, fd := range came {
+			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+				t.Errorf("descriptor %d: flags %#x, %v: not close-on-exec", fd, flags, err)
+			}
+		}
+		if n > 0 {
+			s, err := shm.Open(came[n-1], shm.KindTest, testSize)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shm.CloseFDs(came[:n-1])
+			s.Close()
+		}
+		if after := openFDs(t); after != before {
+			t.Errorf("n %d: %d descriptors, %d before", n, after, before)
+		}
+	}
+}
+
+func TestSendFDsRefuses(t *testing.T) {
+	a, _ := socketPair(t)
+	if shm.SendFDs(a, []byte("x"), bells(t, shm.MaxFDs+1)...) == nil {
+		t.Error("too many descriptors were sent")
+	}
+	if shm.SendFDs(a, nil) == nil {
+		t.Error("an empty message was sent")
+	}
+	if shm.SendFDs(a, []byte("x"), -1) == nil {
+		t.Error("a bad descriptor was sent")
+	}
+}
+
+// What a hostile peer sends must neither be accepted nor leak descriptors.
+func TestRecvFDsClosesWhatItRefuses(t *testing.T) {
+	tests := []struct {
+		name    string
+		msg     []byte
+		fds     int
+		wantEOF bool
+	}{
+		{name: "message does not fit", msg: make([]byte, 9), fds: 2},
+		{name: "too many descriptors", msg: []byte("x"), fds: shm.MaxFDs + 3},
+		{name: "as many as the kernel takes", msg: []byte("x"), fds: 253},
+		{name: "empty message with descriptors", fds: 2, wantEOF: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := socketPair(t)
+			raw, err := a.SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			fds := make([]int, tt.fds)
+			one := bells(t, 1)
+			for i := range fds {
+				fds[i] = one[0]
+			}
+			before := openFDs(t)
+			if cerr := raw.Control(func(fd uintptr) { err = sendRaw(int(fd), tt.msg, fds) }); cerr != nil || err != nil {
+				t.Fatal(cerr, err)
+			}
+			n, got, err := shm.RecvFDs(b, make([]byte, 8))
+			if err == nil || n != 0 || got != nil {
+				t.Errorf("accepted %d bytes, %d descriptors, %v", n, len(got), err)
+			}
+			if errors.Is(err, io.EOF) != tt.wantEOF {
+				t.Errorf("error %v", err)
+			}
+			if after := openFDs(t); after != before {
+				t.Errorf("%d descriptors, %d before", after, before)
+			}
+			// The connection is still in step.
+			if tt.wantEOF {
+				return
+			}
+			if err := shm.SendFDs(a, []byte("next")); err != nil {
+				t.Fatal(err)
+			}
+			buf := make([]byte, 8)
+			if n, _, err := shm.RecvFDs(b, buf); err != nil || string(buf[:n]) != "next" {
+				t.Errorf("then %q, %v", buf[:n], err)
+			}
+		})
+	}
+}
+
+func TestRecvFDsEndOfConnection(t *testing.T) {
+	a, b := socketPair(t)
+	a.Close()
+	if _, _, err := shm.RecvFDs(b, make([]byte, 8)); !errors.Is(err, io.EOF) {
+		t.Errorf("got %v, want EOF", err)
+	}
+	if err := shm.SendFDs(b, []byte("x")); !errors.Is(err, unix.EPIPE) {
+		t.Errorf("got %v, want EPIPE", err)
+	}
+}

@@ -1,0 +1,57 @@
+package shm
+
+import (
+	"math"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	futexWait = 0
+	futexWake = 1
+)
+
+// FutexWait sleeps while *word == old, until another thread of any process
+// calls FutexWake on the same word, or for at most timeout (0 or less returns
+// at once). It may return early for no reason: check the condition again.
+//
+// It hands the processor over to the Go scheduler for the time of the sleep,
+// which costs some microseconds. See FutexWaitRaw.
+func FutexWait(word *atomic.Uint32, old uint32, timeout time.Duration) {
+	if timeout <= 0 {
+		return
+	}
+	ts := unix.NsecToTimespec(int64(timeout))
+	// Every result means "look again": woken, value changed, timed out, signal.
+	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWait, uintptr(old), uintptr(unsafe.Pointer(&ts)), 0, 0)
+}
+
+// FutexWaitRaw is FutexWait without telling the Go scheduler: the fastest way
+// to sleep for a short time. The thread keeps its processor (P), which delays
+// a garbage collection's stop-the-world by up to timeout; keep timeout in the
+// range of tens to a few hundred microseconds.
+func FutexWaitRaw(word *atomic.Uint32, old uint32, timeout time.Duration) {
+	if timeout <= 0 {
+		return
+	}
+	ts := unix.NsecToTimespec(int64(timeout))
+	_, _, _ = syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWait, uintptr(old), uintptr(unsafe.Pointer(&ts)), 0, 0)
+}
+
+// FutexWake wakes up to n threads, of any process, that sleep on word, and
+// returns how many it woke.
+func FutexWake(word *atomic.Uint32, n int) int {
+	woken, _, errno := syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, uintptr(n), 0, 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	return int(woken)
+}
+
+// WakeAll is the count for FutexWake that wakes every sleeper, so that a
+// hostile sleeper cannot swallow the wake-up of an honest one.
+const WakeAll = math.MaxInt32

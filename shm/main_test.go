@@ -1,0 +1,129 @@
+package shm_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rdmad/rdmad/shm"
+)
+
+// roleEnv makes the test binary play one of the roles below instead of running
+// tests: a second process to share memory with. Its descriptor 3 is a segment.
+const roleEnv = "RDMAD_SHM_TEST_ROLE"
+
+const (
+	testSize = 3 * shm.HeaderSize
+	offWord  = shm.HeaderSize
+	offReady = shm.HeaderSize + 64
+	offDone  = shm.HeaderSize + 128
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		if err := play(role); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// play is what a child process does.
+func play(role string) error {
+	seg, err := shm.Open(3, shm.KindTest, testSize)
+	if err != nil {
+		return err
+	}
+	word := shm.Uint32At(seg.Bytes(), offWord)
+	ready := shm.Uint32At(seg.Bytes(), offReady)
+	done := shm.Uint32At(seg.Bytes(), offDone)
+	ready.Add(1)
+	switch role {
+	case "sleep": // sleeps until it is woken: the word does not change
+		shm.FutexWait(word, 0, 20*time.Second)
+	case "sleep-raw":
+		shm.FutexWaitRaw(word, 0, 20*time.Second)
+	case "wake":
+		deadline := time.Now().Add(10 * time.Second)
+		for shm.FutexWake(word, 1) == 0 {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("nobody slept")
+			}
+			runtime.Gosched()
+		}
+	default:
+		return fmt.Errorf("unknown role %q", role)
+	}
+	done.Add(1)
+	return seg.Close()
+}
+
+// child starts a process that plays role with the segment as descriptor 3 and
+// returns a function that waits for its end.
+func child(t *testing.T, role string, seg *shm.Segment) (wait func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(seg.FD()), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd.ExtraFiles, cmd.Stderr = []*os.File{f}, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	guard := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+	return func() {
+		t.Helper()
+		err := cmd.Wait()
+		guard.Stop()
+		if err != nil {
+			t.Errorf("child %s: %v: %s", role, err, out.String())
+		}
+	}
+}
+
+// eventually calls ok until it returns true, for a bounded time.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !ok(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out: %s", what)
+		}
+	}
+}
+
+func testSegment(t *testing.T) *shm.Segment {
+	t.Helper()
+	s, err := shm.Create(shm.CreateOptions{Name: "test", Kind: shm.KindTest, Size: testSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// openFDs counts the process's descriptors.
+func openFDs(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}

@@ -1,0 +1,226 @@
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/edsrzf/mmap-go"
+	"golang.org/x/sys/unix"
+)
+
+// HugepageMode says whether a segment is made of huge pages.
+type HugepageMode int
+
+const (
+	// HugepagesOff uses ordinary pages.
+	HugepagesOff HugepageMode = iota
+	// HugepagesTry uses huge pages when the kernel has enough free ones and
+	// ordinary pages otherwise.
+	HugepagesTry
+	// HugepagesRequire fails when huge pages cannot be had.
+	HugepagesRequire
+)
+
+// hugepageSize is the size a MFD_HUGETLB memfd uses by default on x86-64 and on
+// arm64 with 4 KiB pages.
+const hugepageSize = 2 << 20
+
+// seals keep every holder of the descriptor from changing the segment's size,
+// which would turn an access of the others into SIGBUS, and from adding seals.
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// Segment is a mapped shared-memory segment that starts with a header page.
+// Its methods are safe for concurrent use except Close.
+type Segment struct {
+	file *os.File
+	mem  mmap.MMap
+	huge bool
+}
+
+// CreateOptions describes a new segment.
+type CreateOptions struct {
+	// Name shows up in /proc/PID/maps as memfd:NAME. It identifies nothing.
+	Name string
+	// Kind is stored in the header; see the Kind constants.
+	Kind Kind
+	// Size is the wanted size in bytes, header page included. It is rounded
+	// up to whole pages.
+	Size int
+	// Hugepages says whether to use huge pages.
+	Hugepages HugepageMode
+}
+
+// Create makes, prefaults, seals and maps a segment and writes its header. All
+// its pages exist when Create returns, so that a lack of memory is an error
+// here and not a SIGBUS later. The caller must Close it.
+func Create(o CreateOptions) (*Segment, error) {
+	if o.Size < HeaderSize {
+		return nil, fmt.Errorf("shm: segment %q: size %d is less than the %d byte header page", o.Name, o.Size, HeaderSize)
+	}
+	if o.Hugepages != HugepagesOff {
+		s, err := create(o, true)
+		if err == nil {
+			return s, nil
+		}
+		if o.Hugepages == HugepagesRequire {
+			return nil, fmt.Errorf("%w (hugepages = \"require\"; see HugePages_Free in /proc/meminfo, raise vm.nr_hugepages)", err)
+		}
+	}
+	return create(o, false)
+}
+
+func create(o CreateOptions, huge bool) (_ *Segment, err error) {
+	flags, page := unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING, os.Getpagesize()
+	if huge {
+		flags, page = flags|unix.MFD_HUGETLB, hugepageSize
+	}
+	size := (o.Size + page - 1) / page * page
+	fd, err := unix.MemfdCreate(o.Name, flags)
+	if err != nil {
+		return nil, fmt.Errorf("shm: memfd_create %q: %w", o.Name, err)
+	}
+	f := os.NewFile(uintptr(fd), "memfd:"+o.Name)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if err = f.Truncate(int64(size)); err != nil {
+		return nil, fmt.Errorf("shm: segment %q: set size %d: %w", o.Name, size, err)
+	}
+	if err = checkMemory(size); err == nil {
+		err = prefault(fd, size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("shm: segment %q: prefault %d bytes: %w", o.Name, size, err)
+	}
+	if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, fmt.Errorf("shm: segment %q: seal: %w", o.Name, err)
+	}
+	mem, err := mmap.MapRegion(f, size, mmap.RDWR, 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("shm: segment %q: map %d bytes: %w", o.Name, size, err)
+	}
+	s := &Segment{file: f, mem: mem, huge: huge}
+	s.writeHeader(o.Kind)
+	return s, nil
+}
+
+// prefaultChunk is a multiple of every page size, and small enough for one call
+// to end between two signals of a profiler.
+const prefaultChunk = 16 << 20
+
+// checkMemory refuses what the machine can never hold: to find out by trying
+// would bring the kernel's out-of-memory killer on everybody.
+func checkMemory(size int) error {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return err
+	}
+	if total := uint64(info.Totalram) * uint64(info.Unit); uint64(size) > total {
+		return fmt.Errorf("the machine has %d bytes: %w", total, unix.ENOMEM)
+	}
+	return nil
+}
+
+// prefault reserves and zeroes every page before anybody maps it. A signal, and
+// the Go runtime sends many, makes fallocate give up and undo what it did.
+func prefault(fd, size int) error {
+	for off := 0; off < size; off += prefaultChunk {
+		err := error(unix.EINTR)
+		for try := 0; err == unix.EINTR && try < 1000; try++ {
+			err = unix.Fallocate(fd, 0, int64(off), int64(min(prefaultChunk, size-off)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Open maps the segment behind fd, which another process created, and checks its
+// seals, size and header before any byte of it is used. It takes over fd, also
+// when it fails.
+//
+// It returns ErrNotSealed for a descriptor that its creator could still shrink,
+// ErrNotReady when the creator has not finished, a *VersionError for another
+// ABI, and ErrBadSegment for anything else that is not the wanted segment.
+func Open(fd int, kind Kind, size int) (_ *Segment, err error) {
+	f := os.NewFile(uintptr(fd), "memfd")
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	got, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: not a memfd: %w", ErrBadSegment, err)
+	}
+	if got&seals != seals {
+		return nil, fmt.Errorf("%w: seals %#x, want %#x", ErrNotSealed, got, seals)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("shm: stat segment: %w", err)
+	}
+	if size < HeaderSize || st.Size() < int64(size) {
+		return nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrBadSegment, st.Size(), max(size, HeaderSize))
+	}
+	mem, err := mmap.MapRegion(f, int(st.Size()), mmap.RDWR, 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("shm: map segment of %d bytes: %w", st.Size(), err)
+	}
+	s := &Segment{file: f, mem: mem}
+	if err := s.checkHeader(kind); err != nil {
+		return nil, errors.Join(err, mem.Unmap())
+	}
+	return s, nil
+}
+
+// Bytes returns the whole mapping, header page first. The slice is valid until
+// Close; using it later faults.
+func (s *Segment) Bytes() []byte { return s.mem }
+
+// FD returns the descriptor to pass to other processes. It stays owned by s.
+func (s *Segment) FD() int { return int(s.file.Fd()) }
+
+// Huge reports whether Create got huge pages.
+func (s *Segment) Huge() bool { return s.huge }
+
+// Close unmaps the segment and closes its descriptor. The memory lives on while
+// another process has it mapped. No byte slice or atomic view taken from s may
+// be used afterwards.
+func (s *Segment) Close() error {
+	return errors.Join(s.mem.Unmap(), s.file.Close())
+}
+
+func (s *Segment) writeHeader(kind Kind) {
+	h := s.mem[:HeaderSize]
+	binary.LittleEndian.PutUint64(h[offMagic:], Magic)
+	binary.LittleEndian.PutUint32(h[offKind:], uint32(kind))
+	binary.LittleEndian.PutUint64(h[offSize:], uint64(len(s.mem)))
+	// SYNC POINT (segment ready): everything above is visible to whoever
+	// loads this version; pairs with checkHeader.
+	Uint32At(s.mem, offVersion).Store(ABIVersion)
+}
+
+func (s *Segment) checkHeader(kind Kind) error {
+	// SYNC POINT (segment ready): pairs with writeHeader.
+	v := Uint32At(s.mem, offVersion).Load()
+	h := s.mem[:HeaderSize]
+	switch magic := binary.LittleEndian.Uint64(h[offMagic:]); {
+	case v == 0:
+		return ErrNotReady
+	case magic != Magic:
+		return fmt.Errorf("%w: magic %#x, want %#x", ErrBadSegment, magic, uint64(Magic))
+	}
+	if err := CheckABI(v); err != nil {
+		return err
+	}
+	if got := Kind(binary.LittleEndian.Uint32(h[offKind:])); got != kind {
+		return fmt.Errorf("%w: a %v segment, want a %v segment", ErrBadSegment, got, kind)
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Uint32At returns an atomic view of the aligned 32-bit word at offset off of
+// mem. It panics if the word is misaligned or not inside mem: offsets come from
+// the program's own layout, never from shared memory.
+func Uint32At(mem []byte, off int) *atomic.Uint32 {
+	return (*atomic.Uint32)(at(mem, off, 1, 4))
+}
+
+// Uint64At is Uint32At for a 64-bit word.
+func Uint64At(mem []byte, off int) *atomic.Uint64 {
+	return (*atomic.Uint64)(at(mem, off, 1, 8))
+}
+
+// Uint64s returns an atomic view of the n aligned 64-bit words that start at
+// offset off of mem. It panics like Uint32At.
+func Uint64s(mem []byte, off, n int) []atomic.Uint64 {
+	return unsafe.Slice((*atomic.Uint64)(at(mem, off, n, 8)), n)
+}
+
+// AlignedBytes returns n zeroed bytes of ordinary, garbage-collected memory
+// that start on a 64 byte boundary, for tests that want the race detector to
+// watch what a mapping would hide from it.
+func AlignedBytes(n int) []byte {
+	words := make([]uint64, n/8+8)
+	mem := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
+	skip := int(-uintptr(unsafe.Pointer(&mem[0])) & 63)
+	return mem[skip : skip+n : skip+n]
+}
+
+func at(mem []byte, off, n, size int) unsafe.Pointer {
+	if off < 0 || n < 1 || off > len(mem) || n > (len(mem)-off)/size {
+		panic(fmt.Sprintf("shm: %d words of %d bytes at offset %d do not fit %d bytes", n, size, off, len(mem)))
+	}
+	p := unsafe.Pointer(&mem[off])
+	if uintptr(p)%uintptr(size) != 0 {
+		panic(fmt.Sprintf("shm: word of %d bytes at offset %d is misaligned", size, off))
+	}
+	return p
+}

@@ -1,0 +1,154 @@
+package slots
+
+import "errors"
+
+var (
+	// ErrFull is returned by Claim when no free run was found.
+	ErrFull = errors.New("slots: ring full")
+	// ErrClosed is returned by Claim on a lane that is draining or closed.
+	ErrClosed = errors.New("slots: lane closed")
+	// ErrRun is returned by Claim for a run the ring can never hold.
+	ErrRun = errors.New("slots: run does not fit the ring")
+)
+
+// Claim takes a run of k consecutive free slots for owner (an attach id from 1
+// to MaxOwner). It looks at no more than about two rings' worth of slots and
+// never waits: ErrFull says that nothing fitted.
+//
+// Runs never wrap, so that one message is one contiguous range. Slots are taken
+// in ascending order: of two claimers that overlap, the one that started higher
+// completes or meets a third, so somebody always makes progress (lock-free).
+func (r *Ring) Claim(owner, k int) (Run, error) {
+	n := r.geo.Slots
+	if k < 1 || k > r.geo.MaxRun || owner < 1 || owner > MaxOwner {
+		return Run{}, ErrRun
+	}
+	if r.State() != LaneOpen {
+		return Run{}, ErrClosed
+	}
+	pos := r.cursor.Load()
+	i := int(pos % uint64(n))
+	for probes := 0; probes < 2*n; {
+		if i+k > n {
+			pos += uint64(n - i)
+			probes += n - i
+			i = 0
+			continue
+		}
+		ticket, busy := r.claimAt(i, k, owner)
+		if busy < 0 {
+			r.advance(pos, k)
+			return Run{Index: i, Len: k, Ticket: ticket}, nil
+		}
+		pos += uint64(busy + 1)
+		probes += busy + 1
+		i += busy + 1
+	}
+	return Run{}, ErrFull
+}
+
+// claimAt tries to take the run at i. It returns the first slot's new ticket and
+// -1, or the offset of a slot that was not free.
+func (r *Ring) claimAt(i, k, owner int) (ticket uint64, busy int) {
+	for j := 0; j < k; j++ {
+		w := r.Word(i + j)
+		mine := MakeWord(Follow, j, owner, w.Ticket()+1)
+		if j == 0 {
+			mine = MakeWord(Claim, k, owner, w.Ticket()+1)
+			ticket = mine.Ticket()
+		}
+		if w.State() != Free || !r.words[i+j].CompareAndSwap(uint64(w), uint64(mine)) {
+			r.unclaim(i, j)
+			return 0, j
+		}
+	}
+	return ticket, -1
+}
+
+// unclaim gives back the first j slots of a run that could not be completed,
+// last first; they keep their new tickets.
+func (r *Ring) unclaim(i, j int) {
+	for j--; j >= 0; j-- {
+		r.free(i + j)
+	}
+}
+
+// free makes slot x free and keeps its ticket. Only the slot's owner may call
+// it, or the daemon for an owner that is dead.
+func (r *Ring) free(x int) {
+	r.words[x].Store(uint64(r.Word(x).freed()))
+}
+
+// advance moves the cursor behind the k slots that were claimed at pos. The
+// sender looks for published slots up to the cursor, so it must pass a slot
+// before that is published. If the cursor was behind pos already, because
+// others claimed meanwhile, the sender may have passed the slots when they were
+// still free; then it is told to come back.
+func (r *Ring) advance(pos uint64, k int) {
+	end := pos + uint64(k)
+	// Every failed swap means that somebody else moved the cursor; the bound
+	// only matters if a hostile process moves it backwards all the time.
+	for range 64 {
+		cur := r.cursor.Load()
+		if int64(pos-cur) < 0 {
+			r.noteLate(pos)
+		}
+		if int64(end-cur) <= 0 || r.cursor.CompareAndSwap(cur, end) {
+			return
+		}
+	}
+	r.noteLate(pos)
+}
+
+// noteLate lowers late to pos, stored plus one: 0 says that there is none.
+func (r *Ring) noteLate(pos uint64) {
+	for range 64 {
+		old := r.late.Load()
+		if old != 0 && int64(old-(pos+1)) <= 0 {
+			return
+		}
+		// SYNC POINT (late claim): stored before the run is published; a
+		// sender that is told of the message takes late before it looks.
+		if r.late.CompareAndSwap(old, pos+1) {
+			return
+		}
+	}
+	r.late.Store(1) // sends the sender round the whole ring
+}
+
+// Publish hands the run's message to the sender. The header and the payload
+// must have been written. It returns false if the run is no longer the caller's
+// claim, which only a fault of another process of the domain can cause.
+func (r *Ring) Publish(u Run, owner int) bool {
+	claimed := MakeWord(Claim, u.Len, owner, u.Ticket)
+	// SYNC POINT (request): header and payload, written before this swap, are
+	// visible to the sender that loads PUB; pairs with Take.
+	return r.words[u.Index].CompareAndSwap(uint64(claimed), uint64(claimed.With(Pub)))
+}
+
+// Revoke takes a published run back before the sender has seen it; it is then
+// the caller's claim again, to be aborted. Do not change and publish it again:
+// a sender that has read the old header could take it for the new one. False
+// means that the request is on its way.
+func (r *Ring) Revoke(u Run, owner int) bool {
+	pub := MakeWord(Pub, u.Len, owner, u.Ticket)
+	return r.words[u.Index].CompareAndSwap(uint64(pub), uint64(pub.With(Claim)))
+}
+
+// Abort frees a claimed, unpublished run. Call WakeFree afterwards.
+func (r *Ring) Abort(u Run) { r.Free(u.Index, u.Len) }
+
+// Answered reports whether the run's answer has arrived. Its header and payload
+// may be read from then until Consume.
+func (r *Ring) Answered(u Run, owner int) bool {
+	// SYNC POINT (answer): pairs with Answer.
+	return r.Word(u.Index) == MakeWord(Ans, u.Len, owner, u.Ticket)
+}
+
+// Consume frees an answered run. Call WakeFree afterwards.
+func (r *Ring) Consume(u Run) { r.Free(u.Index, u.Len) }
+
+// Free makes the k slots from i free, last first, so that a sweep of a process
+// that died in here always finds the first slot while others are left. Only the
+// run's owner may call it, or the daemon for an owner that is dead.
+func (r *Ring) Free(i, k int) { r.unclaim(i, k) }

@@ -1,0 +1,107 @@
+package slots_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/rdmad/rdmad/slots"
+)
+
+func FuzzHeader(f *testing.F) {
+	var b [64]byte
+	f.Add(b[:], 1)
+	(&slots.Header{Ticket: 7, Length: 12, Run: 1, Kind: slots.KindRequest, Method: 3, Answer: 64}).Encode(b[:])
+	f.Add(bytes.Clone(b[:]), 1)
+	(&slots.Header{Ticket: 7, Length: 128, Run: 3, Kind: slots.KindAnswer, Flags: slots.FlagError, Status: slots.StatusRemote}).Encode(b[:])
+	f.Add(bytes.Clone(b[:]), 3)
+	f.Fuzz(func(t *testing.T, in []byte, run int) {
+		if len(in) < 64 || run < 1 || run > small.MaxRun {
+			return
+		}
+		in = in[:64]
+		var h slots.Header
+		if h.Decode(in) {
+			out := make([]byte, 64)
+			h.Encode(out)
+			if !bytes.Equal(in, out) {
+				t.Errorf("% x became % x", in, out)
+			}
+		}
+		fits := func(n uint32) bool { return int(n) <= run*small.SlotSize-64 }
+		if h.CheckRequest(small, run) == nil {
+			if (h.Kind != 1 && h.Kind != 2) || h.Flags != 0 || h.Status != 0 || int(h.Run) != run || !fits(h.Length) || !fits(h.Answer) {
+				t.Errorf("accepted the request %+v", h)
+			}
+		}
+		if h.CheckAnswer(small, run, h.Ticket) == nil {
+			if h.Kind != 3 || int(h.Run) != run || !fits(h.Length) || (h.Status != 0) != (h.Flags&1 != 0) {
+				t.Errorf("accepted the answer %+v", h)
+			}
+		}
+	})
+}
+
+func TestHeaderZeroBits(t *testing.T) {
+	for i, change := range map[int]string{5: "ticket", 6: "ticket", 7: "ticket", 44: "status", 47: "status", 56: "reserved", 63: "reserved"} {
+		b := make([]byte, 64)
+		b[i] = 1
+		var h slots.Header
+		if h.Decode(b) {
+			t.Errorf("accepted byte %d (%s)", i, change)
+		}
+	}
+	b := make([]byte, 64)
+	for flags := range 256 {
+		b[15] = byte(flags)
+		var h slots.Header
+		if ok := h.Decode(b); ok != (flags < 4) {
+			t.Errorf("flags %#x: %v", flags, ok)
+		}
+	}
+}
+
+func TestHeaderChecks(t *testing.T) {
+	request := slots.Header{Ticket: 9, Length: 192, Run: 2, Kind: slots.KindRequest, Answer: 192}
+	answer := slots.Header{Ticket: 9, Length: 192, Run: 2, Kind: slots.KindAnswer}
+	tests := []struct {
+		name   string
+		change func(h *slots.Header)
+		run    int
+	}{
+		{"kind", func(h *slots.Header) { h.Kind = 0 }, 2},
+		{"kind out of range", func(h *slots.Header) { h.Kind = 4 }, 2},
+		{"run", func(h *slots.Header) { h.Run = 3 }, 2},
+		{"other run", func(*slots.Header) {}, 3},
+		{"length", func(h *slots.Header) { h.Length = 193 }, 2},
+		{"huge length", func(h *slots.Header) { h.Length = 1<<32 - 1 }, 2},
+		{"no run", func(h *slots.Header) { h.Run, h.Length = 0, 1000 }, 0},
+		{"status", func(h *slots.Header) { h.Status = 1 }, 2},
+		{"flag", func(h *slots.Header) { h.Flags = slots.FlagError }, 2},
+	}
+	for _, tt := range tests {
+		q, a := request, answer
+		tt.change(&q)
+		tt.change(&a)
+		if err := q.CheckRequest(small, tt.run); !errors.Is(err, slots.ErrProtocol) {
+			t.Errorf("request with wrong %s: %v", tt.name, err)
+		}
+		if err := a.CheckAnswer(small, tt.run, 9); !errors.Is(err, slots.ErrProtocol) {
+			t.Errorf("answer with wrong %s: %v", tt.name, err)
+		}
+	}
+	if err := request.CheckRequest(small, 2); err != nil {
+		t.Error(err)
+	}
+	if err := answer.CheckAnswer(small, 2, 9); err != nil {
+		t.Error(err)
+	}
+	if answer.CheckAnswer(small, 2, 8) == nil {
+		t.Error("accepted another ticket")
+	}
+	q := request
+	q.Answer = 193
+	if q.CheckRequest(small, 2) == nil {
+		t.Error("accepted room for an answer that the run has not")
+	}
+}

@@ -1,0 +1,184 @@
+package slots
+
+import (
+	"sync/atomic"
+
+	"github.com/rdmad/rdmad/shm"
+)
+
+// Offsets in a worker segment; see docs/layout.md, "Worker segment".
+const (
+	offDown     = shm.HeaderSize
+	offUp       = shm.HeaderSize + 0x400
+	offOverflow = shm.HeaderSize + 0x800
+	offEntries  = shm.HeaderSize + 0x1000
+
+	hintTail   = 0x000
+	hintHead   = 0x080
+	hintAsleep = 0x100
+	hintBell   = 0x180
+
+	// HintEntries is the capacity of each of a worker's two hint rings.
+	HintEntries = 4096
+	// WorkerSegmentSize is the size of a worker segment in bytes.
+	WorkerSegmentSize = offEntries + 2*8*HintEntries
+)
+
+// Hint names a slot: the content of a hint ring's entry. Hints make it fast;
+// the slot words are the truth, so every hint is checked against them.
+//
+//	 63           48 47                24 23                0
+//	+---------------+--------------------+-------------------+
+//	| lane (16)     | slot index (24)    | ticket, low bits  |
+//	+---------------+--------------------+-------------------+
+type Hint uint64
+
+// MakeHint builds a hint.
+func MakeHint(lane uint16, index int, ticket uint64) Hint {
+	return Hint(uint64(lane)<<48 | uint64(index)&0xffffff<<24 | ticket&0xffffff)
+}
+
+// Lane returns the lane id.
+func (h Hint) Lane() uint16 { return uint16(h >> 48) }
+
+// Index returns the slot index, which may be out of the lane's range.
+func (h Hint) Index() int { return int(h >> 24 & 0xffffff) }
+
+// TicketIs reports whether the hint's ticket bits are those of ticket.
+func (h Hint) TicketIs(ticket uint64) bool { return uint64(h)&0xffffff == ticket&0xffffff }
+
+// HintRing is a single-producer, single-consumer ring of hints with a bell for
+// a sleeping consumer. Producer and consumer each keep their own position in
+// private memory and take from the other's word in shared memory no more than
+// a count they bound themselves.
+type HintRing struct {
+	tail, head   *atomic.Uint64
+	asleep, bell *atomic.Uint32
+	entries      []atomic.Uint64
+	// pos is this side's own position; the shared word is a copy for the
+	// other side.
+	pos uint64
+	// limit caches what the other side last published.
+	limit uint64
+}
+
+// WorkerRings are the hint rings of a worker segment.
+type WorkerRings struct {
+	// Down carries hints from the daemon: answered slots for a client,
+	// delivered slots for a service worker.
+	Down HintRing
+	// Up carries finished slots from a service worker to the daemon.
+	Up HintRing
+	// overflow says that the daemon could not store a hint for lack of room.
+	overflow *atomic.Uint32
+}
+
+// NewWorkerRings returns a view of a worker segment: mem is the whole mapping
+// of WorkerSegmentSize bytes. Each process makes its own view and uses one end
+// of each ring.
+func NewWorkerRings(mem []byte) *WorkerRings {
+	ring := func(ctl, entries int) HintRing {
+		return HintRing{
+			tail:    shm.Uint64At(mem, ctl+hintTail),
+			head:    shm.Uint64At(mem, ctl+hintHead),
+			asleep:  shm.Uint32At(mem, ctl+hintAsleep),
+			bell:    shm.Uint32At(mem, ctl+hintBell),
+			entries: shm.Uint64s(mem, entries, HintEntries),
+		}
+	}
+	return &WorkerRings{
+		Down:     ring(offDown, offEntries),
+		Up:       ring(offUp, offEntries+8*HintEntries),
+		overflow: shm.Uint32At(mem, offOverflow),
+	}
+}
+
+// SetOverflow tells the worker to look at all its slots.
+func (w *WorkerRings) SetOverflow() { w.overflow.Store(1) }
+
+// TakeOverflow reports and clears the overflow mark.
+func (w *WorkerRings) TakeOverflow() bool {
+	return w.overflow.Load() != 0 && w.overflow.Swap(0) != 0
+}
+
+// Push appends a hint. False: the ring is full. Only the producer calls it.
+func (q *HintRing) Push(h Hint) bool {
+	if q.pos-q.limit >= HintEntries {
+		q.limit = q.head.Load()
+		// A head from nowhere counts as a full ring: its owner loses hints.
+		if q.pos-q.limit >= HintEntries {
+			return false
+		}
+	}
+	q.entries[q.pos%HintEntries].Store(uint64(h))
+	q.pos++
+	// SYNC POINT (hint): pairs with Pop.
+	q.tail.Store(q.pos)
+	return true
+}
+
+// Pop takes the oldest hint. Only the consumer calls it.
+func (q *HintRing) Pop() (Hint, bool) {
+	if q.pos == q.limit {
+		// SYNC POINT (hint): pairs with Push.
+		q.limit = q.tail.Load()
+		if q.pos == q.limit {
+			return 0, false
+		}
+		if q.limit-q.pos > HintEntries {
+			q.limit = q.pos // a tail from nowhere: nothing to be had
+			return 0, false
+		}
+	}
+	h := Hint(q.entries[q.pos%HintEntries].Load())
+	q.pos++
+	q.head.Store(q.pos)
+	return h, true
+}
+
+// Empty reports whether Pop would find nothing. Only the consumer calls it.
+func (q *HintRing) Empty() bool {
+	// A tail from nowhere must not keep the consumer from sleeping.
+	n := q.tail.Load() - q.pos
+	return q.pos == q.limit && (n == 0 || n > HintEntries)
+}
+
+// Backlog returns how many hints the consumer has not taken, at most
+// HintEntries. Only the producer calls it.
+func (q *HintRing) Backlog() int {
+	return int(min(q.pos-q.head.Load(), HintEntries))
+}
+
+// PrepareSleep announces that the consumer is about to sleep on Bell and
+// returns the value to sleep on. Check Empty once more before the sleep, and
+// call CancelSleep after it or instead of it.
+func (q *HintRing) PrepareSleep() uint32 {
+	b := q.bell.Load()
+	// SYNC POINT (sleep): asleep is stored before the consumer looks at tail
+	// again; the producer stores tail before it looks at asleep in Wake.
+	q.asleep.Store(1)
+	return b
+}
+
+// CancelSleep ends what PrepareSleep began.
+func (q *HintRing) CancelSleep() { q.asleep.Store(0) }
+
+// Bell returns the futex word to sleep on.
+func (q *HintRing) Bell() *atomic.Uint32 { return q.bell }
+
+// Wake wakes the consumer if it sleeps and reports whether it did so. The
+// producer calls it after a batch of Push.
+func (q *HintRing) Wake() bool {
+	// SYNC POINT (sleep): pairs with PrepareSleep.
+	if q.asleep.Load() == 0 || !q.asleep.CompareAndSwap(1, 0) {
+		return false
+	}
+	q.Ring()
+	return true
+}
+
+// Ring wakes the consumer whether it has announced a sleep or not.
+func (q *HintRing) Ring() {
+	q.bell.Add(1)
+	shm.FutexWake(q.bell, shm.WakeAll)
+}

@@ -1,0 +1,119 @@
+package slots
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrProtocol is wrapped by errors about words that no correct worker writes.
+var ErrProtocol = errors.New("slots: protocol error")
+
+// The daemon's side of the requester's words. One goroutine, the lane's agent,
+// calls these for a ring.
+
+// CheckRun verifies the word w that was loaded from slot i, which must be PUB:
+// the run lies in the ring and every other slot of it follows this one. It
+// returns an error that wraps ErrProtocol.
+func (r *Ring) CheckRun(i int, w Word) error {
+	k := w.Run()
+	if k < 1 || k > r.geo.MaxRun || k > r.geo.Slots-i {
+		return fmt.Errorf("%w: slot %d: run of %d slots", ErrProtocol, i, k)
+	}
+	if w.Owner() == 0 {
+		return fmt.Errorf("%w: slot %d: published by nobody", ErrProtocol, i)
+	}
+	for j := 1; j < k; j++ {
+		if f := r.Word(i + j); f.State() != Follow || f.Owner() != w.Owner() || f.Run() != j {
+			return fmt.Errorf("%w: slot %d: slot %d of its run is %v", ErrProtocol, i, j, f)
+		}
+	}
+	return nil
+}
+
+// Take moves slot i from the word w (PUB) to TAKEN. False: the worker revoked it.
+func (r *Ring) Take(i int, w Word) bool {
+	// SYNC POINT (request): pairs with Publish.
+	return r.words[i].CompareAndSwap(uint64(w), uint64(w.With(Taken)))
+}
+
+// Answer moves slot i from w's TAKEN to ANS. False: the word is not what the
+// daemon left there, which only a fault of a worker can cause.
+func (r *Ring) Answer(i int, w Word) bool {
+	// SYNC POINT (answer): the answer's bytes, placed before this swap, are
+	// visible to the worker that loads ANS; pairs with Answered.
+	return r.words[i].CompareAndSwap(uint64(w.With(Taken)), uint64(w.With(Ans)))
+}
+
+// Sweep frees the slots of an owner that is known to be dead. Slots of runs for
+// which covered returns true (the daemon's journal still has them: they may be
+// on the wire) stay until the daemon frees them with Free. It returns how many
+// slots it freed. Call WakeFree afterwards.
+//
+// One pass suffices: only the owner writes its id, and it is dead. A run is
+// freed from its first slot on, which here means: FOLLOW slots are freed unless
+// the run they belong to is covered.
+func (r *Ring) Sweep(owner int, covered func(index int) bool) (freed int) {
+	keepUntil := 0
+	for i := range r.words {
+		w := r.Word(i)
+		if w.Owner() != owner || w.State() == Free {
+			continue
+		}
+		if w.State() != Follow && covered(i) {
+			keepUntil = i + max(1, w.Run())
+			continue
+		}
+		if w.State() == Follow && i < keepUntil {
+			continue
+		}
+		if r.words[i].CompareAndSwap(uint64(w), uint64(w.freed())) {
+			freed++
+		}
+	}
+	return freed
+}
+
+// The responder's words. A word is written by the daemon (deliver, forget) and
+// by the service worker it names as owner (pick, finish).
+
+// AnswerWord returns slot i's responder word.
+func (r *Ring) AnswerWord(i int) Word { return Word(r.answers[i].Load()) }
+
+// Deliver hands the request in slot i to the service worker owner.
+func (r *Ring) Deliver(i, run, owner int, ticket uint64) {
+	// SYNC POINT (delivery): the request's bytes are visible to the worker
+	// that picks the slot; pairs with Pick.
+	r.answers[i].Store(uint64(MakeWord(Recv, run, owner, ticket)))
+}
+
+// Withdraw takes a delivered request back from a worker that has not started
+// on it. False: it has.
+func (r *Ring) Withdraw(i int, w Word) bool {
+	return r.answers[i].CompareAndSwap(uint64(w.With(Recv)), uint64(w.freed()))
+}
+
+// Pick starts the handling of slot i by the service worker owner and returns
+// the run's length and ticket. ok is false if the slot was not delivered to it.
+func (r *Ring) Pick(i, owner int) (u Run, ok bool) {
+	// SYNC POINT (delivery): pairs with Deliver.
+	w := r.AnswerWord(i)
+	if w.State() != Recv || w.Owner() != owner || w.Run() < 1 || w.Run() > r.geo.Slots-i {
+		return Run{}, false
+	}
+	if !r.answers[i].CompareAndSwap(uint64(w), uint64(w.With(Picked))) {
+		return Run{}, false
+	}
+	return Run{Index: i, Len: w.Run(), Ticket: w.Ticket()}, true
+}
+
+// Finish marks a picked slot as answered in place.
+func (r *Ring) Finish(u Run, owner int) bool {
+	w := MakeWord(Picked, u.Len, owner, u.Ticket)
+	// SYNC POINT (answer in place): the answer's bytes are visible to the
+	// daemon that loads DONE; pairs with AnswerWord in the daemon.
+	return r.answers[u.Index].CompareAndSwap(uint64(w), uint64(w.With(Done)))
+}
+
+// Forget clears slot i's responder word, once its answer is on the way or its
+// worker is dead.
+func (r *Ring) Forget(i int) { r.answers[i].Store(0) }
