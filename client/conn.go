@@ -126,10 +126,11 @@ func (c *Conn) Close() error {
 		<-c.over
 		return nil
 	}
-	err := c.session.Close() // sessionEnded runs in here and frees every waiter
+	c.sessionEnded(ErrClosed) // frees every waiter
 	<-c.gate.idle
 	c.wait.failAll()
 	close(c.over)
+	err := c.session.Close()
 	c.session.Release()
 	if err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("client: close: %w", err)

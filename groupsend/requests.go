@@ -177,18 +177,23 @@ func (p *Requests) group(c Clerk, i int, w slots.Word) (took, next int) {
 
 // take admits and takes one published message and returns its payload length.
 func (p *Requests) take(c Clerk, i int, w slots.Word) (length uint32, ok bool) {
-	if err := p.ring.CheckRun(i, w); err != nil {
-		c.Admit(i, w, nil, err)
-		return 0, false
-	}
 	var h slots.Header
-	var bad error
-	if !h.Decode(p.ring.HeaderAt(i)) || h.Ticket != w.Ticket() {
+	header, bad := &h, p.ring.CheckRun(i, w)
+	switch {
+	case bad != nil:
+		header = nil
+	case !h.Decode(p.ring.HeaderAt(i)) || h.Ticket != w.Ticket():
 		bad = slots.ErrProtocol
-	} else {
+	default:
 		bad = h.CheckRequest(p.ring.Geometry(), w.Run())
 	}
-	if !c.Admit(i, w, &h, bad) || bad != nil {
+	if p.ring.Word(i) != w {
+		// Revoked meanwhile, by a worker that may do so: what was read above
+		// can be anybody's.
+		p.holes.add(i)
+		return 0, false
+	}
+	if !c.Admit(i, w, header, bad) || bad != nil {
 		return 0, false
 	}
 	if !p.ring.Take(i, w) {

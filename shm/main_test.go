@@ -72,7 +72,7 @@ func play(role string) error {
 func child(t *testing.T, role string, seg *shm.Segment) (wait func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role, "GORACE=atexit_sleep_ms=0")
 	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(seg.FD()), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

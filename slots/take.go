@@ -13,7 +13,8 @@ var ErrProtocol = errors.New("slots: protocol error")
 
 // CheckRun verifies the word w that was loaded from slot i, which must be PUB:
 // the run lies in the ring and every other slot of it follows this one. It
-// returns an error that wraps ErrProtocol.
+// returns an error that wraps ErrProtocol, and means nothing if the word of
+// slot i is another by then: a worker may revoke and free the run meanwhile.
 func (r *Ring) CheckRun(i int, w Word) error {
 	k := w.Run()
 	if k < 1 || k > r.geo.MaxRun || k > r.geo.Slots-i {

@@ -29,6 +29,9 @@ const (
 	// TypeMapped says that a service worker has mapped a lane, so that the
 	// daemon may deliver requests from it.
 	TypeMapped Type = "mapped"
+	// TypeBye says that the worker will not touch the shared memory any more
+	// and is about to close the connection: its slots can be freed at once.
+	TypeBye Type = "bye"
 	// TypeStatus asks for the daemon's state. Answer: TypeStatusIs.
 	TypeStatus Type = "status"
 	// TypePing asks the daemon to exchange one message with a peer. Answer:

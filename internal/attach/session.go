@@ -277,14 +277,16 @@ func (s *Session) Err() error {
 	return s.err
 }
 
-// Close ends the session: the daemon sees it at once. The segments stay mapped,
-// so that slices into them stay valid, until Release.
+// Close ends the session. The caller must not touch the shared memory any more,
+// which the daemon is told, so that it frees what is left at once. The segments
+// stay mapped until Release.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	if s.err == nil {
 		s.err = ErrClosed
 	}
 	s.mu.Unlock()
+	_ = s.conn.Send(&Message{Type: TypeBye}) // lost if the daemon is gone
 	err := s.conn.Close()
 	<-s.done
 	return err

@@ -62,7 +62,7 @@ func newAgent(name string, idle idleStrategy, groupMax int, dev fabric.Device, l
 		name: name, log: log, idle: idle, groupMax: groupMax, commands: q, poll: p,
 		comps: make([]fabric.Completion, 256), ends: make(map[uint64]laneEnd),
 	}
-	if err := p.Add(q.bell.FD(), unix.EPOLLIN|unix.EPOLLET, a); err != nil {
+	if err := a.watch(q.bell); err != nil {
 		a.release()
 		return nil, err
 	}
@@ -78,6 +78,9 @@ func newAgent(name string, idle idleStrategy, groupMax int, dev fabric.Device, l
 // Ready is called by the poller when a bell rang. Bells are registered edge
 // triggered: a new ring makes a new event, so they need not be read.
 func (a *agent) Ready(int, uint32) {}
+
+// watch makes the agent wake up when b rings. Any goroutine may call it.
+func (a *agent) watch(b *shm.Bell) error { return a.poll.Add(b.FD(), unix.EPOLLIN|unix.EPOLLET, a) }
 
 // run is the agent's thread. It returns after a command has set stop.
 func (a *agent) run() {

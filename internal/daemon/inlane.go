@@ -14,8 +14,9 @@ type inLane struct {
 	id      uint16
 	geo     slots.Geometry
 	ring    *slots.Ring
-	records []record
-	busy    int // active records
+	records []record // by first slot
+	covered []bool   // slots of active requests' runs
+	busy    int      // active records
 	answers *groupsend.Answers
 	// pair is nil when the requester's node is gone, and always for a local
 	// lane, whose answers go to local instead.
@@ -48,6 +49,7 @@ func newInLane(d *agentDomain, id uint16, r *slots.Ring, groupMax int) *inLane {
 	return &inLane{
 		domain: d, id: id, geo: g, ring: r,
 		records: make([]record, g.Slots),
+		covered: make([]bool, g.Slots),
 		answers: groupsend.NewAnswers(g, groupMax),
 	}
 }
@@ -99,7 +101,7 @@ func (l *inLane) request(i int) (run int, ok bool) {
 	}
 	rec := &l.records[i]
 	for j := i; j < i+run; j++ {
-		if l.records[j].active {
+		if l.covered[j] {
 			l.violation("a request over another that is not answered")
 			return 0, false
 		}
@@ -113,8 +115,8 @@ func (l *inLane) request(i int) (run int, ok bool) {
 		active: true, seen: true, run: h.Run, oneway: h.Kind == slots.KindOneWay,
 		method: h.Method, answer: h.Answer, ticket: h.Ticket,
 	}
-	for j := i + 1; j < i+run; j++ {
-		l.records[j].active = true
+	for j := i; j < i+run; j++ {
+		l.covered[j] = true
 	}
 	l.busy++
 	if h.Deadline != 0 && l.local == nil {
@@ -200,9 +202,9 @@ func (l *inLane) done(i int, length uint32) {
 	rec := &l.records[i]
 	run := int(rec.run)
 	l.ring.Forget(i)
-	rec.worker = 0
+	rec.worker, rec.active = 0, false
 	for j := i; j < i+run; j++ {
-		l.records[j].active = false
+		l.covered[j] = false
 	}
 	l.busy--
 	if l.pair != nil || l.local != nil {
@@ -297,14 +299,13 @@ func (l *inLane) fail(what string, err error) {
 // answers are dropped too.
 func (l *inLane) down() {
 	if l.pair != nil {
-		_ = l.pair.ep.Close()
-		_ = l.pair.mr.Close()
+		l.pair.close(l.domain.agent)
 		l.pair = nil
 	}
 	l.answers = groupsend.NewAnswers(l.geo, l.domain.agent.groupMax)
 	for i := range l.records {
 		rec := &l.records[i]
-		if !rec.active || rec.run == 0 || !l.first(i) {
+		if !rec.active {
 			continue
 		}
 		if rec.worker == 0 { // queued
@@ -321,13 +322,10 @@ func (l *inLane) down() {
 	}
 }
 
-// first reports whether slot i is the first of an active request's run.
-func (l *inLane) first(i int) bool { return l.records[i].active && l.records[i].run > 0 }
-
 // up connects the lane to a new endpoint.
 func (l *inLane) up(p *endpointPair) error {
 	l.pair = p
-	if err := p.start(); err != nil {
+	if err := p.start(l.domain.agent, l); err != nil {
 		l.down()
 		return err
 	}

@@ -276,8 +276,7 @@ func (l *outLane) fail(what string, err error) {
 // what was sent may have been executed, what was only published was not.
 func (l *outLane) down(why string) {
 	if l.pair != nil {
-		_ = l.pair.ep.Close() // nothing of the peer lands in the slots after this
-		_ = l.pair.mr.Close()
+		l.pair.close(l.domain.agent)
 		l.pair = nil
 	}
 	l.deferred = l.deferred[:0]
@@ -300,7 +299,7 @@ func (l *outLane) down(why string) {
 // up connects the lane to a new endpoint.
 func (l *outLane) up(p *endpointPair) error {
 	l.pair = p
-	if err := p.start(); err != nil {
+	if err := p.start(l.domain.agent, l); err != nil {
 		l.down("cannot start")
 		return err
 	}

@@ -17,6 +17,7 @@ const recvDepth = 512
 
 // endpointPair is the fabric side of a lane's end: groups out, immediates in.
 type endpointPair struct {
+	tag    uint64
 	ep     fabric.Endpoint
 	mr     fabric.MemoryRegion
 	remote fabric.RemoteKey
@@ -29,20 +30,30 @@ type endpointPair struct {
 	spent              int // receives used since the last refill
 }
 
-func newEndpointPair(ep fabric.Endpoint, mr fabric.MemoryRegion, remote fabric.RemoteKey, g slots.Geometry) *endpointPair {
+func newEndpointPair(tag uint64, ep fabric.Endpoint, mr fabric.MemoryRegion, remote fabric.RemoteKey, g slots.Geometry) *endpointPair {
 	return &endpointPair{
-		ep: ep, mr: mr, remote: remote, size: g.SlotSize, next: 1,
+		tag: tag, ep: ep, mr: mr, remote: remote, size: g.SlotSize, next: 1,
 		wrs:   make([]fabric.SendWR, 0, sendDepth),
 		recvs: make([]fabric.RecvWR, recvDepth),
 	}
 }
 
-// start posts the first receives and lets completions flow.
-func (p *endpointPair) start() error {
+// start posts the first receives and lets completions flow to e.
+func (p *endpointPair) start(a *agent, e laneEnd) error {
+	a.ends[p.tag] = e
 	if _, err := p.ep.PostRecv(p.recvs); err != nil {
 		return err
 	}
 	return p.ep.Activate()
+}
+
+// close ends the connection: nothing of the peer lands in the slots after this,
+// and no completion reaches the lane.
+func (p *endpointPair) close(a *agent) {
+	delete(a.ends, p.tag)
+	if err := errors.Join(p.ep.Close(), p.mr.Close()); err != nil {
+		a.log.Warn().Err(err).Msg("closing a lane's endpoint")
+	}
 }
 
 // room is how many more groups may be posted now.

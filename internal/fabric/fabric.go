@@ -185,7 +185,8 @@ const (
 	// OpRecvImm reports an arrived OpWriteImm.
 	OpRecvImm
 	// OpDisconnect reports, once and without a work request, that the
-	// connection is gone. No further completions but flushed ones follow.
+	// connection is gone. No further completions but flushed ones follow. It
+	// is not reported to the side that called Close.
 	OpDisconnect
 )
 

@@ -62,6 +62,7 @@ func caseSignaledEveryN(w *world) {
 			n, _ := a.ep.PostSend([]fabric.SendWR{wr})
 			return n == 1
 		}, "room for request %d", id)
+		w.until(func() bool { return int(id)-came-len(b.got) < 32 }, "arrival of request %d", id)
 		if k := len(b.got); k > 16 {
 			for _, c := range b.take(k) {
 				came++
@@ -164,9 +165,10 @@ type stormer struct {
 	sent, came, free int
 }
 
-// send posts messages while there are free slots, mostly.
+// send posts up to a random number of messages while there are free slots, at
+// least one: nothing else would wake the storm again.
 func (p *stormer) send(total int) {
-	for p.free > 0 && p.sent < total && p.r.IntN(4) > 0 {
+	for p.free > 0 && p.sent < total {
 		off := p.sent % stormSlots * stormSlot
 		n := 8 + p.r.IntN(200)
 		if p.r.IntN(8) == 0 {
@@ -180,6 +182,9 @@ func (p *stormer) send(total int) {
 		}
 		p.sent++
 		p.free--
+		if p.r.IntN(4) == 0 {
+			return
+		}
 	}
 }
 

@@ -213,6 +213,11 @@ func (w *world) collect() int {
 		}
 		total += n
 	}
+	if total > 0 && w.poller != nil {
+		// An agent that has work looks at the poller, too.
+		_, err := w.poller.Wait(0)
+		w.must(err)
+	}
 	return total
 }
 

@@ -15,6 +15,6 @@ func TestConformance(t *testing.T) {
 // Small buffers take every path on which something does not fit.
 func TestConformanceSmallBuffers(t *testing.T) {
 	fabrictest.RunConformance(t, func() fabric.Provider {
-		return tcp.New(tcp.Config{ReceiveBuffer: 4096, SocketBuffer: 8192})
+		return tcp.New(tcp.Config{ReceiveBuffer: 4096, SocketBuffer: 64 << 10})
 	})
 }

@@ -11,6 +11,10 @@
 // endpoint's OpDisconnect; an unsignaled one still gets its own completion while
 // its entry of the send queue has not been reused.
 //
+// An answer to a read holds the bytes of the moment it leaves: later writes of the
+// same endpoint may show in it, as between a read and a write without a fence on
+// an RDMA device.
+//
 // # Flow
 //
 //	PostSend -> send queue -> flush: one writev of [header][payload]... -> socket

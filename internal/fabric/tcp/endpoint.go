@@ -183,7 +183,7 @@ func (e *Endpoint) Ready(_ int, events uint32) {
 	if events&^uint32(unix.EPOLLOUT) != 0 {
 		e.readable = true
 	}
-	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+	if events&(unix.EPOLLERR|unix.EPOLLHUP|unix.EPOLLRDHUP) != 0 {
 		e.severed = true
 	}
 	e.cq.push(e)
@@ -243,6 +243,10 @@ func (e *Endpoint) watch() {
 	var events uint32
 	if e.link == linkOpen && !e.starved {
 		events = unix.EPOLLIN
+	}
+	if e.starved {
+		// Bytes must wait, but not the news of the end.
+		events = unix.EPOLLRDHUP
 	}
 	if e.stuck {
 		events |= unix.EPOLLOUT

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmad/rdmad/internal/bench"
+)
+
+func newBench() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure calls from worker processes",
+		Long: "Start worker processes that attach to the daemon of this node and make calls to the service of\n" +
+			"\"rdmad echo\". Latencies are full round trips as callers see them. Every answer's content is\n" +
+			"checked.",
+		Example: "  rdmad sandbox -- rdmad bench call --clients 8 --depth 64",
+		RunE:    chooseCommand,
+	}
+	c.AddCommand(
+		newWorkload(bench.Call, "Echo messages of a given size"),
+		newWorkload(bench.Stream, "Send requests of a given size and get 8 bytes for each"),
+		newWorkload(bench.Pages, "Send small requests and get answers of a given size"),
+		newWorkload(bench.OneWay, "Post messages of a given size without answers, until all have arrived"),
+	)
+	return c
+}
+
+func newWorkload(w bench.Workload, short string) *cobra.Command {
+	spec := bench.Spec{Workload: w}
+	size := byteSize(w.DefaultSize())
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   string(w),
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			spec.Size = int(size)
+			if err := spec.Check(); err != nil {
+				return &usageError{err}
+			}
+			program, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("bench: %w", err)
+			}
+			o := bench.Options{Command: []string{program, benchWorker}}
+			if isTerminal(os.Stderr) {
+				o.Progress = showProgress
+			}
+			r, err := bench.Run(c.Context(), spec, o)
+			if isTerminal(os.Stderr) {
+				fmt.Fprint(os.Stderr, "\r\033[K")
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = writeJSON(c.OutOrStdout(), r)
+			} else {
+				err = r.Table(c.OutOrStdout())
+			}
+			if err == nil && r.Mismatches > 0 {
+				err = fmt.Errorf("bench: %d of %d answers had the wrong content", r.Mismatches, r.Messages)
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.Var(&size, "size", "size of the messages")
+	f.IntVar(&spec.Clients, "clients", 1, "number of worker processes")
+	f.IntVar(&spec.Depth, "depth", 1, "requests that each process keeps outstanding")
+	if w == bench.OneWay {
+		// Nothing is outstanding that has no answer.
+		_ = f.MarkHidden("depth")
+	}
+	f.Uint64Var(&spec.Count, "count", 0, "messages of all processes together, instead of --duration")
+	f.DurationVar(&spec.Duration, "duration", 5*time.Second, "how long to measure")
+	f.DurationVar(&spec.Warmup, "warmup", time.Second, "how long to work before measuring")
+	f.StringVar(&spec.Target, "target", "", "the node that answers (default: any, this one first)")
+	socketFlag(c, &spec.Socket)
+	jsonFlag(c, &asJSON)
+	c.MarkFlagsMutuallyExclusive("count", "duration")
+	return c
+}
+
+// showProgress writes over the last line of a terminal.
+func showProgress(done uint64, elapsed time.Duration) {
+	line := fmt.Sprintf("%3.0f s  %d messages, %.0f/s", elapsed.Seconds(), done, float64(done)/elapsed.Seconds())
+	fmt.Fprintf(os.Stderr, "\r%s%s", line, strings.Repeat(" ", max(0, 60-len(line))))
+}
+
+// benchWorker is the command that a worker process of a benchmark runs.
+const benchWorker = "bench-worker"
+
+func newBenchWorker() *cobra.Command {
+	return &cobra.Command{
+		Use:    benchWorker,
+		Short:  "Be a worker process of a benchmark",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if bench.Worker(c.Context(), os.Stdin, os.Stdout) != nil {
+				// The parent has been told.
+				return statusError(exitFailure)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/config"
+)
+
+// Exit statuses.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// usageError is a command line that cannot be used.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+// configError is a configuration that could not be read.
+type configError struct{ error }
+
+func (e *configError) Unwrap() error { return e.error }
+
+// usagef makes a usageError.
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// statusError ends the program with a status, silently: everything has been
+// said.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// report writes the error of a command for people and returns the exit status.
+func report(out io.Writer, command string, err error) int {
+	var status statusError
+	var usage *usageError
+	var unread *configError
+	var refused config.Errors
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &status):
+		return int(status)
+	case errors.As(err, &refused):
+		// One problem per line, each with its place: no prefix, so that
+		// editors can jump there.
+		fmt.Fprintln(out, refused)
+		return exitUsage
+	case errors.As(err, &usage):
+		fmt.Fprintf(out, "rdmad: %v (see: %s --help)\n", usage, command)
+		return exitUsage
+	case errors.As(err, &unread):
+		fmt.Fprintf(out, "rdmad: %v (print one to begin with: rdmad config example)\n", unread)
+		return exitUsage
+	}
+	fmt.Fprintf(out, "rdmad: %s\n", explain(err))
+	return exitFailure
+}
+
+// hints say what to do about the errors of the libraries. The first that
+// matches counts.
+var hints = []struct {
+	err  error
+	hint string
+}{
+	// The error itself says how to start a daemon.
+	{client.ErrNotRunning, ""},
+	{client.ErrPermission, "who may attach is decided by [[domain]] and node.socket_mode in the daemon's configuration"},
+	{client.ErrVersion, "use the rdmad and the library of one release; see: rdmad version"},
+	{client.ErrNoService, "see what there is with: rdmad status"},
+	{client.ErrLimit, "see [limits] in the daemon's configuration"},
+	{client.ErrTooLarge, ""},
+	{client.ErrRemote, ""},
+	{client.ErrDeadline, "give it longer with --timeout, or see who serves it with: rdmad status"},
+	{client.ErrClosed, "the daemon's log says why"},
+}
+
+// explain returns the error as one line with what to do about it.
+func explain(err error) string {
+	text := err.Error()
+	for _, prefix := range []string{"client: ", "server: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	for _, h := range hints {
+		if !errors.Is(err, h.err) {
+			continue
+		}
+		if h.hint != "" {
+			text += " (" + h.hint + ")"
+		}
+		break
+	}
+	return text
+}

@@ -1,0 +1,90 @@
+// Command rdmad is the daemon of a node, its services for benchmarks, and the
+// tools to look at it and measure it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	os.Exit(execute())
+}
+
+// execute runs the command line and returns the exit status.
+func execute() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	started := false
+	root := newRoot()
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	c, err := root.ExecuteContextC(ctx)
+	if err != nil && !started {
+		// cobra refused the command line itself.
+		err = &usageError{err}
+	}
+	return report(os.Stderr, c.CommandPath(), err)
+}
+
+// newRoot returns the command with all its subcommands.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rdmad",
+		Short: "Share a node's RDMA queue pairs among processes",
+		Long: "rdmad runs once per node and owns its RDMA queue pairs. Worker processes attach by a Unix\n" +
+			"socket, put requests into rings in shared memory, and get their answers there.\n\n" +
+			"Exit status: 0 if all went well, 1 if something failed, 2 for a wrong command line or\n" +
+			"configuration.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          chooseCommand,
+	}
+	root.AddGroup(
+		&cobra.Group{ID: "daemon", Title: "The daemon:"},
+		&cobra.Group{ID: "look", Title: "Look at a running daemon:"},
+		&cobra.Group{ID: "try", Title: "Try and measure:"},
+	)
+	for _, g := range []struct {
+		id       string
+		commands []*cobra.Command
+	}{
+		{"daemon", []*cobra.Command{newRun(), newConfig(), newVersion()}},
+		{"look", []*cobra.Command{newStatus(), newPing(), newCall()}},
+		{"try", []*cobra.Command{newSandbox(), newEcho(), newBench()}},
+		{"", []*cobra.Command{newCore(), newBenchWorker()}},
+	} {
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	return root
+}
+
+// chooseCommand is what a command does that only has subcommands: it tells them,
+// or refuses what is none.
+func chooseCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return c.Help()
+	}
+	near := ""
+	if names := c.SuggestionsFor(args[0]); len(names) > 0 {
+		near = fmt.Sprintf(", did you mean %q?", names[0])
+	}
+	return usagef("unknown command %q for %q%s", args[0], c.CommandPath(), near)
+}
+
+// wantArgs checks the number of arguments. The form is what errors say is wanted.
+func wantArgs(least, most int, form string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf("got %d arguments, want %s", len(args), form)
+		}
+		return nil
+	}
+}

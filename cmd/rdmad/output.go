@@ -1,0 +1,34 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// socketFlag adds the flag that every command has that attaches to a daemon.
+func socketFlag(c *cobra.Command, socket *string) {
+	c.Flags().StringVar(socket, "socket", "", "the daemon's socket (default: $RDMAD_SOCKET, or else /run/rdmad/rdmad.sock)")
+}
+
+// jsonFlag adds the flag for output that programs read.
+func jsonFlag(c *cobra.Command, on *bool) {
+	c.Flags().BoolVar(on, "json", false, "print JSON")
+}
+
+// writeJSON prints a value as indented JSON.
+func writeJSON(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// isTerminal reports whether a file is a terminal.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

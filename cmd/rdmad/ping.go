@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmad/rdmad/client"
+)
+
+// pingFlags are the flags of a ping.
+type pingFlags struct {
+	socket   string
+	count    int
+	interval time.Duration
+	timeout  time.Duration
+	json     bool
+}
+
+// pingResult is a series of pings as JSON.
+type pingResult struct {
+	From       string    `json:"from"`
+	To         string    `json:"to"`
+	RoundTrips []float64 `json:"round_trip_us"`
+	Min        float64   `json:"min_us"`
+	Avg        float64   `json:"avg_us"`
+	Max        float64   `json:"max_us"`
+}
+
+func newPing() *cobra.Command {
+	var f pingFlags
+	c := &cobra.Command{
+		Use:   "ping NODE",
+		Short: "Exchange messages with the daemon of another node",
+		Long: "Exchange messages with the daemon of another node over the connection that the daemons keep\n" +
+			"besides the fabric, and print the round trip times.",
+		Args: wantArgs(1, 1, "the name of a node"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.count < 1 {
+				return usagef("-n %d: want at least 1", f.count)
+			}
+			return f.run(c.Context(), c.OutOrStdout(), args[0])
+		},
+	}
+	socketFlag(c, &f.socket)
+	c.Flags().IntVarP(&f.count, "count", "n", 4, "how many messages")
+	c.Flags().DurationVarP(&f.interval, "interval", "i", 200*time.Millisecond, "pause between messages")
+	c.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for each answer")
+	jsonFlag(c, &f.json)
+	return c
+}
+
+// run pings, printing a line for each answer and then a summary, or everything
+// as JSON at the end.
+func (f *pingFlags) run(ctx context.Context, out io.Writer, node string) error {
+	conn, err := client.Attach(ctx, f.socket, client.Name("rdmad-ping"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r := pingResult{From: conn.Node(), To: node}
+	table := tabwriter.NewWriter(out, 5, 0, 2, ' ', tabwriter.AlignRight)
+	print := func(format string, args ...any) error {
+		if f.json {
+			return nil
+		}
+		_, err := fmt.Fprintf(table, format, args...)
+		return errors.Join(err, table.Flush())
+	}
+	if err := print("seq\tround trip\t\n"); err != nil {
+		return err
+	}
+	for i := range f.count {
+		if i > 0 {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(f.interval):
+			}
+		}
+		limited, cancel := context.WithTimeout(ctx, f.timeout)
+		rtt, err := conn.Ping(limited, node)
+		cancel()
+		if err != nil {
+			return err
+		}
+		us := microseconds(rtt)
+		r.RoundTrips = append(r.RoundTrips, us)
+		r.Avg += us / float64(f.count)
+		if err := print("%d\t%.1f us\t\n", i+1, us); err != nil {
+			return err
+		}
+	}
+	r.Min, r.Max = slices.Min(r.RoundTrips), slices.Max(r.RoundTrips)
+	if f.json {
+		return writeJSON(out, r)
+	}
+	_, err = fmt.Fprintf(out, "%s to %s: %d answers, round trip min/avg/max %.1f/%.1f/%.1f us\n", r.From, r.To, f.count, r.Min, r.Avg, r.Max)
+	return err
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+)
+
+func newSandbox() *cobra.Command {
+	var o sandbox.Options
+	c := &cobra.Command{
+		Use:   "sandbox -- COMMAND [ARGUMENT ...]",
+		Short: "Run a command between two nodes that exist only for it",
+		Long: "Start two nodes, a and b, on this machine and an echo service on b, run a command, and stop\n" +
+			"everything again; nothing is left behind. The command finds node a at $RDMAD_SOCKET, where\n" +
+			"every client looks, node b at $RDMAD_SOCKET_B, and all processes in $RDMAD_SANDBOX_PIDS as\n" +
+			"role=pid,... Its exit status becomes that of the sandbox.",
+		Example: "  rdmad sandbox -- rdmad bench call --clients 8 --depth 64\n" +
+			"  rdmad sandbox -- sh",
+		Args: wantArgs(1, math.MaxInt, "a command after --"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.Settings.GroupMax < 0 {
+				return usagef("--group-max %d: want 1 to 255", o.Settings.GroupMax)
+			}
+			program, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("sandbox: %w", err)
+			}
+			o.Program = program
+			s, err := sandbox.Start(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			status, err := s.Command(c.Context(), args)
+			if failed := s.Failed(); failed != nil {
+				fmt.Fprintf(os.Stderr, "rdmad: sandbox: %v\n", failed)
+			}
+			err = errors.Join(err, s.Close())
+			if o.Keep {
+				fmt.Fprintf(os.Stderr, "rdmad: sandbox: configurations and logs are in %s\n", s.Dir)
+			}
+			if err == nil && status != 0 {
+				err = statusError(status)
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Settings.Fabric, "fabric", "tcp", "what moves the data: tcp, verbs or libfabric")
+	f.IntVar(&o.Settings.GroupMax, "group-max", 0, "the most messages of one group (default: the daemon's)")
+	f.StringVar(&o.Settings.Idle, "idle", "", "what an idle agent does: busy, adaptive or event (default: the daemon's)")
+	f.BoolVar(&o.Keep, "keep", false, "leave configurations and logs behind")
+	return c
+}

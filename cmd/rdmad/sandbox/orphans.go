@@ -1,0 +1,74 @@
+package sandbox
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adoptOrphans makes this process the parent of every descendant whose parent
+// ends, so that endOrphans finds what a command left behind.
+func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// orphanGrace is how long orphans get to end by themselves after a SIGTERM, and
+// then to be gone after a SIGKILL.
+const orphanGrace = 2 * time.Second
+
+// endOrphans ends all children of this process other than those given. It
+// gives up on processes that not even a SIGKILL ends.
+func endOrphans(known ...int) {
+	signalled := map[int]bool{}
+	for begin := time.Now(); time.Since(begin) < 2*orphanGrace; time.Sleep(retryPause) {
+		children := childrenOf(os.Getpid())
+		children = slices.DeleteFunc(children, func(pid int) bool {
+			if slices.Contains(known, pid) {
+				return true
+			}
+			// Reap it if it has ended.
+			got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			return err == nil && got == pid
+		})
+		if len(children) == 0 {
+			return
+		}
+		for _, pid := range children {
+			switch {
+			case time.Since(begin) > orphanGrace:
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			case !signalled[pid]:
+				signalled[pid] = true
+				_ = syscall.Kill(pid, syscall.SIGTERM)
+			}
+		}
+	}
+}
+
+// childrenOf returns the children of a process.
+func childrenOf(parent int) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var children []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		// After the name in parentheses: the state and the parent.
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			children = append(children, pid)
+		}
+	}
+	return children
+}

@@ -1,0 +1,240 @@
+package groupsend_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rdmad/rdmad/groupsend"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// clerk admits everything and remembers the groups. It keeps its memory.
+type clerk struct {
+	poster
+	shown int
+	admit func(i int) bool
+}
+
+func (c *clerk) Admit(i int, _ slots.Word, _ *slots.Header, bad error) bool {
+	c.shown++
+	return bad == nil && (c.admit == nil || c.admit(i))
+}
+
+func (c *clerk) Withdrawn(int) {}
+
+func newRing(t testing.TB, g slots.Geometry) (*slots.Ring, []byte) {
+	t.Helper()
+	mem := shm.AlignedBytes(g.SegmentSize())
+	r, err := slots.NewRing(mem, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, mem
+}
+
+// claim claims a run and writes a header of the given payload length.
+func claim(t testing.TB, r *slots.Ring, length int) slots.Run {
+	t.Helper()
+	u, err := r.Claim(owner, r.Geometry().RunFor(length))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := slots.Header{Ticket: u.Ticket, Length: uint32(length), Run: uint16(u.Len), Kind: slots.KindOneWay}
+	h.Encode(r.Header(u))
+	return u
+}
+
+func send(t testing.TB, r *slots.Ring, length int) slots.Run {
+	t.Helper()
+	u := claim(t, r, length)
+	if !r.Publish(u, owner) {
+		t.Fatalf("publish of %+v", u)
+	}
+	return u
+}
+
+func expect(t *testing.T, p *groupsend.Requests, want string) {
+	t.Helper()
+	c := &clerk{}
+	n, more := p.Plan(c, 100)
+	if got := fmt.Sprint(n, more, []groupsend.Group(c.poster)); got != want {
+		t.Errorf("planned %s, want %s", got, want)
+	}
+}
+
+var wide = slots.Geometry{SlotSize: 128, Slots: 1024, MaxRun: 16}
+
+func TestGroupSendOff(t *testing.T) {
+	r, _ := newRing(t, wide)
+	for _, max := range []int{1, 0, -5} {
+		p := groupsend.NewRequests(r, max)
+		p.Plan(&clerk{}, 100)
+		send(t, r, 10)
+		send(t, r, 100)
+		i := int(r.Cursor()) - 3
+		expect(t, p, fmt.Sprintf("2 false [{%d 1 74} {%d 1 164}]", i, i+1))
+	}
+}
+
+func TestGroupsHoldAtMost255(t *testing.T) {
+	r, _ := newRing(t, wide)
+	p := groupsend.NewRequests(r, 1<<20)
+	for range 600 {
+		send(t, r, 0)
+	}
+	expect(t, p, "600 false [{0 255 32576} {255 255 32576} {510 90 11456}]")
+}
+
+func TestHoles(t *testing.T) {
+	r, _ := newRing(t, wide)
+	p := groupsend.NewRequests(r, 255)
+	send(t, r, 1)
+	slow := claim(t, r, 2)
+	send(t, r, 3)
+	aborted := claim(t, r, 4)
+	last := claim(t, r, 5)
+	expect(t, p, "2 false [{0 1 65} {2 1 67}]")
+	expect(t, p, "0 false []")
+	r.Publish(slow, owner)
+	r.Abort(aborted)
+	expect(t, p, "1 false [{1 1 66}]")
+	// A hole that is published together with what is new behind it.
+	r.Publish(last, owner)
+	send(t, r, 6)
+	expect(t, p, "2 false [{4 2 198}]")
+	expect(t, p, "0 false []")
+}
+
+// A message that was revoked under the sender's eyes is looked at again.
+func TestRevokedIsLookedAtAgain(t *testing.T) {
+	r, _ := newRing(t, wide)
+	p := groupsend.NewRequests(r, 255)
+	first, u := send(t, r, 0), send(t, r, 0)
+	c := &clerk{admit: func(i int) bool { return i != u.Index || r.Revoke(u, owner) }}
+	if n, more := p.Plan(c, 10); n != 1 || more || len(c.poster) != 1 || c.poster[0].Index != first.Index {
+		t.Errorf("planned %d, %v: %v", n, more, c.poster)
+	}
+	r.Publish(u, owner)
+	expect(t, p, "1 false [{1 1 64}]")
+}
+
+// A message that is refused and left as it is splits a group, and is shown once.
+func TestRefusedSplitsAGroup(t *testing.T) {
+	r, _ := newRing(t, wide)
+	p := groupsend.NewRequests(r, 255)
+	for range 5 {
+		send(t, r, 0)
+	}
+	c := &clerk{admit: func(i int) bool { return i != 2 }}
+	if n, more := p.Plan(c, 10); n != 4 || more || fmt.Sprint(c.poster) != "[{0 2 192} {3 2 192}]" {
+		t.Errorf("planned %d, %v: %v", n, more, c.poster)
+	}
+	if c.shown != 5 {
+		t.Errorf("shown %d messages, want 5", c.shown)
+	}
+}
+
+// A run that another process of the domain has torn is shown as bad and not sent.
+func TestTornRun(t *testing.T) {
+	r, mem := newRing(t, wide)
+	p := groupsend.NewRequests(r, 255)
+	send(t, r, 0)
+	u := send(t, r, 200)
+	shm.Uint64At(mem, 8192+8*(u.Index+1)).Store(0)
+	send(t, r, 0)
+	c := &clerk{}
+	if n, more := p.Plan(c, 10); n != 2 || more || c.shown != 3 || fmt.Sprint(c.poster) != fmt.Sprintf("[{0 1 64} {%d 1 64}]", u.Index+u.Len) {
+		t.Errorf("planned %d, %v, %d shown: %v", n, more, c.shown, c.poster)
+	}
+}
+
+func TestLappedAndHostileCursor(t *testing.T) {
+	g := slots.Geometry{SlotSize: 128, Slots: 19, MaxRun: 4}
+	for _, cursor := range []uint64{0, 1, 18, 19, 20, 1000, 1 << 40, 1<<64 - 20, 1<<64 - 1} {
+		r, mem := newRing(t, g)
+		p := groupsend.NewRequests(r, 1)
+		for range g.Slots {
+			send(t, r, 0)
+		}
+		shm.Uint64At(mem, 4096).Store(cursor)
+		p.Rescan()
+		c := &clerk{}
+		sum := 0
+		for range 10 * g.Slots { // bounded work, group by group
+			n, more := p.Plan(c, 1)
+			sum += n
+			if !more {
+				break
+			}
+		}
+		if sum != g.Slots || c.shown != g.Slots {
+			t.Errorf("cursor %d: %d messages sent, %d shown, want %d", cursor, sum, c.shown, g.Slots)
+		}
+	}
+	// More than a ring's worth of claims between two looks.
+	r, _ := newRing(t, g)
+	p := groupsend.NewRequests(r, 255)
+	for range 3 * g.Slots {
+		r.Abort(claim(t, r, 0))
+	}
+	send(t, r, 0)
+	expect(t, p, "1 false [{0 1 64}]")
+}
+
+// A cursor that somebody moves back after every look costs a round each, and
+// does not keep the slots at the end of the ring from being sent.
+func TestCursorMovedBackAllTheTime(t *testing.T) {
+	g := slots.Geometry{SlotSize: 128, Slots: 64, MaxRun: 4}
+	r, mem := newRing(t, g)
+	p := groupsend.NewRequests(r, 1)
+	for range g.Slots {
+		send(t, r, 0)
+	}
+	sent := 0
+	for i := range uint64(4 * g.Slots) {
+		n, _ := p.Plan(&clerk{}, 1)
+		sent += n
+		shm.Uint64At(mem, 4096).Store(i % 2 * 1 << 50)
+	}
+	if sent != g.Slots {
+		t.Errorf("sent %d of %d", sent, g.Slots)
+	}
+}
+
+func ExampleRequests() {
+	g := slots.Geometry{SlotSize: 128, Slots: 16, MaxRun: 4}
+	r, err := slots.NewRing(shm.AlignedBytes(g.SegmentSize()), g)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := groupsend.NewRequests(r, groupsend.MaxCount)
+	var runs []slots.Run
+	for _, payload := range []string{"a", "b", "c", "d"} {
+		u, err := r.Claim(owner, g.RunFor(len(payload)))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		h := slots.Header{Ticket: u.Ticket, Length: uint32(copy(r.Payload(u), payload)), Run: uint16(u.Len), Kind: slots.KindRequest}
+		h.Encode(r.Header(u))
+		runs = append(runs, u)
+	}
+	for _, i := range []int{0, 1, 3} { // the third is not ready yet
+		r.Publish(runs[i], owner)
+	}
+	c := &clerk{}
+	fmt.Println(p.Plan(c, 10))
+	r.Publish(runs[2], owner)
+	fmt.Println(p.Plan(c, 10))
+	for _, grp := range c.poster {
+		fmt.Printf("%+v\n", grp)
+	}
+	// Output:
+	// 3 false
+	// 1 false
+	// {Index:0 Count:2 Bytes:193}
+	// {Index:3 Count:1 Bytes:65}
+	// {Index:2 Count:1 Bytes:65}
+}

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// PIDsEnv is the environment variable in which a sandbox lists its processes, as
+// role=pid separated by commas.
+const PIDsEnv = "RDMAD_SANDBOX_PIDS"
+
+// observation is the state of the daemons at one moment.
+type observation struct {
+	status daemonStatus
+	// cpu is the processor time of each process that takes part and is no
+	// worker of the run.
+	cpu []processTime
+}
+
+// daemonStatus is the part of the local daemon's status that a run needs.
+type daemonStatus struct {
+	Node    string `json:"node"`
+	Version string `json:"version"`
+	Fabric  string `json:"fabric"`
+	PIDs    struct {
+		Supervisor int `json:"supervisor"`
+		Core       int `json:"core"`
+	} `json:"pids"`
+	Counters map[string]uint64 `json:"counters"`
+}
+
+// processTime is the processor time that a process has used so far.
+type processTime struct {
+	role string
+	pid  int
+	used time.Duration
+}
+
+// look observes the daemons.
+func (r *run) look(ctx context.Context) (*observation, error) {
+	raw, err := r.conn.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := new(observation)
+	if err := json.Unmarshal(raw, &o.status); err != nil {
+		return nil, fmt.Errorf("status of the daemon: %w", err)
+	}
+	procs, err := parsePIDs(os.Getenv(PIDsEnv))
+	if err != nil {
+		return nil, err
+	}
+	for role, pid := range map[string]int{"supervisor": o.status.PIDs.Supervisor, "core": o.status.PIDs.Core} {
+		known := slices.ContainsFunc(procs, func(p processTime) bool { return p.pid == pid })
+		if pid > 0 && !known {
+			procs = append(procs, processTime{role: o.status.Node + "." + role, pid: pid})
+		}
+	}
+	for _, p := range procs {
+		// A process that is gone, or is another user's business, is left out.
+		if p.used, err = timeOf(p.pid); err == nil {
+			o.cpu = append(o.cpu, p)
+		}
+	}
+	slices.SortStableFunc(o.cpu, func(a, b processTime) int { return strings.Compare(a.role, b.role) })
+	return o, nil
+}
+
+// parsePIDs reads the value of PIDsEnv.
+func parsePIDs(list string) ([]processTime, error) {
+	var procs []processTime
+	if list == "" {
+		return nil, nil
+	}
+	for _, entry := range strings.Split(list, ",") {
+		role, number, _ := strings.Cut(entry, "=")
+		pid, err := strconv.Atoi(number)
+		if err != nil || pid < 1 || role == "" {
+			return nil, fmt.Errorf("%s: %q is not role=pid", PIDsEnv, entry)
+		}
+		procs = append(procs, processTime{role: role, pid: pid})
+	}
+	return procs, nil
+}
+
+// tick is the unit of processor times in /proc, the same on every Linux.
+const tick = 10 * time.Millisecond
+
+// timeOf returns the processor time, user and system, of a process so far.
+func timeOf(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	return parseStat(string(stat))
+}
+
+// parseStat reads the processor time in the content of a stat file of /proc.
+func parseStat(stat string) (time.Duration, error) {
+	// The name, in parentheses, may contain anything. After it come the state
+	// and ten numbers, and then the ticks in user and in system mode.
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	const user, system = 11, 12
+	if len(fields) <= system {
+		return 0, fmt.Errorf("only %d fields in %q", len(fields), stat)
+	}
+	var sum time.Duration
+	for _, i := range []int{user, system} {
+		n, err := strconv.ParseInt(fields[i], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("processor time in %q: %w", stat, err)
+		}
+		sum += time.Duration(n) * tick
+	}
+	return sum, nil
+}

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Result is what a run measured. Names of fields in JSON end in their unit.
+type Result struct {
+	Workload Workload `json:"workload"`
+	// Node is the node that the workers were on, Target the called method.
+	Node   string `json:"node"`
+	Target string `json:"target"`
+	Fabric string `json:"fabric"`
+	// Version is the daemon's.
+	Version string `json:"version"`
+	Size    int    `json:"size_bytes"`
+	Clients int    `json:"clients"`
+	Depth   int    `json:"depth"`
+	// Messages is how many were sent and, unless they are one-way, answered.
+	Messages uint64 `json:"messages"`
+	// Mismatches is how many answers had the wrong content.
+	Mismatches uint64  `json:"mismatches"`
+	Elapsed    float64 `json:"elapsed_s"`
+	// Rate is messages, which for all workloads but OneWay are calls, per
+	// second.
+	Rate float64 `json:"messages_per_s"`
+	// Megabytes is 10^6 bytes of Size per second.
+	Megabytes float64 `json:"mb_per_s"`
+	// Latency is nil for OneWay.
+	Latency *Latency `json:"latency,omitempty"`
+	// RequestGroup and AnswerGroup are the average numbers of messages that
+	// the local daemon sent or got with one post. Zero if none left the node.
+	RequestGroup float64 `json:"messages_per_request_group"`
+	AnswerGroup  float64 `json:"messages_per_answer_group"`
+	CPU          CPU     `json:"cpu"`
+}
+
+// Latency is the distribution of full round trips, from before the call to after
+// its answer was in the caller's memory.
+type Latency struct {
+	Min  float64 `json:"min_us"`
+	Avg  float64 `json:"avg_us"`
+	P50  float64 `json:"p50_us"`
+	P90  float64 `json:"p90_us"`
+	P99  float64 `json:"p99_us"`
+	P999 float64 `json:"p99_9_us"`
+	Max  float64 `json:"max_us"`
+	// Histogram has every latency, in ns, in HdrHistogram's V2 compressed form.
+	Histogram string `json:"histogram_ns"`
+}
+
+// CPU is the processor time, user and system, of all processes that took part.
+type CPU struct {
+	// Total is the sum of all, and PerMillion what a million messages cost.
+	Total      float64   `json:"total_s"`
+	PerMillion float64   `json:"per_million_messages_s"`
+	Processes  []Process `json:"processes"`
+}
+
+// Process is the processor time of one process, or of several alike.
+type Process struct {
+	// Role is the node and what the process does there.
+	Role string `json:"role"`
+	// Number is how many processes this is.
+	Number     int     `json:"number"`
+	Time       float64 `json:"cpu_s"`
+	PerMillion float64 `json:"per_million_messages_s"`
+}
+
+// summarize adds up the results of the processes. elapsed is zero when the
+// slowest process says how long the run took.
+func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, before, after *observation) (*Result, error) {
+	r := &Result{
+		Workload: spec.Workload, Node: after.status.Node, Target: spec.address(spec.Workload.method()),
+		Fabric: after.status.Fabric, Version: after.status.Version,
+		Size: spec.Size, Clients: spec.Clients, Depth: spec.Depth,
+	}
+	all := newHistogram()
+	var used time.Duration
+	for i, w := range workers {
+		r.Messages += w.Messages
+		r.Mismatches += w.Mismatches
+		used += w.CPU
+		if spec.Workload == OneWay {
+			continue
+		}
+		elapsed = max(elapsed, w.Elapsed)
+		h, err := hdrhistogram.Decode(w.Histogram)
+		if err != nil {
+			return nil, fmt.Errorf("latencies of worker process %d: %w", i+1, err)
+		}
+		all.Merge(h)
+	}
+	if r.Messages == 0 || elapsed <= 0 {
+		return nil, fmt.Errorf("no message was finished in %v", spec.Duration)
+	}
+	r.Elapsed = elapsed.Seconds()
+	r.Rate = float64(r.Messages) / r.Elapsed
+	r.Megabytes = r.Rate * float64(r.Size) / 1e6
+	if spec.Workload != OneWay {
+		latency, err := latencyOf(all)
+		if err != nil {
+			return nil, err
+		}
+		r.Latency = latency
+	}
+	grown := func(counter string) float64 {
+		return float64(after.status.Counters[counter] - before.status.Counters[counter])
+	}
+	r.RequestGroup = ratio(grown("requests_sent"), grown("request_groups"))
+	r.AnswerGroup = ratio(grown("answers_received"), grown("answer_groups_received"))
+	r.CPU = cpuOf(r, used, before, after)
+	return r, nil
+}
+
+// ratio returns a/b, and 0 where there is none.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+func latencyOf(h *hdrhistogram.Histogram) (*Latency, error) {
+	encoded, err := h.Encode(histogramCookie)
+	if err != nil {
+		return nil, fmt.Errorf("encode the latencies: %w", err)
+	}
+	us := func(ns int64) float64 { return float64(ns) / 1e3 }
+	return &Latency{
+		Min:  us(h.Min()),
+		Avg:  h.Mean() / 1e3,
+		P50:  us(h.ValueAtPercentile(50)),
+		P90:  us(h.ValueAtPercentile(90)),
+		P99:  us(h.ValueAtPercentile(99)),
+		P999: us(h.ValueAtPercentile(99.9)),
+		Max:  us(h.Max()),
+
+		Histogram: string(encoded),
+	}, nil
+}
+
+// cpuOf adds up the processor time of the workers, which they measured, and of
+// the processes that were observed before and after the run.
+func cpuOf(r *Result, workers time.Duration, before, after *observation) CPU {
+	millions := float64(r.Messages) / 1e6
+	var c CPU
+	add := func(role string, number int, used time.Duration) {
+		s := used.Seconds()
+		c.Processes = append(c.Processes, Process{Role: role, Number: number, Time: s, PerMillion: s / millions})
+		c.Total += s
+	}
+	add(r.Node+".workers", r.Clients, workers)
+	for _, p := range after.cpu {
+		i := slices.IndexFunc(before.cpu, func(b processTime) bool { return b.pid == p.pid && b.role == p.role })
+		if i >= 0 {
+			add(p.role, 1, p.used-before.cpu[i].used)
+		}
+	}
+	c.PerMillion = c.Total / millions
+	return c
+}

@@ -1,0 +1,190 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+)
+
+// Options are how a run is carried out.
+type Options struct {
+	// Command starts a worker process, which must call Worker.
+	Command []string
+	// Progress, if not nil, is called about once per second with the messages
+	// finished so far and the time since the start.
+	Progress func(done uint64, elapsed time.Duration)
+}
+
+const (
+	// startLimit bounds how long processes take to start and attach.
+	startLimit = time.Minute
+	// endLimit bounds how long they take to report after their last message.
+	endLimit = stallLimit + 10*time.Second
+	// foreverLimit stands for the length of a run that ends by count.
+	foreverLimit = 365 * 24 * time.Hour
+)
+
+// Run carries out a run: it starts the worker processes, lets all begin at once
+// after their warm-up, and adds up what they measured.
+func Run(ctx context.Context, spec Spec, o Options) (*Result, error) {
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
+	conn, err := client.Attach(ctx, spec.Socket, client.Name("bench"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	r := &run{spec: &spec, options: &o, conn: conn}
+	if spec.Workload == OneWay {
+		if r.arrived, err = r.count(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if r.crew, err = start(&spec, o.Command, o.Progress != nil); err != nil {
+		return nil, err
+	}
+	defer r.crew.kill()
+	if err := r.warmUp(ctx); err != nil {
+		return nil, err
+	}
+	return r.measure(ctx)
+}
+
+// run is a run in progress.
+type run struct {
+	spec    *Spec
+	options *Options
+	conn    *client.Conn
+	crew    *crew
+	// arrived is how many one-way messages the service has counted, or will
+	// have when all sent so far have arrived.
+	arrived uint64
+}
+
+// warmUp waits until all processes are ready.
+func (r *run) warmUp(ctx context.Context) error {
+	limited, cancel := within(ctx, startLimit+r.spec.Warmup, "starting and warming up")
+	defer cancel()
+	if err := r.crew.each(limited, func(_ int, p report) bool {
+		r.arrived += p.Warmed
+		return p.Ready
+	}); err != nil {
+		return err
+	}
+	if r.spec.Workload == OneWay {
+		return r.arrive(ctx)
+	}
+	return nil
+}
+
+// measure lets the processes begin and collects their results.
+func (r *run) measure(ctx context.Context) (*Result, error) {
+	length := r.spec.Duration
+	if r.spec.Count > 0 {
+		length = foreverLimit
+	}
+	limited, cancel := within(ctx, length+endLimit, "the run")
+	defer cancel()
+	before, err := r.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	if err := r.crew.begin(); err != nil {
+		return nil, err
+	}
+	results := make([]*workerResult, r.spec.Clients)
+	progress := newProgress(r.spec.Clients, begin, r.options.Progress)
+	if err := r.crew.each(limited, func(i int, p report) bool {
+		progress.add(i, p.Done)
+		results[i] = p.Result
+		return p.Result != nil
+	}); err != nil {
+		return nil, err
+	}
+	elapsed := time.Duration(0)
+	if r.spec.Workload == OneWay {
+		for _, w := range results {
+			r.arrived += w.Messages
+		}
+		if err := r.arrive(ctx); err != nil {
+			return nil, err
+		}
+		elapsed = time.Since(begin)
+	}
+	after, err := r.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return summarize(r.spec, results, elapsed, before, after)
+}
+
+// count asks the service how many one-way messages have arrived.
+func (r *run) count(ctx context.Context) (uint64, error) {
+	ctx, cancel := within(ctx, stallLimit, "asking for the number of messages that have arrived")
+	defer cancel()
+	a, err := r.conn.Call(ctx, r.spec.address(ServiceBench+"/"+MethodCount), nil)
+	if err != nil {
+		return 0, err
+	}
+	if len(a) != countSize {
+		return 0, fmt.Errorf("%s/%s answered %d bytes, want %d", ServiceBench, MethodCount, len(a), countSize)
+	}
+	return binary.LittleEndian.Uint64(a), nil
+}
+
+// pollPause is how often arrive asks.
+const pollPause = time.Millisecond
+
+// arrive waits until all one-way messages sent so far have arrived. It gives up
+// when none has for a while.
+func (r *run) arrive(ctx context.Context) error {
+	last, since := uint64(0), time.Now()
+	for {
+		n, err := r.count(ctx)
+		switch {
+		case err != nil:
+			return err
+		case n >= r.arrived:
+			return nil
+		case n != last:
+			last, since = n, time.Now()
+		case time.Since(since) > stallLimit:
+			return fmt.Errorf("%d of the one-way messages have not arrived after %v (a service of several processes cannot be counted)", r.arrived-n, stallLimit)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pollPause):
+		}
+	}
+}
+
+// progress adds up the reports of the processes.
+type progress struct {
+	done  []uint64
+	begin time.Time
+	last  time.Time
+	show  func(uint64, time.Duration)
+}
+
+func newProgress(clients int, begin time.Time, show func(uint64, time.Duration)) *progress {
+	return &progress{done: make([]uint64, clients), begin: begin, last: begin, show: show}
+}
+
+// add takes a report of process i, and shows the sum about once per second.
+func (p *progress) add(i int, done uint64) {
+	p.done[i] = max(p.done[i], done)
+	if now := time.Now(); p.show != nil && now.Sub(p.last) >= 900*time.Millisecond {
+		p.last = now
+		sum := uint64(0)
+		for _, n := range p.done {
+			sum += n
+		}
+		p.show(sum, now.Sub(p.begin))
+	}
+}

@@ -1,0 +1,301 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
+)
+
+// link is what this node knows of a configured peer. Its fields below the gap
+// are guarded by conductor.mu.
+type link struct {
+	conductor *conductor
+	name      string
+	address   string
+
+	session   *session // nil while there is none
+	since     time.Time
+	lastErr   error
+	draining  bool // the peer takes no new requests
+	listed    bool // the session's directory has come
+	directory map[string]map[methodKey]listing
+}
+
+func newLink(c *conductor, p config.Peer) *link {
+	return &link{conductor: c, name: p.Name, address: p.Address, since: time.Now()}
+}
+
+// The waits between attempts to connect: they double, with jitter so that nodes
+// that lost each other at once do not meet again at once.
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 2 * time.Second
+	// courtesy is how long the node with the greater name waits for the other
+	// to dial, so that two nodes that know each other make one connection.
+	courtesy = 500 * time.Millisecond
+)
+
+// sleep waits and reports whether ctx lives.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// dialLoop keeps the link connected.
+func (l *link) dialLoop() {
+	c := l.conductor
+	wait := firstRetry
+	for c.ctx.Err() == nil {
+		if s := l.current(); s != nil {
+			select {
+			case <-s.done:
+				wait = firstRetry
+			case <-c.ctx.Done():
+			}
+			continue
+		}
+		if c.node > l.name && (!sleep(c.ctx, courtesy) || l.current() != nil) {
+			continue
+		}
+		s, err := l.dial(c.ctx)
+		if err == nil {
+			l.adopt(s)
+			wait = firstRetry
+			continue
+		}
+		l.failed(err)
+		sleep(c.ctx, wait/2+rand.N(wait/2))
+		wait = min(2*wait, lastRetry)
+	}
+}
+
+func (l *link) current() *session {
+	l.conductor.mu.Lock()
+	defer l.conductor.mu.Unlock()
+	return l.session
+}
+
+// failed notes why the peer cannot be reached, and logs when that changes.
+func (l *link) failed(err error) {
+	c := l.conductor
+	c.mu.Lock()
+	changed := l.lastErr == nil || l.lastErr.Error() != err.Error()
+	l.lastErr = err
+	c.mu.Unlock()
+	if changed && c.ctx.Err() == nil {
+		c.log.Warn().Err(err).Str("peer", l.name).Str("address", l.address).Msg("cannot connect to peer; will go on trying")
+	}
+}
+
+// adopt makes s the link's session and serves it until it ends. When both nodes
+// dialled, both keep the connection that the smaller name made; a new
+// incarnation of the peer replaces whatever there was.
+func (l *link) adopt(s *session) {
+	c := l.conductor
+	for {
+		c.mu.Lock()
+		old := l.session
+		if c.ctx.Err() != nil {
+			c.mu.Unlock()
+			s.end(errStopping)
+			return
+		}
+		if old == nil {
+			break
+		}
+		c.mu.Unlock()
+		if old.incarnation == s.incarnation && s.dialler > old.dialler {
+			s.end(fmt.Errorf("there is a connection to %s already", l.name))
+			return
+		}
+		old.end(fmt.Errorf("replaced by a newer connection of node %s", s.dialler))
+		select {
+		case <-old.done:
+		case <-c.ctx.Done():
+		}
+		// serveSession clears l.session; let it run.
+		if !sleep(c.ctx, time.Millisecond) {
+			s.end(errStopping)
+			return
+		}
+	}
+	l.session, l.since, l.lastErr, l.draining, l.listed = s, time.Now(), nil, false, false
+	c.mu.Unlock()
+	c.spawn(func() { l.serveSession(s) })
+}
+
+func (l *link) serveSession(s *session) {
+	c := l.conductor
+	c.log.Info().Str("peer", l.name).Str("incarnation", s.incarnation).Msg("peer connected")
+	c.sendDirectory(s)
+	s.serve()
+	reason := s.reason()
+	if c.ctx.Err() == nil {
+		c.log.Warn().Err(reason).Str("peer", l.name).Msg("peer disconnected")
+	}
+	c.lanesDown(l.name, fmt.Sprintf("node %s disconnected: %v", l.name, reason))
+	c.mu.Lock()
+	l.session, l.since, l.lastErr, l.directory, l.listed = nil, time.Now(), reason, nil, false
+	c.notify()
+	c.mu.Unlock()
+}
+
+// end ends the link's session, if any.
+func (l *link) end(err error) {
+	if s := l.current(); s != nil {
+		s.end(err)
+	}
+}
+
+// tell sends a message to the peer if it is connected.
+func (l *link) tell(m *peerMessage) {
+	if s := l.current(); s != nil {
+		if err := s.send(m); err != nil {
+			s.end(err)
+		}
+	}
+}
+
+// trouble is called when a lane to the peer breaks: the whole link starts anew.
+func (l *link) trouble(s *session, err error) {
+	l.conductor.log.Warn().Err(err).Str("peer", l.name).Msg("lane failed; the link is reset")
+	s.end(err)
+}
+
+// maxListings bounds the methods that a peer may announce.
+const maxListings = 64 << 10
+
+// learn replaces the peer's directory.
+func (l *link) learn(s *session, ls []listing) error {
+	if len(ls) > maxListings {
+		return fmt.Errorf("%w: a directory of %d methods, at most %d", errFrame, len(ls), maxListings)
+	}
+	dir := make(map[string]map[methodKey]listing)
+	for _, e := range ls {
+		if attach.CheckName(e.Service) != nil || attach.CheckName(e.Method) != nil || e.Answer < attach.AnswerLikeRequest || e.Answer > 1<<30 {
+			return fmt.Errorf("%w: a malformed directory entry", errFrame)
+		}
+		if dir[e.Domain] == nil {
+			dir[e.Domain] = make(map[methodKey]listing)
+		}
+		dir[e.Domain][methodKey{e.Service, e.Method}] = e
+	}
+	c := l.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.session == s {
+		l.directory, l.listed = dir, true
+		c.notify()
+	}
+	return nil
+}
+
+// peerDrains notes that the peer takes no new requests.
+func (l *link) peerDrains(s *session) {
+	c := l.conductor
+	c.mu.Lock()
+	if l.session == s {
+		l.draining = true
+	}
+	c.mu.Unlock()
+	c.log.Info().Str("peer", l.name).Msg("peer is draining")
+	c.lanesDraining(l.name)
+}
+
+// lookup finds a method on the peer, with conductor.mu held. retry says that
+// waiting may help.
+func (l *link) lookup(d *domain, key methodKey) (p place, retry bool, err error) {
+	switch {
+	case l.session == nil:
+		cause := ""
+		if l.lastErr != nil {
+			cause = ": " + l.lastErr.Error()
+		}
+		return p, true, fmt.Errorf("%w: node %s (%s) is not connected%s", attach.ErrNoService, l.name, l.address, cause)
+	case !l.listed:
+		return p, true, fmt.Errorf("%w: node %s has not said what it serves", attach.ErrNoService, l.name)
+	case l.draining:
+		return p, true, fmt.Errorf("%w: node %s is draining", attach.ErrNoService, l.name)
+	}
+	e, ok := l.directory[d.name][key]
+	if !ok {
+		return p, false, fmt.Errorf("%w: node %s does not serve %s/%s in domain %s", attach.ErrNoService, l.name, key.service, key.method, d.name)
+	}
+	return place{node: l.name, session: l.session, id: e.ID, answer: e.Answer}, false, nil
+}
+
+// connected waits until the named peer is connected.
+func (c *conductor) connected(ctx context.Context, name string) (*session, error) {
+	for {
+		c.mu.Lock()
+		l := c.links[name]
+		changed := c.changed
+		var s *session
+		var lastErr error
+		if l != nil {
+			s, lastErr = l.session, l.lastErr
+		}
+		c.mu.Unlock()
+		if l == nil {
+			return nil, fmt.Errorf("%w: node %q is not a [[peer]] of node %s", attach.ErrNoService, printable(name), c.node)
+		}
+		if s != nil {
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: node %s is not connected: %w", attach.ErrNoService, name, lastErr)
+		}
+	}
+}
+
+// directoryChanged tells every peer what this node serves now.
+func (c *conductor) directoryChanged() {
+	c.mu.Lock()
+	c.notify()
+	var sessions []*session
+	for _, l := range c.links {
+		if l.session != nil {
+			sessions = append(sessions, l.session)
+		}
+	}
+	c.mu.Unlock()
+	for _, s := range sessions {
+		c.sendDirectory(s)
+	}
+}
+
+// sendDirectory tells a peer what this node serves. The snapshot is taken with
+// the session's write lock held, so that a newer one is never overtaken.
+func (c *conductor) sendDirectory(s *session) {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	if err := s.send(&peerMessage{Type: peerDirectory, Directory: c.listings()}); err != nil {
+		s.end(err)
+	}
+}
+
+func (c *conductor) listings() []listing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ls []listing
+	for _, d := range c.domains {
+		for k, m := range d.methods {
+			if len(m.workers) > 0 {
+				ls = append(ls, listing{Domain: d.name, Service: k.service, Method: k.method, ID: m.id, Answer: m.answer})
+			}
+		}
+	}
+	return ls
+}

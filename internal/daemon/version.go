@@ -1,0 +1,4 @@
+package daemon
+
+// Version is the program's version.
+const Version = "0.1.0"

@@ -1,0 +1,5 @@
+//go:build !race
+
+package slots_test
+
+const raceEnabled = false
