@@ -13,7 +13,8 @@ type Clerk interface {
 	// message, or why they are wrong, and says whether to send it. When it
 	// returns true the message is journalled; when it returns false it has
 	// dealt with it. It must return false when bad is not nil. A message that
-	// it leaves published may be shown to it again.
+	// it leaves published may be shown to it again. h is nil if w is wrong, and
+	// valid until Admit returns.
 	Admit(index int, w slots.Word, h *slots.Header, bad error) bool
 	// Withdrawn takes back an admission: the worker revoked the message.
 	Withdrawn(index int)
@@ -32,6 +33,9 @@ type Requests struct {
 	// roundLeft is how many slots of a round over the whole ring are left to
 	// look at, and roundAt the next of them.
 	roundLeft, roundAt int
+	// header is the copy that the clerk is shown; here, it needs no
+	// allocation for each message.
+	header slots.Header
 }
 
 // NewRequests returns a planner for a ring. max is the largest number of
@@ -177,8 +181,8 @@ func (p *Requests) group(c Clerk, i int, w slots.Word) (took, next int) {
 
 // take admits and takes one published message and returns its payload length.
 func (p *Requests) take(c Clerk, i int, w slots.Word) (length uint32, ok bool) {
-	var h slots.Header
-	header, bad := &h, p.ring.CheckRun(i, w)
+	h := &p.header
+	header, bad := h, p.ring.CheckRun(i, w)
 	switch {
 	case bad != nil:
 		header = nil

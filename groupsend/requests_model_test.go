@@ -12,14 +12,13 @@ import (
 
 // world is a ring, a planner and what must have happened.
 type world struct {
-	t     *rapid.T
-	g     slots.Geometry
-	mem   []byte
-	ring  *slots.Ring
-	plan  *groupsend.Requests
-	max   int
-	limit int
-	runs  map[int]*message // by first slot
+	t    *rapid.T
+	g    slots.Geometry
+	mem  []byte
+	ring *slots.Ring
+	plan *groupsend.Requests
+	max  int
+	runs map[int]*message // by first slot
 	// tainted says that a hostile cursor may have led the planner astray.
 	tainted bool
 	// admitted is the journal; posts counts the groups of one Plan.
@@ -30,7 +29,6 @@ type world struct {
 
 type message struct {
 	run    slots.Run
-	owner  int
 	state  slots.State
 	length int
 	// what happens when the planner shows it to the clerk

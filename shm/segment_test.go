@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -93,6 +95,30 @@ func TestCreateFailsCleanly(t *testing.T) {
 	}
 	if after := openFDs(t); after != before {
 		t.Errorf("%d descriptors, %d before", after, before)
+	}
+}
+
+// Signals, of which the Go runtime sends many, interrupt the calls that make
+// the pages.
+func TestCreateUnderSignals(t *testing.T) {
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !stop.Load() {
+			if err := unix.Kill(os.Getpid(), unix.SIGURG); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer wg.Wait()
+	defer stop.Store(true)
+	for range 5 {
+		s, err := shm.Create(shm.CreateOptions{Name: "signals", Kind: shm.KindTest, Size: 48 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
 	}
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -17,15 +19,21 @@ func configFlag(c *cobra.Command, file *string) {
 	c.Flags().StringVarP(file, "config", "c", defaultConfig, "the configuration `file`")
 }
 
-// loadConfig reads a configuration. Its errors are config.Errors or a
-// configError.
-func loadConfig(file string) (*config.Config, error) {
-	cfg, err := config.Load(file)
-	var refused config.Errors
-	if err != nil && !errors.As(err, &refused) {
-		return nil, &configError{err}
+// loadConfig reads and checks a configuration and returns its bytes too. Its
+// errors are config.Errors or a configError.
+func loadConfig(file string) (*config.Config, []byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, nil, &configError{fmt.Errorf("read configuration: %w", err)}
 	}
-	return cfg, err
+	defer f.Close()
+	// One byte more than is allowed, for Parse to refuse it.
+	data, err := io.ReadAll(io.LimitReader(f, config.MaxFileSize+1))
+	if err != nil {
+		return nil, nil, &configError{fmt.Errorf("read configuration: %w", err)}
+	}
+	cfg, err := config.Parse(file, data)
+	return cfg, data, err
 }
 
 func newConfig() *cobra.Command {
@@ -60,7 +68,7 @@ func newConfigCheck() *cobra.Command {
 		Short: "Check a configuration: print all problems, or ok and its digest",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(file)
+			cfg, _, err := loadConfig(file)
 			if !asJSON {
 				if err != nil {
 					return err

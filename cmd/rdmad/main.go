@@ -42,6 +42,7 @@ func newRoot() *cobra.Command {
 			"configuration.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
 		RunE:          chooseCommand,
 	}
 	root.AddGroup(
@@ -73,6 +74,7 @@ func chooseCommand(c *cobra.Command, args []string) error {
 		return c.Help()
 	}
 	near := ""
+	c.SuggestionsMinimumDistance = 2
 	if names := c.SuggestionsFor(args[0]); len(names) > 0 {
 		near = fmt.Sprintf(", did you mean %q?", names[0])
 	}

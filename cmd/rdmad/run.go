@@ -1,14 +1,10 @@
 package main
 
 import (
-	"io"
 	"os"
-	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
 )
 
@@ -21,11 +17,11 @@ func newRun() *cobra.Command {
 			"way: calls in flight are finished first.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(file)
+			cfg, data, err := loadConfig(file)
 			if err != nil {
 				return err
 			}
-			return daemon.Supervise(c.Context(), cfg, newLogger(cfg.Log))
+			return daemon.Supervise(c.Context(), cfg, file, data, daemon.NewLogger(cfg, os.Stderr))
 		},
 	}
 	configFlag(c, &file)
@@ -42,18 +38,4 @@ func newCore() *cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE:   func(*cobra.Command, []string) error { return daemon.Core() },
 	}
-}
-
-// newLogger returns the daemon's log on standard error.
-func newLogger(l config.Log) zerolog.Logger {
-	var out io.Writer = os.Stderr
-	if l.Format == "console" || l.Format == "auto" && isTerminal(os.Stderr) {
-		out = zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: time.TimeOnly, NoColor: !isTerminal(os.Stderr)}
-	}
-	// The configuration has checked the level.
-	level, err := zerolog.ParseLevel(l.Level)
-	if err != nil {
-		level = zerolog.InfoLevel
-	}
-	return zerolog.New(out).Level(level).With().Timestamp().Logger()
 }

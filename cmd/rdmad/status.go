@@ -70,11 +70,11 @@ func printStatus(out io.Writer, s *daemon.Status) error {
 		listen = "no peers"
 	}
 	fmt.Fprintf(&b, "node %s: %s for %s, rdmad %s, fabric %s, listens on %s, pids %d (supervisor) %d (core)\n",
-		s.Node, state, seconds(s.Uptime), s.Version, s.Fabric, listen, s.PIDs.Supervisor, s.PIDs.Core)
+		s.Node, state, seconds(s.UptimeS), s.Version, s.Fabric, listen, s.PIDs.Supervisor, s.PIDs.Core)
 
 	peers := newTable("PEER", "ADDRESS", "STATE", "SINCE", "SERVICES", "ERROR")
 	for _, p := range s.Peers {
-		peers.row(p.Name, p.Address, p.State, seconds(p.Since), p.Services, p.Error)
+		peers.row(p.Name, p.Address, p.State, seconds(p.SinceS), p.Services, p.Error)
 	}
 	services := newTable("SERVICE", "METHOD", "NODE", "DOMAIN", "WORKERS", "ID")
 	for _, v := range s.Services {

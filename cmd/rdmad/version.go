@@ -3,16 +3,13 @@ package main
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/shm"
 )
-
-// version is set by the linker in releases: -X main.version=v1.2.3.
-var version string
 
 // versions are the numbers that must match between programs.
 type versions struct {
@@ -33,7 +30,7 @@ func newVersion() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v := versions{
-				Version: buildVersion(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+				Version: daemon.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 				ABI: fmt.Sprintf("%d.%d", shm.ABIMajor, shm.ABIMinor), Protocol: attach.Protocol,
 			}
 			if asJSON {
@@ -46,16 +43,4 @@ func newVersion() *cobra.Command {
 	}
 	jsonFlag(c, &asJSON)
 	return c
-}
-
-// buildVersion returns what the linker was told, or else what the Go command
-// recorded, or else "dev".
-func buildVersion() string {
-	if version != "" {
-		return version
-	}
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" && b.Main.Version != "(devel)" {
-		return b.Main.Version
-	}
-	return "dev"
 }

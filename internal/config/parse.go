@@ -18,6 +18,16 @@ const MaxFileSize = 256 << 10
 // refused gives Errors, one that cannot be read an error that wraps the cause,
 // such as fs.ErrNotExist.
 func Load(path string) (*Config, error) {
+	data, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// Read reads a configuration file without checking it; at most one byte more
+// than Parse accepts.
+func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
@@ -27,7 +37,7 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	return Parse(path, data)
+	return data, nil
 }
 
 // Parse checks a configuration. The name is what Errors call the file. Keys that

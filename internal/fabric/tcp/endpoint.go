@@ -28,9 +28,9 @@ type linkState uint8
 const (
 	// linkOpen: work is accepted.
 	linkOpen linkState = iota
-	// linkRefusing: a request of the peer was refused. The frame that is
-	// under way, the answers to earlier requests and the NAK still go out;
-	// nothing is read or accepted.
+	// linkRefusing: what the peer sent ended the connection. The frame that
+	// is under way, the answers to earlier requests and the NAK, if there is
+	// one, still go out; nothing is read or accepted.
 	linkRefusing
 	// linkDown: the work requests that are left are being reported.
 	linkDown
@@ -306,7 +306,7 @@ type sender struct {
 	// answers is a ring of frames the peer waits for.
 	answers              []txFrame
 	answerHead, answerNo uint32
-	nak                  txFrame
+	nak                  txFrame // empty: none to send
 	// reads counts requests that are sent and wait for their answer.
 	reads int
 }

@@ -50,12 +50,18 @@ func (e *Endpoint) fail(why fabric.Status, vendor uint32) {
 
 // refuse answers the peer's request seq with a NAK and ends the connection.
 func (e *Endpoint) refuse(seq uint32, why fabric.Status) {
-	e.cause, e.vendor = fabric.StatusFatal, VendorRefusedPeer
-	e.link = linkRefusing
 	e.stats.Refused++
 	nak := &e.tx.nak
 	nak.used, nak.seq = headerSize, seq
 	putHeader(nak.head[:], &frame{op: wireNak, status: why, seq: seq})
+	e.reject(VendorRefusedPeer)
+}
+
+// reject ends the connection because of what the peer sent. Without a NAK there
+// is nothing to tell but what is owed for earlier requests.
+func (e *Endpoint) reject(vendor uint32) {
+	e.cause, e.vendor = fabric.StatusFatal, vendor
+	e.link = linkRefusing
 	e.cq.push(e)
 }
 
@@ -66,7 +72,7 @@ func (e *Endpoint) malformed(f *frame) {
 		e.refuse(f.seq, fabric.StatusRemoteInvalid)
 		return
 	}
-	e.fail(fabric.StatusFatal, VendorMalformed)
+	e.reject(VendorMalformed)
 }
 
 // down ends linkRefusing. The socket stays until Close: closing it with unread
@@ -91,7 +97,7 @@ func (e *Endpoint) refused(f *frame) {
 	if back == 0 || back > uint32(len(q.ring)) {
 		// Never sent, or long forgotten.
 		if back == 0 || back > 1<<31 {
-			e.fail(fabric.StatusFatal, VendorUnexpected)
+			e.reject(VendorUnexpected)
 			return
 		}
 		e.fail(f.status, VendorRefusedByPeer)

@@ -13,7 +13,7 @@ import (
 func (e *Endpoint) begin(f *frame) bool {
 	rx := &e.rx
 	if f.op.isRequest() && f.seq != rx.expect {
-		e.fail(fabric.StatusFatal, VendorSequence)
+		e.reject(VendorSequence)
 		return false
 	}
 	rx.dst, rx.region = nil, nil
@@ -96,7 +96,7 @@ func (e *Endpoint) beginAnswer(f *frame) bool {
 	s := e.waiting()
 	if s == nil || s.seq != f.seq || (s.op == fabric.OpRead) != (f.op == wireReadAnswer) ||
 		s.op == fabric.OpRead && int(f.length) != len(s.dst) {
-		e.fail(fabric.StatusFatal, VendorUnexpected)
+		e.reject(VendorUnexpected)
 		return false
 	}
 	if f.op == wireReadAnswer {
@@ -195,7 +195,7 @@ func (e *Endpoint) atomic(f *frame) bool {
 func (e *Endpoint) answered(f *frame) bool {
 	s := e.waiting()
 	if s == nil {
-		e.fail(fabric.StatusFatal, VendorUnexpected)
+		e.reject(VendorUnexpected)
 		return false
 	}
 	if f.op == wireAtomicAnswer {

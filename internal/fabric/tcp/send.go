@@ -165,7 +165,9 @@ func (e *Endpoint) flush() {
 	for e.active && e.fd >= 0 && !e.stuck && !e.severed && e.link < linkDown && e.gather() {
 		want := e.tx.vec.Len()
 		n, err := e.tx.vec.Writev(e.fd)
-		e.stats.Writes++
+		if want > 0 {
+			e.stats.Writes++
+		}
 		e.letGo()
 		switch {
 		case err == nil:
@@ -297,7 +299,9 @@ func (e *Endpoint) sent(n int) {
 		}
 		n -= f.size() - off
 		t.partial, t.off = nil, 0
-		e.stats.FramesOut++
+		if f.size() > 0 {
+			e.stats.FramesOut++
+		}
 		switch {
 		case f == &t.nak:
 			e.down()
