@@ -126,7 +126,8 @@ func checkMemory(size int) error {
 }
 
 // prefault reserves and zeroes every page before anybody maps it. A signal, and
-// the Go runtime sends many, makes fallocate give up and undo what it did.
+// the Go runtime sends many, makes fallocate give up with EINTR: for huge pages,
+// and for all pages before Linux 5.16.
 func prefault(fd, size int) error {
 	for off := 0; off < size; off += prefaultChunk {
 		err := error(unix.EINTR)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -101,11 +103,19 @@ func TestCreateFailsCleanly(t *testing.T) {
 // Signals, of which the Go runtime sends many, interrupt the calls that make
 // the pages.
 func TestCreateUnderSignals(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread := unix.Gettid()
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for !stop.Load() {
-			if err := unix.Kill(os.Getpid(), unix.SIGURG); err != nil {
+		for last := time.Now(); !stop.Load(); {
+			if time.Since(last) < 5*time.Millisecond {
+				runtime.Gosched()
+				continue
+			}
+			last = time.Now()
+			if err := unix.Tgkill(os.Getpid(), thread, unix.SIGURG); err != nil {
 				t.Error(err)
 				return
 			}
