@@ -43,10 +43,9 @@ func (l *lane) claim(ctx context.Context, k int, noWait bool) (slots.Run, error)
 	case <-l.conn.session.Done():
 		return u, ErrClosed
 	}
-	l.ring.WaitFree(1)
-	defer l.ring.WaitFree(-1)
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		bell := l.ring.FreeBell().Load()
+	var nap shm.Nap
+	for {
+		bell := l.ring.WaitFree()
 		u, err := l.ring.Claim(l.conn.id, k)
 		if err == nil || !errors.Is(err, slots.ErrFull) {
 			return u, err
@@ -62,25 +61,14 @@ func (l *lane) claim(ctx context.Context, k int, noWait bool) (slots.Run, error)
 		if l.conn.wait.reapIfFree() {
 			continue
 		}
-		l.sleep(bell, pause)
+		nap.Sleep(l.ring.FreeBell(), bell, freeSleep)
 	}
 }
 
-// The pauses between looks for free slots. Whoever frees slots ends a pause;
-// its length bounds what a lost wake-up or an answer of this process that
-// arrives meanwhile can cost.
-const (
-	firstPause = 50 * time.Microsecond
-	lastPause  = time.Millisecond
-)
-
-func (l *lane) sleep(bell uint32, pause time.Duration) {
-	if pause <= 4*firstPause {
-		shm.FutexWaitRaw(l.ring.FreeBell(), bell, pause)
-		return
-	}
-	shm.FutexWait(l.ring.FreeBell(), bell, pause)
-}
+// freeSleep is how long a wait for free slots sleeps at a time. Whoever frees
+// slots ends it; it bounds how long an answer of this process that arrives
+// meanwhile, or the end of a context, goes unnoticed.
+const freeSleep = 5 * time.Millisecond
 
 // publish hands a written request to the daemon. It returns slots.ErrClosed,
 // having freed the run, if the lane was closed meanwhile.

@@ -17,6 +17,7 @@ type waiting struct {
 	conn *Conn
 	// lead is held by the leader, who alone may touch the hint ring.
 	lead sync.Mutex
+	nap  shm.Nap // the leader's
 
 	mu        sync.Mutex
 	followers []*follower
@@ -113,13 +114,14 @@ func (w *waiting) promote() {
 	}
 }
 
-// How long a leader sleeps at a time. The daemon's wake-up ends a sleep; the
-// bounds only limit what the Go scheduler, a context without a deadline and a
-// daemon that died between a store and its wake-up can cost.
-const (
-	rawSleep  = 200 * time.Microsecond
-	longSleep = 50 * time.Millisecond
-)
+// longSleep is how long a leader sleeps at most. The daemon's wake-up ends a
+// sleep; the bound only limits what a daemon that died between a store and its
+// wake-up can cost.
+const longSleep = 50 * time.Millisecond
+
+// firstSleep is how long a context that ends may go unnoticed; not less than a
+// tick of the kernel, see shm.RawLimit.
+const firstSleep = 5 * time.Millisecond
 
 // leadUntil completes futures until f is one of them, ctx has ended, or the
 // session has.
@@ -143,15 +145,15 @@ func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 			down.CancelSleep()
 			continue
 		}
-		if sleeps < 2 {
-			shm.FutexWaitRaw(down.Bell(), bell, rawSleep)
-		} else {
-			if stop == nil && ctx.Done() != nil {
-				// A long wait: let the end of ctx ring the bell.
+		limit := longSleep
+		if stop == nil && ctx.Done() != nil {
+			// Let the end of ctx ring the bell, unless the first sleep is
+			// enough: the arrangement costs more than a quick call.
+			if limit = firstSleep; sleeps > 0 {
 				stop = context.AfterFunc(ctx, down.Ring)
 			}
-			shm.FutexWait(down.Bell(), bell, longSleep)
 		}
+		w.nap.Sleep(down.Bell(), bell, limit)
 		down.CancelSleep()
 	}
 	if stop != nil {

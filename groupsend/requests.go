@@ -191,7 +191,7 @@ func (p *Requests) take(c Clerk, i int, w slots.Word) (length uint32, ok bool) {
 	default:
 		bad = h.CheckRequest(p.ring.Geometry(), w.Run())
 	}
-	if false {
+	if p.ring.Word(i) != w {
 		// Revoked meanwhile, by a worker that may do so: what was read above
 		// can be anybody's.
 		p.holes.add(i)

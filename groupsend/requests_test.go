@@ -2,6 +2,8 @@ package groupsend_test
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rdmad/rdmad/groupsend"
@@ -181,6 +183,95 @@ func TestLappedAndHostileCursor(t *testing.T) {
 	send(t, r, 0)
 	expect(t, p, "1 false [{0 1 64}]")
 }
+
+// A claim that succeeded behind the cursor, in slots that the planner has
+// passed when they were free, is gone back to.
+func TestLateClaimIsFound(t *testing.T) {
+	r, mem := newRing(t, wide)
+	p := groupsend.NewRequests(r, 255)
+	for range 10 {
+		r.Abort(claim(t, r, 0))
+	}
+	expect(t, p, "0 false []")
+	// A worker that read the cursor at 3 and was stopped until now.
+	word := shm.Uint64At(mem, 8192+8*3)
+	u := slots.Run{Index: 3, Len: 1, Ticket: r.Word(3).Ticket() + 1}
+	word.Store(uint64(slots.MakeWord(slots.Claim, 1, owner, u.Ticket)))
+	h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindRequest}
+	h.Encode(r.Header(u))
+	shm.Uint64At(mem, 4608).Store(3 + 1)
+	r.Publish(u, owner)
+	expect(t, p, "1 false [{3 1 64}]")
+}
+
+// Positions that wrap at 2^64 are no worse than any other nonsense.
+func TestCursorAtTheEndOfNumbers(t *testing.T) {
+	r, mem := newRing(t, slots.Geometry{SlotSize: 128, Slots: 16, MaxRun: 4})
+	p := groupsend.NewRequests(r, 255)
+	cursor := shm.Uint64At(mem, 4096)
+	cursor.Store(1<<64 - 3) // slot 13
+	expect(t, p, "0 false []")
+	send(t, r, 300)
+	cursor.Store(1<<64 - 1)
+	expect(t, p, "1 false [{13 1 364}]")
+	cursor.Store(1<<64 - 5)
+	expect(t, p, "0 false []")
+	cursor.Store(2)
+	send(t, r, 0)
+	cursor.Store(3)
+	expect(t, p, "1 false [{2 1 64}]")
+}
+
+// A run that its worker revokes and frees while the planner looks at it is
+// nobody's fault.
+func TestRevokedWhileLookedAt(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the planner reads bytes that may be changing and then finds that they may not be used; the race detector knows only the first half")
+	}
+	r, _ := newRing(t, slots.Geometry{SlotSize: 128, Slots: 16, MaxRun: 16})
+	n := 30_000
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer stop.Store(true)
+		for i := range n {
+			u, err := r.Claim(owner, 2+i%14)
+			if err != nil {
+				continue // the planner has it
+			}
+			h := slots.Header{Ticket: u.Ticket, Run: uint16(u.Len), Kind: slots.KindOneWay}
+			h.Encode(r.Header(u))
+			r.Publish(u, owner)
+			if r.Revoke(u, owner) {
+				r.Abort(u)
+			}
+		}
+	})
+	p := groupsend.NewRequests(r, 255)
+	c := &freer{t: t, ring: r}
+	for !stop.Load() && !t.Failed() {
+		p.Rescan()
+		p.Plan(c, 100)
+	}
+	wg.Wait()
+}
+
+// freer frees what it is given to send.
+type freer struct {
+	t    *testing.T
+	ring *slots.Ring
+}
+
+func (f *freer) Admit(i int, w slots.Word, _ *slots.Header, bad error) bool {
+	if bad != nil {
+		f.t.Errorf("slot %d: %v: %v", i, w, bad)
+	}
+	return bad == nil
+}
+
+func (f *freer) Withdrawn(int) {}
+
+func (f *freer) Post(g groupsend.Group) { f.ring.Free(g.Index, f.ring.Word(g.Index).Run()) }
 
 // A cursor that somebody moves back after every look costs a round each, and
 // does not keep the slots at the end of the ring from being sent.

@@ -30,6 +30,7 @@ type pool struct {
 	running atomic.Int32
 	taken   atomic.Uint64
 	closed  atomic.Bool
+	nap     shm.Nap // of the worker that sleeps on the daemon's bell
 	idle    chan struct{}
 	work    chan struct{} // wakes the monitor
 	quit    chan struct{} // closed when the pool shuts
@@ -133,11 +134,8 @@ func (p *pool) next() (slots.Hint, bool) {
 	return h, ok
 }
 
-// rawSleep bounds the waits that the Go scheduler does not know of.
-const rawSleep = 200 * time.Microsecond
-
-// longSleep bounds the others: nothing needs it, except a daemon that died
-// between its store and its wake-up, which also ends the session.
+// longSleep is how long a worker sleeps at most. Nothing needs the bound: a
+// daemon that died between its store and its wake-up also ends the session.
 const longSleep = time.Hour
 
 func (p *pool) sleep(sleeps int) {
@@ -145,12 +143,8 @@ func (p *pool) sleep(sleeps int) {
 	bell := p.down.PrepareSleep()
 	empty := p.down.Empty()
 	p.take.Unlock()
-	switch {
-	case !empty || p.closed.Load():
-	case sleeps < 2:
-		shm.FutexWaitRaw(p.down.Bell(), bell, rawSleep)
-	default:
-		shm.FutexWait(p.down.Bell(), bell, longSleep)
+	if empty && !p.closed.Load() {
+		p.nap.Sleep(p.down.Bell(), bell, longSleep)
 	}
 	p.down.CancelSleep()
 	if cap(p.idle) > 1 && sleeps > 0 {

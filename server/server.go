@@ -28,6 +28,9 @@ type Server struct {
 	lanes   [slots.MaxLanes]atomic.Pointer[slots.Ring]
 	pool    pool
 
+	// handling lets one Handle run at a time. mu must not be held while the
+	// daemon is asked: the session's events lock it.
+	handling sync.Mutex
 	mu       sync.Mutex
 	opened   []*slots.Ring
 	handlers atomic.Pointer[map[uint32]Handler]
@@ -77,8 +80,8 @@ func (s *Server) Handle(service, method string, h Handler, opts ...MethodOption)
 	for _, f := range opts {
 		f(&m)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.handling.Lock()
+	defer s.handling.Unlock()
 	a, err := s.session.Ask(s.base, &attach.Message{Type: attach.TypeRegister, Methods: []attach.Method{m}})
 	if err == nil && len(a.MethodIDs) != 1 {
 		err = fmt.Errorf("%w: %d ids for one method", ErrInvalid, len(a.MethodIDs))

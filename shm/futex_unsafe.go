@@ -31,9 +31,9 @@ func FutexWait(word *atomic.Uint32, old uint32, timeout time.Duration) {
 }
 
 // FutexWaitRaw is FutexWait without telling the Go scheduler: the fastest way
-// to sleep for a short time. The thread keeps its processor (P), which delays
-// a garbage collection's stop-the-world by up to timeout; keep timeout in the
-// range of tens to a few hundred microseconds.
+// to sleep for a short time. The thread keeps its processor (P), which keeps
+// other goroutines from it for up to timeout; a garbage collection's signal
+// ends the sleep. See Nap.
 func FutexWaitRaw(word *atomic.Uint32, old uint32, timeout time.Duration) {
 	if timeout <= 0 {
 		return

@@ -117,15 +117,11 @@ func TestWakeFree(t *testing.T) {
 	wg.Go(func() {
 		for range n {
 			u, err := r.Claim(1, 16)
-			if err != nil {
-				r.WaitFree(1)
-				for err != nil {
-					bell := r.FreeBell().Load()
-					if u, err = r.Claim(1, 16); err != nil {
-						shm.FutexWait(r.FreeBell(), bell, 5*time.Minute)
-					}
+			for err != nil {
+				bell := r.WaitFree()
+				if u, err = r.Claim(1, 16); err != nil {
+					shm.FutexWait(r.FreeBell(), bell, 5*time.Minute)
 				}
-				r.WaitFree(-1)
 			}
 			full <- u
 		}

@@ -122,16 +122,24 @@ func (r *Ring) PayloadAt(i, k int) []byte {
 // somebody waited for them.
 func (r *Ring) FreeBell() *atomic.Uint32 { return r.freeBell }
 
-// WaitFree announces (+1) or ends (-1) a wait for free slots. Announce, load
-// FreeBell, try to claim again, and only then sleep on FreeBell.
-func (r *Ring) WaitFree(delta int32) { r.freeWaiters.Add(uint32(delta)) }
+// WaitFree announces a wait for free slots and returns the value of FreeBell to
+// sleep on. Then try to claim once more, and only then sleep. A wake-up ends the
+// announcement of everybody, so announce again before every sleep; a waiter that
+// died costs no more than one wake-up.
+func (r *Ring) WaitFree() uint32 {
+	bell := r.freeBell.Load()
+	// SYNC POINT (free slots): stored before the waiter's last look at the
+	// words; pairs with WakeFree.
+	r.freeWaiters.Store(1)
+	return bell
+}
 
 // WakeFree wakes the waiters for free slots if there are any, after slots were
 // freed or the lane's state changed.
 func (r *Ring) WakeFree() {
 	// SYNC POINT (free slots): the freed words are stored before this load;
-	// a waiter announces itself before it looks at the words a last time.
-	if r.freeWaiters.Load() == 0 {
+	// pairs with WaitFree.
+	if r.freeWaiters.Load() == 0 || r.freeWaiters.Swap(0) == 0 {
 		return
 	}
 	r.freeBell.Add(1)

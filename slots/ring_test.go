@@ -83,6 +83,11 @@ func (m *ringModel) claim(t *rapid.T) {
 	if u.Len != k || u.Ticket != m.r.Word(u.Index).Ticket() || !slots.TicketNewer(u.Ticket, before[u.Index]) {
 		t.Fatalf("claimed %+v", u)
 	}
+	for i := u.Index; i < u.Index+k; i++ {
+		if !slots.TicketNewer(m.r.Word(i).Ticket(), before[i]) {
+			t.Fatalf("claimed %+v, slot %d: %v, ticket %d before", u, i, m.r.Word(i), before[i])
+		}
+	}
 	m.runs = append(m.runs, &modelRun{Run: u, owner: owner, state: slots.Claim})
 }
 

@@ -104,7 +104,8 @@ func (w *stressWorker) run(n int) error {
 }
 
 // send claims, writes and publishes one request. Now and then it takes the
-// request back, if the daemon was not faster.
+// request back, if the daemon was not faster; not under the race detector,
+// which does not know that the daemon drops what it read of such a request.
 func (w *stressWorker) send() (full bool, err error) {
 	g := w.ring.Geometry()
 	length := w.rng.IntN(4 * g.SlotSize)
@@ -131,7 +132,7 @@ func (w *stressWorker) send() (full bool, err error) {
 	if w.bells.MarkLane(0) {
 		w.bell.Ring()
 	}
-	if w.rng.IntN(32) == 0 && w.ring.Revoke(u, w.owner) {
+	if !raceEnabled && w.rng.IntN(32) == 0 && w.ring.Revoke(u, w.owner) {
 		w.ring.Abort(u)
 		w.ring.WakeFree()
 		return false, nil
@@ -181,12 +182,10 @@ func (w *stressWorker) receive() error {
 // sleep waits for an answer, or for free slots when it has nothing to wait for.
 func (w *stressWorker) sleep(full bool) {
 	if full && w.busy == 0 {
-		w.ring.WaitFree(1)
-		bell := w.ring.FreeBell().Load()
+		bell := w.ring.WaitFree()
 		if freeSlots(w.ring) < w.ring.Geometry().MaxRun {
 			shm.FutexWait(w.ring.FreeBell(), bell, 5*time.Millisecond)
 		}
-		w.ring.WaitFree(-1)
 		return
 	}
 	bell := w.down.PrepareSleep()

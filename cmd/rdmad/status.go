@@ -76,9 +76,13 @@ func printStatus(out io.Writer, s *daemon.Status) error {
 	for _, p := range s.Peers {
 		peers.row(p.Name, p.Address, p.State, seconds(p.SinceS), p.Services, p.Error)
 	}
-	services := newTable("SERVICE", "METHOD", "NODE", "DOMAIN", "WORKERS", "ID")
+	services := newTable("SERVICE", "METHOD", "NODE", "DOMAIN", "PROCESSES", "ID")
 	for _, v := range s.Services {
-		services.row(v.Service, v.Method, v.Node, v.Domain, v.Workers, v.ID)
+		processes := ""
+		if v.Node == s.Node {
+			processes = fmt.Sprint(v.Workers)
+		}
+		services.row(v.Service, v.Method, v.Node, v.Domain, processes, v.ID)
 	}
 	workers := newTable("WORKER", "ROLE", "NAME", "PID", "UID", "DOMAIN")
 	for _, w := range s.Workers {

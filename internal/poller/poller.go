@@ -76,9 +76,8 @@ func (p *Poller) Remove(fd int) error {
 }
 
 // RawLimit is the longest wait that Wait spends behind the Go scheduler's back;
-// longer ones hand the processor over. It bounds how long a waiting agent can
-// delay a garbage collection.
-const RawLimit = 200 * time.Microsecond
+// longer ones hand the processor over.
+const RawLimit = shm.RawLimit
 
 // Wait waits for events for at most timeout (0 only looks, negative waits
 // without limit), calls the handlers of the ready descriptors and returns how

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/config"
+)
+
+func TestReport(t *testing.T) {
+	_, refused := config.Parse("node.toml", []byte("[nod]\n[agent]\ncount = 0\n"))
+	for _, c := range []struct {
+		err    error
+		status int
+		want   []string
+	}{
+		{nil, 0, nil},
+		{statusError(7), 7, nil},
+		{fmt.Errorf("wrapped: %w", statusError(7)), 7, nil},
+		{errors.New("broken"), 1, []string{"rdmad: broken"}},
+		{usagef("wrong"), 2, []string{"rdmad: wrong", "rdmad test --help"}},
+		{&configError{errors.New("unreadable")}, 2, []string{"unreadable", "rdmad config example"}},
+		{refused, 2, []string{"node.toml:1: nod", "node.toml:3: agent.count"}},
+		{fmt.Errorf("client: x: %w", client.ErrNoService), 1, []string{"rdmad: x: no such service", "rdmad status"}},
+		{fmt.Errorf("client: %w", client.ErrVersion), 1, []string{"rdmad version"}},
+		{fmt.Errorf("server: %w", client.ErrPermission), 1, []string{"rdmad: permission denied", "[[domain]]"}},
+		{&client.DeadlineError{Target: "x"}, 1, []string{"--timeout"}},
+	} {
+		var out strings.Builder
+		if got := report(&out, "rdmad test", c.err); got != c.status {
+			t.Errorf("%v: status %d, want %d", c.err, got, c.status)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("%v: no %q in %q", c.err, w, out.String())
+			}
+		}
+		if len(c.want) == 0 && out.String() != "" {
+			t.Errorf("%v: unexpected %q", c.err, out.String())
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package sandbox
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/internal/config"
+)
+
+// Whatever settings make of a node's configuration, the daemon must accept.
+func TestConfigText(t *testing.T) {
+	peers := []Peer{{"b", "127.0.0.1:2"}}
+	for _, s := range []Settings{
+		{},
+		{Fabric: "verbs", GroupMax: 1, Idle: "busy", SocketMode: "0666", Extra: "[limits]\nworkers = 7\n"},
+	} {
+		cfg, err := config.Parse("a.toml", []byte(configText("a", "/run/a.sock", "127.0.0.1:1", peers, s)))
+		if err != nil {
+			t.Errorf("%+v: %v", s, err)
+			continue
+		}
+		if cfg.Node.Name != "a" || cfg.Node.Socket != "/run/a.sock" || cfg.Peers[0].Name != "b" {
+			t.Errorf("%+v: %+v", s, cfg)
+		}
+		if s.GroupMax != 0 && (cfg.GroupSend.MaxMessages != 1 || cfg.Agent.Idle != "busy" || cfg.Fabric.Provider != "verbs" || cfg.Limits.Workers != 7) {
+			t.Errorf("%+v: %+v", s, cfg)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package groupsend_test
+
+const raceEnabled = true

@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// worked returns what a process reports that made calls of the given latencies.
+func worked(t *testing.T, elapsed, cpu time.Duration, latencies ...time.Duration) *workerResult {
+	t.Helper()
+	h := newHistogram()
+	for _, l := range latencies {
+		if err := h.RecordValue(int64(l)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	encoded, err := h.Encode(histogramCookie)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &workerResult{Messages: uint64(len(latencies)), Elapsed: elapsed, CPU: cpu, Histogram: encoded}
+}
+
+func observed(requests, groups uint64, core time.Duration) *observation {
+	o := &observation{cpu: []processTime{{role: "a.core", pid: 7, used: core}}}
+	o.status.Node = "a"
+	o.status.Fabric = "tcp"
+	o.status.Counters = map[string]uint64{"requests_sent": requests, "request_groups": groups}
+	return o
+}
+
+func TestSummarize(t *testing.T) {
+	const us = time.Microsecond
+	spec := &Spec{Workload: Call, Size: 1000, Clients: 2, Depth: 1, Duration: time.Second}
+	workers := []*workerResult{
+		worked(t, time.Second, 100*time.Millisecond, 10*us, 20*us),
+		worked(t, 2*time.Second, 300*time.Millisecond, 30*us, 40*us),
+	}
+	workers[1].Mismatches = 1
+	r, err := summarize(spec, workers, 0, observed(100, 50, time.Second), observed(148, 62, 2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what      string
+		got, want float64
+	}{
+		{"messages", float64(r.Messages), 4},
+		{"mismatches", float64(r.Mismatches), 1},
+		{"elapsed", r.Elapsed, 2},
+		{"rate", r.Rate, 2},
+		{"MB/s", r.Megabytes, 0.002},
+		{"min", r.Latency.Min, 10},
+		{"p50", r.Latency.P50, 20},
+		{"max", r.Latency.Max, 40},
+		{"avg", r.Latency.Avg, 25},
+		{"request group", r.RequestGroup, 4},
+		{"answer group", r.AnswerGroup, 0},
+		{"CPU", r.CPU.Total, 1.4},
+		{"CPU per million", r.CPU.PerMillion, 350000},
+	} {
+		// The histogram keeps three digits.
+		if diff := c.got - c.want; diff > c.want/500+1e-9 || diff < -c.want/500-1e-9 {
+			t.Errorf("%s is %v, want %v", c.what, c.got, c.want)
+		}
+	}
+	if len(r.CPU.Processes) != 2 || r.CPU.Processes[0].Number != 2 || r.CPU.Processes[1].Role != "a.core" {
+		t.Errorf("processes: %+v", r.CPU.Processes)
+	}
+}
+
+func TestSummarizeRefuses(t *testing.T) {
+	spec := &Spec{Workload: Call, Size: 1, Clients: 1, Duration: time.Second}
+	before := observed(0, 0, 0)
+	if r, err := summarize(spec, []*workerResult{worked(t, time.Second, 0)}, 0, before, before); err == nil {
+		t.Errorf("a run without messages: %+v", r)
+	}
+	damaged := worked(t, time.Second, 0, time.Millisecond)
+	damaged.Histogram = []byte("none")
+	if r, err := summarize(spec, []*workerResult{damaged}, 0, before, before); err == nil {
+		t.Errorf("a damaged histogram: %+v", r)
+	}
+}
+
+// A one-way run takes as long as it takes to arrive, and has no latencies.
+func TestSummarizeOneWay(t *testing.T) {
+	spec := &Spec{Workload: OneWay, Size: 64, Clients: 1, Duration: time.Second}
+	before := observed(0, 0, 0)
+	r, err := summarize(spec, []*workerResult{{Messages: 10, Elapsed: time.Second}}, 2*time.Second, before, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Latency != nil || r.Rate != 5 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestOutput(t *testing.T) {
+	spec := &Spec{Workload: Call, Size: 64, Clients: 8, Depth: 2, Duration: time.Second}
+	r, err := summarize(spec, []*workerResult{worked(t, time.Second, time.Second, time.Millisecond)}, 0, observed(0, 0, 0), observed(3, 2, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	if err := r.Table(&table); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"8 processes x 2 outstanding", "full round trip", "p99.9", "calls/s", "a.workers (8)", "total", "1.5"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("no %q in:\n%s", want, table.String())
+		}
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"messages_per_s":1`, `"p99_us":`, `"histogram_ns":`, `"elapsed_s":1`, `"cpu":{`} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("no %q in %s", want, data)
+		}
+	}
+}

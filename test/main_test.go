@@ -1,0 +1,112 @@
+package test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// messages is how many messages TestProcesses sends.
+var messages = flag.Int("rdmad.messages", 200_000, "messages of the test of many processes")
+
+// programs are the commands that TestMain has built.
+var programs struct{ dir, rdmad, pageserver, self string }
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		os.Exit(play(role))
+	}
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) (status int) {
+	dir, err := os.MkdirTemp("", "rdmad-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	status = m.Run()
+	if err := goleak.Find(); err != nil && status == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines are left:", err)
+		status = 1
+	}
+	if left := children(os.Getpid()); len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "child processes are left:", left)
+		status = 1
+	}
+	return status
+}
+
+// build builds the programs with the race detector if the tests have it. Other
+// users must be able to run them, so that tests can.
+func build(dir string) error {
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	args := []string{"build", "-o", dir}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "-race" && s.Value == "true" {
+				args = append(args, "-race")
+			}
+		}
+	}
+	out, err := exec.Command("go", append(args, "../cmd/rdmad", "../examples/pageserver")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	binary, err := os.ReadFile(self)
+	if err != nil {
+		return err
+	}
+	programs.dir, programs.rdmad, programs.pageserver = dir, filepath.Join(dir, "rdmad"), filepath.Join(dir, "pageserver")
+	programs.self = filepath.Join(dir, "worker")
+	return os.WriteFile(programs.self, binary, 0o755)
+}
+
+// children returns the child processes of a process that have not been waited
+// for.
+func children(parent int) []int {
+	var found []int
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil
+	}
+	for _, name := range stats {
+		fields := statFields(name)
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			if err == nil {
+				found = append(found, pid)
+			}
+		}
+	}
+	return found
+}
+
+// statFields returns the fields after the name in a stat file of /proc; nil if
+// the process is gone.
+func statFields(name string) []string {
+	stat, err := os.ReadFile(name)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')')+1:])
+}
