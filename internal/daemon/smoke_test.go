@@ -6,16 +6,14 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
 )
 
 func TestCallBetweenNodes(t *testing.T) {
-	a, b := pair(t, "")
+	a, b := daemontest.Pair(t, "")
 	serve(t, b)
 	c := attachClient(t, a)
-	eventually(t, "first call", func() error {
-		_, err := c.Call(t.Context(), "b/text/upper", []byte("x"))
-		return err
-	})
+	callable(t, c, "b/text/upper")
 	for _, size := range []int{0, 1, 64, 65, 900, 5000, 100_000, 2_000_000} {
 		msg := strings.Repeat("q", size)
 		m, err := c.Method(t.Context(), "b/text/upper")
@@ -42,7 +40,7 @@ func TestCallBetweenNodes(t *testing.T) {
 }
 
 func TestCallOnOneNode(t *testing.T) {
-	a, _ := pair(t, "")
+	a, _ := daemontest.Pair(t, "")
 	serve(t, a)
 	c := attachClient(t, a)
 	for i := range 1000 {

@@ -40,6 +40,7 @@ var layers = []layer{
 	{"internal/attach", []string{"slots", "shm"}},
 	{"internal/config", []string{"shm"}},
 	{"internal/daemon", []string{"shm", "slots", "groupsend", "internal/poller", "internal/fabric/...", "internal/attach", "internal/config"}},
+	{"internal/daemontest", []string{"internal/daemon", "internal/attach", "internal/config"}},
 	{"client", []string{"internal/attach", "slots", "shm"}},
 	{"server", []string{"internal/attach", "groupsend", "slots", "shm"}},
 	{"internal/bench/...", []string{"client", "server"}},

@@ -1,0 +1,37 @@
+package daemontest
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/rdmad/rdmad/internal/daemon"
+)
+
+// helpers are what a test binary can be started as besides the core.
+var helpers = map[string]func(args []string) error{}
+
+// Helper makes the test binary run f when Spawn starts it under name. Call it
+// before Main.
+func Helper(name string, f func(args []string) error) { helpers[name] = f }
+
+// Main is the TestMain of a package that starts daemons: the test binary is also
+// the core of the daemons under test, and any Helper.
+func Main(m *testing.M) {
+	if len(os.Args) > 1 {
+		run := map[string]func() error{"core": daemon.Core}
+		for name, f := range helpers {
+			run[name] = func() error { return f(os.Args[2:]) }
+		}
+		if f := run[os.Args[1]]; f != nil {
+			if err := f(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,225 @@
+package daemontest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/daemon"
+)
+
+// LogEnv is the environment variable that sets the log level of the nodes;
+// without it only the cores log, and only errors.
+const LogEnv = "RDMAD_TEST_LOG"
+
+// Node is a daemon: a supervisor in this process and its core.
+type Node struct {
+	// Name is the node's name.
+	Name string
+	// Socket is where its workers attach.
+	Socket string
+
+	config []byte
+
+	mu   sync.Mutex
+	stop context.CancelFunc // nil while the node is down
+	done chan error
+}
+
+// Nodes are two nodes, called a and b, that know each other.
+type Nodes struct {
+	// A and B are the nodes.
+	A, B *Node
+	dir  string
+}
+
+// Start starts two nodes and waits until they are connected. extra is appended to
+// the configuration of both. The caller must Stop them.
+func Start(extra string) (*Nodes, error) {
+	dir, err := os.MkdirTemp("", "rdmad")
+	if err != nil {
+		return nil, err
+	}
+	n := &Nodes{dir: dir}
+	var addresses [2]string
+	for i := range addresses {
+		if addresses[i], err = freeAddress(); err != nil {
+			return nil, err
+		}
+	}
+	n.A = newNode(dir, "a", addresses[0], "b", addresses[1], extra)
+	n.B = newNode(dir, "b", addresses[1], "a", addresses[0], extra)
+	if err := errors.Join(n.A.Start(), n.B.Start()); err != nil {
+		return nil, errors.Join(err, n.Stop())
+	}
+	if err := errors.Join(n.A.Connected("b"), n.B.Connected("a")); err != nil {
+		return nil, errors.Join(err, n.Stop())
+	}
+	return n, nil
+}
+
+// Stop stops both nodes. The error says what went wrong, also if it is only that
+// something was left behind.
+func (n *Nodes) Stop() error {
+	err := errors.Join(n.A.Halt(), n.B.Halt())
+	left, rerr := os.ReadDir(n.dir)
+	if rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	for _, f := range left {
+		err = errors.Join(err, fmt.Errorf("the nodes left %s behind", f.Name()))
+	}
+	return errors.Join(err, os.RemoveAll(n.dir))
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func newNode(dir, name, listen, peer, address, extra string) *Node {
+	n := &Node{Name: name, Socket: filepath.Join(dir, name+".sock")}
+	level := os.Getenv(LogEnv)
+	if level == "" {
+		level = "error"
+	}
+	n.config = fmt.Appendf(nil, "[node]\nname=%q\nsocket=%q\nlisten=%q\ndrain_timeout=\"5s\"\n[fabric]\nlisten=\"127.0.0.1:0\"\n[log]\nlevel=%q\n[[peer]]\nname=%q\naddress=%q\n%s",
+		name, n.Socket, listen, level, peer, address, extra)
+	return n
+}
+
+// Start starts the node, which must be down, and does not wait for it.
+func (n *Node) Start() error {
+	source := n.Name + ".toml"
+	cfg, err := config.Parse(source, n.config)
+	if err != nil {
+		return err
+	}
+	log := zerolog.Nop()
+	if os.Getenv(LogEnv) != "" {
+		log = daemon.NewLogger(cfg, os.Stderr).With().Str("node", n.Name+" supervisor").Logger()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	n.mu.Lock()
+	n.stop, n.done = stop, done
+	n.mu.Unlock()
+	go func() { done <- daemon.Supervise(ctx, cfg, source, n.config, log) }()
+	return nil
+}
+
+// Halt stops the node, if it is up, and waits until it has drained and is gone.
+func (n *Node) Halt() error {
+	n.mu.Lock()
+	stop, done := n.stop, n.done
+	n.stop = nil
+	n.mu.Unlock()
+	if stop == nil {
+		return nil
+	}
+	stop()
+	if err := <-done; err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// Restart is Halt and Start.
+func (n *Node) Restart() error { return errors.Join(n.Halt(), n.Start()) }
+
+// Status returns the daemon's state.
+func (n *Node) Status(ctx context.Context) (*daemon.Status, error) {
+	s, err := attach.Open(ctx, n.Socket, attach.Hello{Role: attach.RoleTool, Name: "daemontest"}, attach.Events{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = s.Close()
+		s.Release()
+	}()
+	a, err := s.Ask(ctx, &attach.Message{Type: attach.TypeStatus})
+	if err != nil {
+		return nil, err
+	}
+	var st daemon.Status
+	return &st, json.Unmarshal(a.StatusJSON, &st)
+}
+
+// Connected waits until the node is up and connected to the named peer.
+func (n *Node) Connected(peer string) error {
+	return Poll(fmt.Sprintf("node %s connected to %s", n.Name, peer), func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		st, err := n.Status(ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range st.Peers {
+			if p.Name == peer && p.State == "connected" {
+				return nil
+			}
+		}
+		return fmt.Errorf("peers: %+v", st.Peers)
+	})
+}
+
+// Quiet waits until no request is under way on the node.
+func (n *Node) Quiet() error {
+	return Poll(fmt.Sprintf("node %s quiet", n.Name), func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		st, err := n.Status(ctx)
+		if err != nil {
+			return err
+		}
+		for _, l := range st.Lanes {
+			if l.Busy != 0 {
+				return fmt.Errorf("lane %+v", l)
+			}
+		}
+		return nil
+	})
+}
+
+// Core returns the process id of the node's core.
+func (n *Node) Core() (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	st, err := n.Status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return st.PIDs.Core, nil
+}
+
+// KillCore kills the node's core with SIGKILL; the supervisor starts another.
+func (n *Node) KillCore() error {
+	pid, err := n.Core()
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// StopCore stops the node's core with SIGSTOP. resume lets it go on.
+func (n *Node) StopCore() (resume func() error, err error) {
+	pid, err := n.Core()
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return syscall.Kill(pid, syscall.SIGCONT) }, syscall.Kill(pid, syscall.SIGSTOP)
+}
