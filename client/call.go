@@ -20,23 +20,13 @@ var futures = sync.Pool{New: func() any { return new(Future) }}
 // grows only if it has too little room. req and dst may be the same memory.
 // With enough room a call allocates nothing.
 func (m *Method) CallInto(ctx context.Context, req, dst []byte) ([]byte, error) {
-	f := futures.Get().(*Future)
-	if err := m.start(ctx, f, req, dst); err != nil {
-		f.recycle()
+	f, err := m.start(ctx, req, dst)
+	if err != nil {
 		return nil, err
 	}
 	answer, err := f.Wait(ctx)
 	if err != nil && !f.settled() {
-		if !m.conn.gate.enter() {
-			return nil, err
-		}
-		defer m.conn.gate.leave()
-		if !f.cancel() {
-			// Given up, but the answer may still come: the future stays
-			// behind to receive it and free the slots.
-			return nil, err
-		}
-		err = &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+		return f.giveUp(ctx)
 	}
 	f.recycle()
 	return answer, err
@@ -46,12 +36,7 @@ func (m *Method) CallInto(ctx context.Context, req, dst []byte) ([]byte, error) 
 // room in the ring, and its deadline travels with the request; ending ctx later
 // does not cancel the request. The answer is in a new slice.
 func (m *Method) Go(ctx context.Context, req []byte) (*Future, error) {
-	f := futures.Get().(*Future)
-	if err := m.start(ctx, f, req, nil); err != nil {
-		f.recycle()
-		return nil, err
-	}
-	return f, nil
+	return m.start(ctx, req, nil)
 }
 
 // Post sends msg one way. It returns when the message has been handed to the
@@ -70,7 +55,10 @@ func (m *Method) Post(ctx context.Context, msg []byte) error {
 		h.Kind = slots.KindOneWay
 		copy(l.ring.Payload(u), msg)
 		h.Encode(l.ring.Header(u))
-		if err = l.publish(u); !errors.Is(err, slots.ErrClosed) {
+		if err = l.publish(u); err == nil && m.conn.ended.Load() && l.revoke(u) {
+			return m.closed() // the daemon ended before it took the message
+		}
+		if !errors.Is(err, slots.ErrClosed) {
 			return err
 		}
 		m.route.p.Store(nil)
@@ -78,42 +66,50 @@ func (m *Method) Post(ctx context.Context, msg []byte) error {
 	return fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
 }
 
-// start claims, writes and publishes a request that f will complete.
-func (m *Method) start(ctx context.Context, f *Future, req, dst []byte) error {
+// start claims, writes and publishes a request and returns its future.
+func (m *Method) start(ctx context.Context, req, dst []byte) (*Future, error) {
 	if !m.conn.gate.enter() {
-		return m.closed()
+		return nil, m.closed()
 	}
-	defer m.conn.gate.leave()
+	f, err := m.send(ctx, req, dst)
+	m.conn.gate.leave() // not deferred: a deferred call costs as much as a claim
+	return f, err
+}
+
+func (m *Method) send(ctx context.Context, req, dst []byte) (*Future, error) {
 	for range maxReroutes {
 		l, u, h, err := m.claim(ctx, len(req))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		copy(l.ring.Payload(u), req)
-		if err = m.commit(f, l, u, h, dst); !errors.Is(err, slots.ErrClosed) {
-			return err
+		f, err := m.commit(l, u, &h, dst)
+		if err == nil || !errors.Is(err, slots.ErrClosed) {
+			return f, err
 		}
 		m.route.p.Store(nil)
 	}
-	return fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
+	return nil, fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
 }
 
-// commit publishes the written run u for f.
-func (m *Method) commit(f *Future, l *lane, u slots.Run, h slots.Header, dst []byte) error {
+// commit publishes the written run u and returns the future of its answer.
+func (m *Method) commit(l *lane, u slots.Run, h *slots.Header, dst []byte) (*Future, error) {
+	f := futures.Get().(*Future)
 	h.Kind = slots.KindRequest
 	h.Encode(l.ring.Header(u))
 	f.reset(m, l, u, dst)
 	l.calls[u.Index].Store(f)
 	if err := l.publish(u); err != nil {
+		// Not for the pool: a leader may have seen f in the table.
 		l.calls[u.Index].Store(nil)
-		return err
+		return nil, err
 	}
 	if m.conn.ended.Load() {
 		// The session ended while the request was on its way into the ring;
 		// whoever failed all futures may have missed this one.
 		m.conn.wait.failAll()
 	}
-	return nil
+	return f, nil
 }
 
 func (m *Method) closed() error { return fmt.Errorf("client: %s: %w", m.name, ErrClosed) }
@@ -155,11 +151,9 @@ func (r *Request) Commit() (*Future, error) {
 		return nil, fmt.Errorf("client: %s: %w: request was committed or aborted before", r.m.name, ErrInvalid)
 	}
 	defer r.m.conn.gate.leave()
-	f := futures.Get().(*Future)
-	err := r.m.commit(f, r.l, r.u, r.h, nil)
+	f, err := r.m.commit(r.l, r.u, &r.h, nil)
 	r.l = nil
 	if err != nil {
-		f.recycle()
 		return nil, fmt.Errorf("client: %s: %w: %w", r.m.name, ErrNotExecuted, err)
 	}
 	return f, nil

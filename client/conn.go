@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,6 +31,8 @@ type Conn struct {
 	mu      sync.Mutex
 	opened  []*lane
 	methods atomic.Pointer[map[string]*Method]
+	// looked are methods that are being looked up for the first time.
+	looked map[string]*Method
 }
 
 // Attach connects to the daemon that listens on socket; empty means the
@@ -41,7 +44,7 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Conn, error) {
 	for _, f := range opts {
 		f(&o)
 	}
-	c := &Conn{over: make(chan struct{})}
+	c := &Conn{over: make(chan struct{}), looked: make(map[string]*Method)}
 	c.methods.Store(&map[string]*Method{})
 	c.wait.conn = c
 	// Held until session is set: the session's events lock it too.
@@ -132,7 +135,7 @@ func (c *Conn) Close() error {
 	close(c.over)
 	err := c.session.Close()
 	c.session.Release()
-	if err != nil && !errors.Is(err, os.ErrClosed) {
+	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("client: close: %w", err)
 	}
 	return nil
@@ -171,9 +174,10 @@ func (c *Conn) sessionEnded(error) {
 // gate counts the calls that use the shared memory, so that Close can wait for
 // them before it unmaps it.
 type gate struct {
-	n    atomic.Int64
-	idle chan struct{}
-	once sync.Once
+	n     atomic.Int64
+	idle  chan struct{}
+	once  sync.Once
+	empty sync.Once // closes idle
 }
 
 const gateClosed = -1 << 40
@@ -191,9 +195,14 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() {
 	if g.n.Add(-1) == gateClosed {
-		g.init()
-		close(g.idle)
+		g.emptied()
 	}
+}
+
+// emptied closes idle. Those who find the gate closed pass through here too.
+func (g *gate) emptied() {
+	g.init()
+	g.empty.Do(func() { close(g.idle) })
 }
 
 // close shuts the gate and reports whether it was this call that did so. idle
@@ -207,7 +216,7 @@ func (g *gate) close() bool {
 		}
 		if g.n.CompareAndSwap(n, n+gateClosed) {
 			if n == 0 {
-				close(g.idle)
+				g.emptied()
 			}
 			return true
 		}

@@ -20,6 +20,9 @@ type Future struct {
 	res  []byte
 	err  error
 	done atomic.Bool
+	// kept: a leader may have seen the future in the table after it was taken
+	// out, so that it must not be used again. Written before done.
+	kept bool
 	// waiter is the goroutine that waits for this future while another leads.
 	waiter atomic.Pointer[follower]
 
@@ -33,16 +36,29 @@ type Future struct {
 
 func (f *Future) reset(m *Method, l *lane, u slots.Run, dst []byte) {
 	f.m, f.lane, f.run, f.dst = m, l, u, dst
-	f.waiter.Store(nil)
+	f.res, f.err = nil, nil
+	if f.waiter.Load() != nil {
+		f.waiter.Store(nil)
+	}
+	if !f.shared.Load() {
+		f.done.Store(false)
+		return
+	}
+	// The last use had a channel, and its completer may still be about to
+	// close it.
 	f.mu.Lock()
-	f.res, f.err, f.ch, f.closed, f.watched = nil, nil, nil, false, false
+	f.ch, f.closed, f.watched = nil, false, false
 	f.shared.Store(false)
 	f.done.Store(false)
 	f.mu.Unlock()
 }
 
-// recycle puts a future that nobody else knows back into the pool.
+// recycle puts a settled future that nobody else knows back into the pool. After
+// the end of the session any goroutine may be looking at all futures; see failAll.
 func (f *Future) recycle() {
+	if f.kept || f.m.conn.ended.Load() {
+		return
+	}
 	f.dst = nil
 	futures.Put(f)
 }
@@ -137,17 +153,47 @@ func (f *Future) cancel() bool {
 		f.m.conn.wait.recheck()
 		return false
 	}
+	f.kept = true
 	f.complete(nil, fmt.Errorf("%s: %w: cancelled", f.m.name, ErrNotExecuted))
 	return true
+}
+
+// giveUp ends a call whose context has ended: it takes the request back, or
+// leaves the future behind to receive the answer and free the slots. Nobody
+// touches the caller's buffer after it has returned.
+func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
+	c, sent := f.m.conn, true
+	if !f.lane.calls[f.run.Index].CompareAndSwap(f, nil) {
+		<-f.channel() // somebody is completing it at this moment
+		return f.res, f.err
+	}
+	f.dst = nil
+	if c.gate.enter() {
+		if sent = !f.lane.revoke(f.run); sent {
+			f.lane.calls[f.run.Index].Store(f)
+			c.wait.recheck()
+		}
+		c.gate.leave()
+	}
+	return nil, &DeadlineError{Target: f.m.name, Sent: sent, Cause: context.Cause(ctx)}
 }
 
 // Release lets the library use the future again, which saves an allocation. It
 // must be called at most once, after the outcome was seen, by the last user;
 // the answer slice stays valid.
 func (f *Future) Release() {
-	if f.settled() {
-		f.recycle()
+	if !f.settled() {
+		return
 	}
+	if f.shared.Load() {
+		f.mu.Lock()
+		watched := f.watched
+		f.mu.Unlock()
+		if watched {
+			return // Done's goroutine may still look at it
+		}
+	}
+	f.recycle()
 }
 
 // finish takes the answer out of the slots, frees them and completes the

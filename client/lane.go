@@ -28,6 +28,9 @@ type lane struct {
 
 // claim takes a run of k slots, waiting for room unless noWait is set.
 func (l *lane) claim(ctx context.Context, k int, noWait bool) (slots.Run, error) {
+	if l.conn.ended.Load() {
+		return slots.Run{}, ErrClosed // nobody closes the lanes of a dead daemon
+	}
 	u, err := l.ring.Claim(l.conn.id, k)
 	if err == nil || !errors.Is(err, slots.ErrFull) {
 		return u, err

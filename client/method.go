@@ -25,7 +25,12 @@ type Method struct {
 }
 
 // routeCell is shared by all variants of a method made by With.
-type routeCell struct{ p atomic.Pointer[route] }
+type routeCell struct {
+	p atomic.Pointer[route]
+	// asking lets one goroutine at a time ask the daemon; the others take over
+	// what it learns.
+	asking chan struct{}
+}
 
 // route is where a method's requests go.
 type route struct {
@@ -46,12 +51,25 @@ func (c *Conn) Method(ctx context.Context, target string) (*Method, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Method{conn: c, target: t, name: target, opts: callOptions{answer: -1}, route: &routeCell{}}
-	if _, err := m.resolve(ctx); err != nil {
-		return nil, err
+	c.mu.Lock()
+	m := c.looked[target]
+	if m == nil {
+		m = &Method{conn: c, target: t, name: target, opts: callOptions{answer: -1}, route: &routeCell{asking: make(chan struct{}, 1)}}
+		c.looked[target] = m
 	}
+	c.mu.Unlock()
+	_, err = m.resolve(ctx, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.looked[target] == m {
+		delete(c.looked, target)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if have := (*c.methods.Load())[target]; have != nil {
+		return have, nil
+	}
 	next := maps.Clone(*c.methods.Load())
 	next[target] = m
 	c.methods.Store(&next)
@@ -84,8 +102,18 @@ func parseTarget(s string) (attach.Target, error) {
 	return t, nil
 }
 
-// resolve asks the daemon for the route and remembers it.
-func (m *Method) resolve(ctx context.Context) (*route, error) {
+// resolve asks the daemon for the route and remembers it, unless another goroutine
+// has found one that is not the stale one.
+func (m *Method) resolve(ctx context.Context, stale *route) (*route, error) {
+	select {
+	case m.route.asking <- struct{}{}:
+		defer func() { <-m.route.asking }()
+	case <-ctx.Done():
+		return nil, &DeadlineError{Target: m.name, Cause: ctx.Err()}
+	}
+	if r := m.route.p.Load(); r != nil && r != stale {
+		return r, nil
+	}
 	t := m.target
 	if d, ok := ctx.Deadline(); ok {
 		t.WaitMillis = max(1, time.Until(d).Milliseconds())
@@ -147,10 +175,11 @@ func (m *Method) pick(r *route, size int) (l *lane, run, answer int, err error) 
 // route when the old one's lane is closed.
 func (m *Method) claim(ctx context.Context, size int) (l *lane, u slots.Run, h slots.Header, err error) {
 	r := m.route.p.Load()
+	var stale *route
 	for range maxReroutes {
 		var run, answer int
 		if r == nil {
-			if r, err = m.resolve(ctx); err != nil {
+			if r, err = m.resolve(ctx, stale); err != nil {
 				return nil, u, h, err
 			}
 		}
@@ -167,7 +196,7 @@ func (m *Method) claim(ctx context.Context, size int) (l *lane, u slots.Run, h s
 		if !errors.Is(err, slots.ErrClosed) {
 			break
 		}
-		r = nil
+		r, stale = nil, r
 	}
 	if errors.Is(err, slots.ErrClosed) {
 		err = fmt.Errorf("%w: the lane to %s is closed", ErrNotExecuted, l.peer)

@@ -127,7 +127,7 @@ const firstSleep = 5 * time.Millisecond
 // session has.
 func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 	down := &w.conn.session.Rings.Down
-	var stop func() bool
+	var stop func()
 	for sleeps := 0; ; sleeps++ {
 		w.reap()
 		if f.settled() {
@@ -141,7 +141,7 @@ func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 			break
 		}
 		bell := down.PrepareSleep()
-		if !down.Empty() || w.conn.ended.Load() {
+		if !down.Empty() || w.conn.ended.Load() || w.overflowed() {
 			down.CancelSleep()
 			continue
 		}
@@ -150,7 +150,7 @@ func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 			// Let the end of ctx ring the bell, unless the first sleep is
 			// enough: the arrangement costs more than a quick call.
 			if limit = firstSleep; sleeps > 0 {
-				stop = context.AfterFunc(ctx, down.Ring)
+				stop = ringAtEnd(ctx, down)
 			}
 		}
 		w.nap.Sleep(down.Bell(), bell, limit)
@@ -159,6 +159,31 @@ func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 	if stop != nil {
 		stop()
 	}
+}
+
+// ringAtEnd lets the end of ctx wake the leader. stop returns when it cannot
+// happen any more: the bell may be unmapped then.
+func ringAtEnd(ctx context.Context, down *slots.HintRing) (stop func()) {
+	rung := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		down.Ring()
+		close(rung)
+	})
+	return func() {
+		if !cancel() {
+			<-rung
+		}
+	}
+}
+
+// overflowed reports whether hints were lost since the last reap.
+func (w *waiting) overflowed() bool {
+	rings := w.conn.session.Rings
+	if !rings.TakeOverflow() {
+		return false
+	}
+	rings.SetOverflow() // for reap
+	return true
 }
 
 // reapIfFree completes what has been answered, unless another goroutine leads.

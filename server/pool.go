@@ -20,22 +20,22 @@ type pool struct {
 	down   *slots.HintRing
 	up     *slots.HintRing
 
-	take sync.Mutex // guards down, which has a single consumer
-	put  sync.Mutex // guards up, which has a single producer
+	// mu guards down, which has a single consumer, up, which has a single
+	// producer, and what the monitor looks at.
+	mu        sync.Mutex
+	taken     uint64 // requests taken so far
+	listening bool   // a worker sleeps on the daemon's bell
 
 	// active counts workers that run or look for work; the last one to go to
 	// sleep does so on the daemon's bell, the others on idle.
 	active atomic.Int32
-	// running counts workers inside a handler.
-	running atomic.Int32
-	taken   atomic.Uint64
-	closed  atomic.Bool
-	nap     shm.Nap // of the worker that sleeps on the daemon's bell
-	idle    chan struct{}
-	work    chan struct{} // wakes the monitor
-	quit    chan struct{} // closed when the pool shuts
-	over    chan struct{} // closed when run returns
-	shutMu  sync.Once
+	closed atomic.Bool
+	nap    shm.Nap // of the worker that sleeps on the daemon's bell
+	idle   chan struct{}
+	work   chan struct{} // wakes the monitor
+	quit   chan struct{} // closed when the pool shuts
+	over   chan struct{} // closed when run returns
+	shutMu sync.Once
 }
 
 func (p *pool) init(s *Server) {
@@ -96,11 +96,13 @@ func (p *pool) worker(awake bool) {
 // busy serves requests until there are none, and then sleeps on the bell if no
 // other worker is awake to do that.
 func (p *pool) busy(c *Call) {
+	done := nothing // the request served last, not reported yet
 	for sleeps := 0; !p.closed.Load(); {
-		h, ok := p.next()
+		h, ok := p.next(done)
+		done = nothing
 		if ok {
 			sleeps = 0
-			p.serve(c, h)
+			done = p.serve(c, h)
 			continue
 		}
 		if p.retire() {
@@ -109,6 +111,31 @@ func (p *pool) busy(c *Call) {
 		p.sleep(sleeps)
 		sleeps++
 	}
+	p.next(done)
+}
+
+// nothing is a hint that names no request: there is no lane with its number.
+const nothing = ^slots.Hint(0)
+
+// next reports a request as finished, unless it is nothing, and takes the next one.
+// Nothing is taken once the pool is shut.
+func (p *pool) next(done slots.Hint) (h slots.Hint, ok bool) {
+	p.mu.Lock()
+	if done != nothing {
+		// A full ring loses the hint; the daemon then finds the answer by
+		// looking at all words of its lanes.
+		p.up.Push(done)
+	}
+	if !p.closed.Load() {
+		if h, ok = p.down.Pop(); ok {
+			p.taken++
+		}
+	}
+	p.mu.Unlock()
+	if done != nothing && p.server.session.Bells.MarkWorker(p.server.id) {
+		p.server.session.Bell.Ring()
+	}
+	return h, ok
 }
 
 // retire lets the caller go to sleep on idle, unless it is the last awake.
@@ -124,29 +151,23 @@ func (p *pool) retire() bool {
 	}
 }
 
-func (p *pool) next() (slots.Hint, bool) {
-	p.take.Lock()
-	h, ok := p.down.Pop()
-	p.take.Unlock()
-	if ok {
-		p.taken.Add(1)
-	}
-	return h, ok
-}
-
 // longSleep is how long a worker sleeps at most. Nothing needs the bound: a
 // daemon that died between its store and its wake-up also ends the session.
 const longSleep = time.Hour
 
 func (p *pool) sleep(sleeps int) {
-	p.take.Lock()
+	p.mu.Lock()
 	bell := p.down.PrepareSleep()
 	empty := p.down.Empty()
-	p.take.Unlock()
+	p.listening = true
+	p.mu.Unlock()
 	if empty && !p.closed.Load() {
 		p.nap.Sleep(p.down.Bell(), bell, longSleep)
 	}
 	p.down.CancelSleep()
+	p.mu.Lock()
+	p.listening = false
+	p.mu.Unlock()
 	if cap(p.idle) > 1 && sleeps > 0 {
 		// Start the monitor again after a pause that may have stopped it.
 		select {
@@ -156,31 +177,23 @@ func (p *pool) sleep(sleeps int) {
 	}
 }
 
-// serve handles the request that h names and reports it finished.
-func (p *pool) serve(c *Call, h slots.Hint) {
+// serve handles the request that h names. It returns the hint to report it
+// finished, or nothing.
+func (p *pool) serve(c *Call, h slots.Hint) slots.Hint {
 	r := p.server.lanes[int(h.Lane())%slots.MaxLanes].Load()
 	if r == nil || h.Index() >= r.Geometry().Slots {
-		return // not a hint of ours
+		return nothing // not a hint of ours
 	}
 	u, ok := r.Pick(h.Index(), p.server.id)
 	if !ok {
-		return // taken back by the daemon, or an old hint
+		return nothing // taken back by the daemon, or an old hint
 	}
 	c.ring, c.run, c.ctx, c.cancel = r, u, nil, nil
-	p.running.Add(1)
 	c.serve(*p.server.handlers.Load())
-	p.running.Add(-1)
 	if !r.Finish(u, p.server.id) {
-		return
+		return nothing
 	}
-	p.put.Lock()
-	// A full ring loses the hint; the daemon finds the answer by looking at
-	// all words of the lanes when the worker's mark tells it to.
-	p.up.Push(slots.MakeHint(h.Lane(), u.Index, u.Ticket))
-	p.put.Unlock()
-	if p.server.session.Bells.MarkWorker(p.server.id) {
-		p.server.session.Bell.Ring()
-	}
+	return h
 }
 
 // monitor wakes another worker when all that are awake have been inside their
@@ -196,10 +209,9 @@ func (p *pool) monitor() {
 		case <-p.quit:
 			return
 		}
-		taken := p.taken.Load()
-		active := p.active.Load()
-		stuck := taken == last && p.running.Load() >= active
-		slow := taken-last < quickPerTick*uint64(active) && p.waiting()
+		taken, listening, waiting := p.look()
+		stuck := taken == last && !listening
+		slow := waiting && taken-last < quickPerTick*uint64(p.active.Load())
 		quiet++
 		if (stuck || slow) && p.wakeOne() || taken != last {
 			quiet = 0
@@ -225,11 +237,12 @@ func (p *pool) monitor() {
 // would have to be woken first.
 const quickPerTick = 20
 
-// waiting reports whether a request waits to be taken.
-func (p *pool) waiting() bool {
-	p.take.Lock()
-	defer p.take.Unlock()
-	return !p.down.Empty()
+// look returns how many requests have been taken, whether a worker listens to
+// the daemon's bell, and whether requests wait.
+func (p *pool) look() (taken uint64, listening, waiting bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken, p.listening, !p.down.Empty()
 }
 
 // quietTicks is after how many uneventful ticks the monitor stops.

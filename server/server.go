@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -141,7 +142,7 @@ func (s *Server) Close() error {
 	}
 	err := s.session.Close()
 	s.session.Release()
-	if err != nil && !errors.Is(err, os.ErrClosed) {
+	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("server: close: %w", err)
 	}
 	return nil

@@ -92,24 +92,20 @@ func (h *Header) Encode(b []byte) {
 // once. It does not judge what it read; see CheckRequest and CheckAnswer. It
 // returns false if bits that must be zero are not.
 func (h *Header) Decode(b []byte) bool {
-	var c [HeaderSize]byte
-	copy(c[:], b[:HeaderSize])
+	b = b[:HeaderSize:HeaderSize]
 	le := binary.LittleEndian
-	status := le.Uint64(c[40:])
-	*h = Header{
-		Ticket:   le.Uint64(c[0:]),
-		Length:   le.Uint32(c[8:]),
-		Run:      le.Uint16(c[12:]),
-		Kind:     Kind(c[14]),
-		Flags:    Flags(c[15]),
-		Method:   le.Uint32(c[16:]),
-		Answer:   le.Uint32(c[20:]),
-		Deadline: int64(le.Uint64(c[24:])),
-		Trace:    le.Uint64(c[32:]),
-		Status:   Status(status),
-		Cookie:   le.Uint64(c[48:]),
-	}
-	return status>>32 == 0 && le.Uint64(c[56:]) == 0 && h.Flags&^knownFlags == 0 && h.Ticket <= TicketMask
+	h.Ticket = le.Uint64(b[0:])
+	h.Length = le.Uint32(b[8:])
+	h.Run = le.Uint16(b[12:])
+	h.Kind, h.Flags = Kind(b[14]), Flags(b[15])
+	h.Method = le.Uint32(b[16:])
+	h.Answer = le.Uint32(b[20:])
+	h.Deadline = int64(le.Uint64(b[24:]))
+	h.Trace = le.Uint64(b[32:])
+	status := le.Uint64(b[40:])
+	h.Status = Status(status)
+	h.Cookie = le.Uint64(b[48:])
+	return status>>32 == 0 && le.Uint64(b[56:]) == 0 && h.Flags&^knownFlags == 0 && h.Ticket <= TicketMask
 }
 
 // CheckRequest verifies a decoded request against the ring it came through, and

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 
 	"github.com/rdmad/rdmad/shm"
@@ -54,7 +55,8 @@ func (h Hint) TicketIs(ticket uint64) bool { return uint64(h)&0xffffff == ticket
 type HintRing struct {
 	tail, head   *atomic.Uint64
 	asleep, bell *atomic.Uint32
-	entries      []atomic.Uint64
+	// entries are plain memory: tail and head say who may touch which.
+	entries []byte
 	// pos is this side's own position; the shared word is a copy for the
 	// other side.
 	pos uint64
@@ -83,7 +85,7 @@ func NewWorkerRings(mem []byte) *WorkerRings {
 			head:    shm.Uint64At(mem, ctl+hintHead),
 			asleep:  shm.Uint32At(mem, ctl+hintAsleep),
 			bell:    shm.Uint32At(mem, ctl+hintBell),
-			entries: shm.Uint64s(mem, entries, HintEntries),
+			entries: mem[entries : entries+8*HintEntries : entries+8*HintEntries],
 		}
 	}
 	return &WorkerRings{
@@ -103,6 +105,14 @@ func (w *WorkerRings) TakeOverflow() bool {
 
 // Push appends a hint. False: the ring is full. Only the producer calls it.
 func (q *HintRing) Push(h Hint) bool {
+	ok := q.Stage(h)
+	q.Publish()
+	return ok
+}
+
+// Stage is Push, but the consumer does not see the hint before Publish or Wake:
+// for a producer with many.
+func (q *HintRing) Stage(h Hint) bool {
 	if q.pos-q.limit >= HintEntries {
 		q.limit = q.head.Load()
 		// A head from nowhere counts as a full ring: its owner loses hints.
@@ -110,17 +120,31 @@ func (q *HintRing) Push(h Hint) bool {
 			return false
 		}
 	}
-	q.entries[q.pos%HintEntries].Store(uint64(h))
+	binary.LittleEndian.PutUint64(q.entry(), uint64(h))
 	q.pos++
-	// SYNC POINT (hint): pairs with Pop.
-	q.tail.Store(q.pos)
 	return true
 }
+
+// entry returns the place of the hint at pos.
+func (q *HintRing) entry() []byte {
+	o := q.pos % HintEntries * 8
+	return q.entries[o : o+8]
+}
+
+// Publish shows the consumer what was staged.
+func (q *HintRing) Publish() {
+	// SYNC POINT (hint): pairs with Pop.
+	q.tail.Store(q.pos)
+}
+
+// headEvery is how many hints a consumer takes before it tells the producer,
+// unless it has taken all.
+const headEvery = 64
 
 // Pop takes the oldest hint. Only the consumer calls it.
 func (q *HintRing) Pop() (Hint, bool) {
 	if q.pos == q.limit {
-		// SYNC POINT (hint): pairs with Push.
+		// SYNC POINT (hint): pairs with Publish.
 		q.limit = q.tail.Load()
 		if q.pos == q.limit {
 			return 0, false
@@ -130,9 +154,11 @@ func (q *HintRing) Pop() (Hint, bool) {
 			return 0, false
 		}
 	}
-	h := Hint(q.entries[q.pos%HintEntries].Load())
+	h := Hint(binary.LittleEndian.Uint64(q.entry()))
 	q.pos++
-	q.head.Store(q.pos)
+	if q.pos == q.limit || q.pos%headEvery == 0 {
+		q.head.Store(q.pos)
+	}
 	return h, true
 }
 
@@ -143,8 +169,8 @@ func (q *HintRing) Empty() bool {
 	return q.pos == q.limit && (n == 0 || n > HintEntries)
 }
 
-// Backlog returns how many hints the consumer has not taken, at most
-// HintEntries. Only the producer calls it.
+// Backlog returns how many hints the consumer has not said to have taken, at
+// most HintEntries. Only the producer calls it.
 func (q *HintRing) Backlog() int {
 	return int(min(q.pos-q.head.Load(), HintEntries))
 }
@@ -166,9 +192,10 @@ func (q *HintRing) CancelSleep() { q.asleep.Store(0) }
 // Bell returns the futex word to sleep on.
 func (q *HintRing) Bell() *atomic.Uint32 { return q.bell }
 
-// Wake wakes the consumer if it sleeps and reports whether it did so. The
-// producer calls it after a batch of Push.
+// Wake publishes what was staged, wakes the consumer if it sleeps, and reports
+// whether it did so. Only the producer calls it.
 func (q *HintRing) Wake() bool {
+	q.Publish()
 	// SYNC POINT (sleep): pairs with PrepareSleep.
 	if q.asleep.Load() == 0 || !q.asleep.CompareAndSwap(1, 0) {
 		return false

@@ -37,9 +37,11 @@ func TestHintRingMatchesAQueue(t *testing.T) {
 		next := slots.Hint(0)
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
+				// The consumer says how far it is every 64 hints only.
 				for range rapid.SampledFrom([]int{1, 3, 2000, 4096, 5000}).Draw(t, "n") {
 					next++
-					if ok := p.Push(next); ok != (len(queue) < slots.HintEntries) {
+					ok := p.Push(next)
+					if ok && len(queue) == slots.HintEntries || !ok && len(queue) < slots.HintEntries-63 {
 						t.Fatalf("push into %d: %v", len(queue), ok)
 					} else if ok {
 						queue = append(queue, next)
@@ -58,7 +60,7 @@ func TestHintRingMatchesAQueue(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if c.Empty() != (len(queue) == 0) || p.Backlog() != len(queue) {
+				if c.Empty() != (len(queue) == 0) || p.Backlog() < len(queue) || p.Backlog() > len(queue)+63 {
 					t.Fatalf("empty %v, backlog %d, want %d", c.Empty(), p.Backlog(), len(queue))
 				}
 			},

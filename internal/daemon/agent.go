@@ -315,7 +315,7 @@ func (d *agentDomain) cycle() int {
 
 // hint queues a hint for a worker, who is woken at the end of the cycle.
 func (d *agentDomain) hint(w *agentWorker, h slots.Hint) bool {
-	ok := w.rings.Down.Push(h)
+	ok := w.rings.Down.Stage(h)
 	if !w.touched {
 		w.touched = true
 		d.touched = append(d.touched, w)

@@ -47,6 +47,9 @@ const pickAmong = 8
 func (m *agentMethod) pick(lane uint16) *agentWorker {
 	var best *agentWorker
 	n := len(m.workers)
+	if n == 1 && m.workers[0].hasMapped(lane) {
+		return m.workers[0]
+	}
 	m.turn++
 	for k := 0; k < min(n, pickAmong); k++ {
 		w := m.workers[(m.turn+k)%n]

@@ -201,7 +201,7 @@ func (l *inLane) refuse(i int, status slots.Status, text string) {
 func (l *inLane) done(i int, length uint32) {
 	rec := &l.records[i]
 	run := int(rec.run)
-	l.ring.Forget(i)
+	// The answer word stays as it is: nobody looks at it without a record.
 	rec.worker, rec.active = 0, false
 	for j := i; j < i+run; j++ {
 		l.covered[j] = false
