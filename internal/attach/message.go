@@ -10,6 +10,10 @@ import (
 // Protocol is the version of the control protocol; a daemon refuses others.
 const Protocol = 1
 
+// MaxAsks is how many questions of one worker may wait for their answers; a
+// daemon ends the attachment of a worker that has more.
+const MaxAsks = 64
+
 // MaxMessage is the largest message in bytes.
 const MaxMessage = 128 << 10
 

@@ -40,10 +40,13 @@ type Session struct {
 	Bell  *shm.Bell
 	Rings *slots.WorkerRings
 
-	conn    *Conn
-	events  Events
-	segs    []*shm.Segment
-	done    chan struct{}
+	conn   *Conn
+	events Events
+	segs   []*shm.Segment
+	done   chan struct{}
+	// asks bounds the questions that wait for an answer: the daemon takes more
+	// for an attack.
+	asks    chan struct{}
 	mu      sync.Mutex
 	err     error // why the session ended
 	seq     uint64
@@ -71,7 +74,7 @@ func Open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 	if err != nil {
 		return nil, DialError(socket, err)
 	}
-	s := &Session{conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), pending: make(map[uint64]chan *Message)}
+	s := &Session{conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2), pending: make(map[uint64]chan *Message)}
 	hello.Protocol, hello.ABI = Protocol, shm.ABIVersion
 	if err := s.handshake(ctx, hello); err != nil {
 		s.release()
@@ -87,7 +90,19 @@ func (s *Session) handshake(ctx context.Context, hello Hello) error {
 		deadline = d
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	err := s.exchange(deadline, hello)
+	if !stop() {
+		// The past deadline is set or about to be.
+		return errors.Join(ctx.Err(), err)
+	}
+	if err != nil {
+		return err
+	}
+	return s.conn.SetDeadline(time.Time{})
+}
+
+// exchange says hello and takes the welcome.
+func (s *Session) exchange(deadline time.Time, hello Hello) error {
 	if err := s.conn.SetDeadline(deadline); err != nil {
 		return err
 	}
@@ -96,12 +111,9 @@ func (s *Session) handshake(ctx context.Context, hello Hello) error {
 	}
 	m, fds, err := s.conn.Recv()
 	if err != nil {
-		return errors.Join(ctx.Err(), err)
-	}
-	if err := s.welcome(m, fds, hello.Role); err != nil {
 		return err
 	}
-	return s.conn.SetDeadline(time.Time{})
+	return s.welcome(m, fds, hello.Role)
 }
 
 func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
@@ -109,6 +121,9 @@ func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
 	defer func() { shm.CloseFDs(fds[used:]) }()
 	if m.Fail != nil {
 		return m.Fail.Err()
+	}
+	if m.Type == TypeGoodbye {
+		return fmt.Errorf("%w: %s", ErrClosed, m.Reason)
 	}
 	if m.Type != TypeWelcome || m.Welcome == nil {
 		return fmt.Errorf("%w: a %q message instead of a welcome", ErrInvalid, m.Type)
@@ -219,16 +234,25 @@ func (s *Session) end(err error) {
 	err = s.err
 	s.pending = nil
 	s.mu.Unlock()
-	close(s.done)
 	_ = s.conn.Close()
 	if s.events.Ended != nil {
 		s.events.Ended(err)
 	}
+	// Last: Close waits for it, and what Ended uses may be unmapped afterwards.
+	close(s.done)
 }
 
 // Ask sends a question and waits for its answer, at most until ctx ends. The
 // daemon's refusal is an error of this package.
 func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
+	select {
+	case s.asks <- struct{}{}:
+		defer func() { <-s.asks }()
+	case <-s.done:
+		return nil, s.Err()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	c := make(chan *Message, 1)
 	s.mu.Lock()
 	if s.err != nil {
