@@ -74,8 +74,8 @@ func (c *Call) Context() context.Context {
 }
 
 // serve runs the handler of the picked request and writes the answer's header.
-func (c *Call) serve(handlers map[uint32]Handler) {
-	status, text := c.execute(handlers)
+func (c *Call) serve() {
+	status, text := c.execute()
 	if c.cancel != nil {
 		c.cancel()
 	}
@@ -96,14 +96,14 @@ func (c *Call) serve(handlers map[uint32]Handler) {
 	h.Encode(c.ring.Header(c.run))
 }
 
-func (c *Call) execute(handlers map[uint32]Handler) (status slots.Status, text string) {
+func (c *Call) execute() (status slots.Status, text string) {
 	if !c.header.Decode(c.ring.Header(c.run)) || c.header.Ticket != c.run.Ticket {
 		return slots.StatusInvalid, "the request was damaged in shared memory"
 	}
 	if err := c.header.CheckRequest(c.ring.Geometry(), c.run.Len); err != nil {
 		return slots.StatusInvalid, err.Error()
 	}
-	handler := handlers[c.header.Method]
+	handler := c.server.handler(c.header.Method)
 	if handler == nil {
 		return slots.StatusNoService, "this process does not serve the method"
 	}

@@ -25,10 +25,11 @@ type pool struct {
 	mu        sync.Mutex
 	taken     uint64 // requests taken so far
 	listening bool   // a worker sleeps on the daemon's bell
+	// active counts workers that are awake, serving those of them that are
+	// inside a handler. Of the others the last one to go to sleep does so on
+	// the daemon's bell; the rest sleep on idle.
+	active, serving int
 
-	// active counts workers that run or look for work; the last one to go to
-	// sleep does so on the daemon's bell, the others on idle.
-	active atomic.Int32
 	closed atomic.Bool
 	nap    shm.Nap // of the worker that sleeps on the daemon's bell
 	idle   chan struct{}
@@ -55,7 +56,7 @@ const tick = time.Millisecond
 func (p *pool) run(workers int) {
 	defer close(p.over)
 	var wg sync.WaitGroup
-	p.active.Store(1)
+	p.active = 1
 	for i := range workers {
 		wg.Go(func() { p.worker(i == 0) })
 	}
@@ -97,30 +98,34 @@ func (p *pool) worker(awake bool) {
 // other worker is awake to do that.
 func (p *pool) busy(c *Call) {
 	done := nothing // the request served last, not reported yet
-	for sleeps := 0; !p.closed.Load(); {
-		h, ok := p.next(done)
+	serving := false
+	for !p.closed.Load() {
+		var h slots.Hint
+		h, serving = p.next(done, serving)
 		done = nothing
-		if ok {
-			sleeps = 0
+		if serving {
 			done = p.serve(c, h)
 			continue
 		}
 		if p.retire() {
 			return
 		}
-		p.sleep(sleeps)
-		sleeps++
+		p.sleep()
 	}
-	p.next(done)
+	p.next(done, serving)
 }
 
 // nothing is a hint that names no request: there is no lane with its number.
 const nothing = ^slots.Hint(0)
 
 // next reports a request as finished, unless it is nothing, and takes the next one.
-// Nothing is taken once the pool is shut.
-func (p *pool) next(done slots.Hint) (h slots.Hint, ok bool) {
+// Nothing is taken once the pool is shut. served says that the caller has taken
+// one before.
+func (p *pool) next(done slots.Hint, served bool) (h slots.Hint, ok bool) {
 	p.mu.Lock()
+	if served {
+		p.serving--
+	}
 	if done != nothing {
 		// A full ring loses the hint; the daemon then finds the answer by
 		// looking at all words of its lanes.
@@ -129,6 +134,7 @@ func (p *pool) next(done slots.Hint) (h slots.Hint, ok bool) {
 	if !p.closed.Load() {
 		if h, ok = p.down.Pop(); ok {
 			p.taken++
+			p.serving++
 		}
 	}
 	p.mu.Unlock()
@@ -138,24 +144,23 @@ func (p *pool) next(done slots.Hint) (h slots.Hint, ok bool) {
 	return h, ok
 }
 
-// retire lets the caller go to sleep on idle, unless it is the last awake.
+// retire lets the caller go to sleep on idle, unless all others that are awake are
+// inside handlers.
 func (p *pool) retire() bool {
-	for {
-		n := p.active.Load()
-		if n <= 1 {
-			return false
-		}
-		if p.active.CompareAndSwap(n, n-1) {
-			return true
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.active-p.serving <= 1 {
+		return false
 	}
+	p.active--
+	return true
 }
 
 // longSleep is how long a worker sleeps at most. Nothing needs the bound: a
 // daemon that died between its store and its wake-up also ends the session.
 const longSleep = time.Hour
 
-func (p *pool) sleep(sleeps int) {
+func (p *pool) sleep() {
 	p.mu.Lock()
 	bell := p.down.PrepareSleep()
 	empty := p.down.Empty()
@@ -168,12 +173,18 @@ func (p *pool) sleep(sleeps int) {
 	p.mu.Lock()
 	p.listening = false
 	p.mu.Unlock()
-	if cap(p.idle) > 1 && sleeps > 0 {
-		// Start the monitor again after a pause that may have stopped it.
-		select {
-		case p.work <- struct{}{}:
-		default:
-		}
+	p.nudge()
+}
+
+// nudge starts the monitor again if a pause has stopped it: nobody may listen to
+// the daemon's bell from now on.
+func (p *pool) nudge() {
+	if cap(p.idle) == 1 {
+		return // no monitor
+	}
+	select {
+	case p.work <- struct{}{}:
+	default:
 	}
 }
 
@@ -189,7 +200,7 @@ func (p *pool) serve(c *Call, h slots.Hint) slots.Hint {
 		return nothing // taken back by the daemon, or an old hint
 	}
 	c.ring, c.run, c.ctx, c.cancel = r, u, nil, nil
-	c.serve(*p.server.handlers.Load())
+	c.serve()
 	if !r.Finish(u, p.server.id) {
 		return nothing
 	}
@@ -209,9 +220,9 @@ func (p *pool) monitor() {
 		case <-p.quit:
 			return
 		}
-		taken, listening, waiting := p.look()
+		taken, active, listening, waiting := p.look()
 		stuck := taken == last && !listening
-		slow := waiting && taken-last < quickPerTick*uint64(p.active.Load())
+		slow := waiting && taken-last < quickPerTick*uint64(active)
 		quiet++
 		if (stuck || slow) && p.wakeOne() || taken != last {
 			quiet = 0
@@ -237,12 +248,12 @@ func (p *pool) monitor() {
 // would have to be woken first.
 const quickPerTick = 20
 
-// look returns how many requests have been taken, whether a worker listens to
-// the daemon's bell, and whether requests wait.
-func (p *pool) look() (taken uint64, listening, waiting bool) {
+// look returns how many requests have been taken, how many workers are awake,
+// whether one listens to the daemon's bell, and whether requests wait.
+func (p *pool) look() (taken uint64, active int, listening, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.taken, p.listening, !p.down.Empty()
+	return p.taken, p.active, p.listening, !p.down.Empty()
 }
 
 // quietTicks is after how many uneventful ticks the monitor stops.
@@ -250,10 +261,12 @@ const quietTicks = 10
 
 // wakeOne wakes a worker that sleeps on idle and reports whether there was one.
 func (p *pool) wakeOne() bool {
-	if int(p.active.Load()) >= cap(p.idle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.active >= cap(p.idle) {
 		return false
 	}
-	p.active.Add(1)
+	p.active++
 	p.idle <- struct{}{} // has room for every worker
 	return true
 }

@@ -100,6 +100,17 @@ func (s *Server) Handle(service, method string, h Handler, opts ...MethodOption)
 	return nil
 }
 
+// handler returns the handler of a method, or nil. The daemon may deliver requests
+// before Handle has heard of the method's id; then it is waited for.
+func (s *Server) handler(id uint32) Handler {
+	if h := (*s.handlers.Load())[id]; h != nil {
+		return h
+	}
+	s.handling.Lock()
+	defer s.handling.Unlock()
+	return (*s.handlers.Load())[id]
+}
+
 // Serve answers requests until ctx ends, Close is called or the daemon is gone,
 // and returns after the last handler has. It returns nil when ctx ended and an
 // ErrClosed otherwise. It may be called once.
