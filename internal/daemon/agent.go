@@ -252,7 +252,10 @@ type agentDomain struct {
 	outLanes []*outLane
 	inLanes  []*inLane
 	workers  [slots.MaxOwner + 1]*agentWorker
-	methods  []*agentMethod // by method id
+	methods  []*agentMethod // by the number in the method id
+	// methodBits is how many low bits of a method id are its number; see
+	// domain.methodID.
+	methodBits int
 	// again are lanes that have more to send than one cycle allows.
 	againOut []*outLane
 	againIn  []*inLane

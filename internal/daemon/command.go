@@ -37,12 +37,12 @@ func (q *commandQueue) do(f func()) bool {
 	}
 	q.queue = append(q.queue, f)
 	q.any.Store(true)
-	q.mu.Unlock()
 	// SYNC POINT (command): any is stored before asleep is loaded; the agent
 	// stores asleep before it looks at any.
 	if q.asleep.Load() {
-		q.bell.Ring()
+		q.bell.Ring() // with mu held: the bell is closed after closed is set
 	}
+	q.mu.Unlock()
 	return true
 }
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type conductor struct {
 	log         zerolog.Logger
 	node        string
 	incarnation string
+	salt        uint32 // of method ids; see methodID
 	started     time.Time
 	supervisor  int
 	provider    string
@@ -36,11 +38,13 @@ type conductor struct {
 	ctx    context.Context // ends when the core stops
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // every goroutine of the conductor
+	// spawning guards stopped: no task may start once stop waits for them.
+	spawning sync.Mutex
+	stopped  bool
 
 	mu       sync.Mutex
 	domains  []*domain
 	links    map[string]*link
-	methodID uint32
 	draining bool
 	// changed is closed and replaced whenever a link or a directory changes.
 	changed  chan struct{}
@@ -56,6 +60,7 @@ func newConductor(cfg *config.Config, supervisor int, log zerolog.Logger) (_ *co
 	}
 	c := &conductor{
 		cfg: cfg, log: log, node: cfg.Node.Name, incarnation: hex.EncodeToString(id[:]),
+		salt:    binary.LittleEndian.Uint32(id[:]),
 		started: time.Now(), supervisor: supervisor, links: make(map[string]*link),
 		changed: make(chan struct{}), attached: make(map[*worker]struct{}),
 	}
@@ -117,8 +122,16 @@ func (c *conductor) serve(ctx context.Context, socket *net.UnixListener, bootstr
 	return err
 }
 
-// spawn runs f as one of the conductor's goroutines.
-func (c *conductor) spawn(f func()) { c.tasks.Go(f) }
+// spawn runs f as one of the conductor's goroutines. It reports false, and f will
+// not run, when the conductor is stopping.
+func (c *conductor) spawn(f func()) bool {
+	c.spawning.Lock()
+	defer c.spawning.Unlock()
+	if !c.stopped {
+		c.tasks.Go(f)
+	}
+	return !c.stopped
+}
 
 // notify wakes everybody who waits for a link or a service to appear. mu is held.
 func (c *conductor) notify() {
@@ -174,20 +187,13 @@ func (c *conductor) stop() {
 	for _, f := range c.closers {
 		_ = f()
 	}
-	c.mu.Lock()
-	var workers []*worker
-	for w := range c.attached {
-		workers = append(workers, w)
-	}
-	links := c.links
-	c.mu.Unlock()
-	for _, w := range workers {
-		w.goodbye("the daemon is stopping")
-	}
-	for _, l := range links {
+	c.spawning.Lock()
+	c.stopped = true
+	c.spawning.Unlock()
+	for _, l := range c.links {
 		l.end(errStopping)
 	}
-	c.tasks.Wait()
+	c.tasks.Wait() // workers are told by serveWorker
 	for _, d := range c.domains {
 		d.closeLanes()
 	}

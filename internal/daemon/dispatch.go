@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rdmad/rdmad/slots"
 )
@@ -81,8 +82,8 @@ func (d *agentDomain) collect(w *agentWorker) int {
 			l.finished(h.Index(), w)
 		}
 	}
-	if n == slots.HintEntries {
-		// The ring was full: hints may have been lost.
+	if n > slots.HintEntries/2 {
+		// The ring may have been full, as the worker saw it, and hints lost.
 		n += d.collectAll(w)
 	}
 	if n > 0 {
@@ -127,13 +128,17 @@ func (d *agentDomain) drainQueues() {
 
 // register makes w serve method id.
 func (d *agentDomain) register(id uint32, w *agentWorker) {
-	for int(id) >= len(d.methods) {
+	if w.gone {
+		return // detached while its question was being answered
+	}
+	n := d.methodNumber(id)
+	for n >= len(d.methods) {
 		d.methods = append(d.methods, nil)
 	}
-	m := d.methods[id]
+	m := d.methods[n]
 	if m == nil {
 		m = &agentMethod{id: id}
-		d.methods[id] = m
+		d.methods[n] = m
 	}
 	for _, have := range m.workers {
 		if have == w {
@@ -142,6 +147,16 @@ func (d *agentDomain) register(id uint32, w *agentWorker) {
 	}
 	m.workers = append(m.workers, w)
 	d.drainQueues()
+}
+
+func (d *agentDomain) methodNumber(id uint32) int { return int(id & (1<<d.methodBits - 1)) }
+
+// method returns the method with the id that a request carries, or nil.
+func (d *agentDomain) method(id uint32) *agentMethod {
+	if n := d.methodNumber(id); n < len(d.methods) && d.methods[n] != nil && d.methods[n].id == id {
+		return d.methods[n]
+	}
+	return nil
 }
 
 // addWorker makes the agent know an attached process.
@@ -211,6 +226,9 @@ func (d *agentDomain) bury(w *agentWorker) {
 		}
 	}
 	for _, l := range d.outLanes {
+		// One-way messages that it has published are still to be sent.
+		l.plan.Rescan()
+		l.send()
 		l.sweep(w.id)
 	}
 	d.workers[w.id] = nil
@@ -251,6 +269,15 @@ func (d *agentDomain) removeIn(l *inLane) {
 		if have == l {
 			d.againIn = append(d.againIn[:k], d.againIn[k+1:]...)
 			break
+		}
+	}
+}
+
+// unqueue forgets the queued requests of a lane that has dropped them.
+func (d *agentDomain) unqueue(l *inLane) {
+	for _, m := range d.methods {
+		if m != nil {
+			m.queue = slices.DeleteFunc(m.queue, func(q queued) bool { return q.lane == l })
 		}
 	}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"sync"
 
@@ -52,6 +53,18 @@ type laneInfo struct {
 	seg *shm.Segment
 	// serves: service workers need it, because requests come out of it.
 	serves bool
+
+	// mu keeps seg open while its descriptor is sent. gone: nobody is given
+	// the lane any more.
+	mu   sync.RWMutex
+	gone bool
+}
+
+// withhold keeps the lane from being given to anybody from now on.
+func (l *laneInfo) withhold() {
+	l.mu.Lock()
+	l.gone = true
+	l.mu.Unlock()
 }
 
 func (c *conductor) addDomain(p config.Domain, a *agent) error {
@@ -71,6 +84,7 @@ func (c *conductor) addDomain(p config.Domain, a *agent) error {
 		outs: make(map[laneKey]*outgoing), ins: make(map[laneKey]*incoming),
 		lanes: make(map[uint16]*laneInfo),
 	}
+	d.view.methodBits = bits.Len(uint(c.cfg.Limits.Services))
 	c.domains = append(c.domains, d)
 	if err := a.watch(bell); err != nil {
 		return fmt.Errorf("domain %s: %w", p.Name, err)
@@ -135,7 +149,7 @@ func (d *domain) newLane(peer string, class config.Class, serves bool) (*laneInf
 	return nil, nil, fmt.Errorf("%w: %d lanes in domain %s", attach.ErrLimit, slots.MaxLanes, d.name)
 }
 
-// dropLane forgets a lane that no worker will use again.
+// dropLane forgets a lane that is withheld and that no worker will use again.
 func (d *domain) dropLane(l *laneInfo) {
 	d.conductor.mu.Lock()
 	delete(d.lanes, l.ID)

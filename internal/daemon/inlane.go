@@ -136,10 +136,7 @@ func (l *inLane) request(i int) (run int, ok bool) {
 // it while all are full, or refuses it.
 func (l *inLane) dispatch(i int) {
 	rec := &l.records[i]
-	var m *agentMethod
-	if int(rec.method) < len(l.domain.methods) {
-		m = l.domain.methods[rec.method]
-	}
+	m := l.domain.method(rec.method)
 	if m == nil || len(m.workers) == 0 {
 		l.refuse(i, slots.StatusNoService, "nobody serves it")
 		return
@@ -320,10 +317,15 @@ func (l *inLane) down() {
 			l.done(i, 0)
 		}
 	}
+	l.domain.unqueue(l)
 }
 
-// up connects the lane to a new endpoint.
+// up connects the lane to a new endpoint. Nothing of the last connection comes
+// again, and the ring of a new incarnation of the peer starts with small tickets.
 func (l *inLane) up(p *endpointPair) error {
+	for i := range l.records {
+		l.records[i].seen = false
+	}
 	l.pair = p
 	if err := p.start(l.domain.agent, l); err != nil {
 		l.down()

@@ -256,7 +256,7 @@ func (d *domain) incoming(peer string, class config.Class) (*incoming, error) {
 		d.agent.commands.call(func() {
 			state.up, state.quiet = old.lane.pair != nil, old.lane.busy == 0
 			if !state.up && !state.quiet {
-				old.lane.onQuiet = func() { d.dropIncoming(old) }
+				old.lane.onQuiet = func() { c.spawn(func() { d.dropIncoming(old) }) }
 			}
 		})
 		switch {
@@ -285,6 +285,7 @@ func (d *domain) incoming(peer string, class config.Class) (*incoming, error) {
 // dropIncoming forgets a mirror that no handler uses any more.
 func (d *domain) dropIncoming(in *incoming) {
 	c := d.conductor
+	in.info.withhold()
 	d.agent.commands.call(func() {
 		d.view.removeIn(in.lane)
 		for _, w := range d.view.workers {

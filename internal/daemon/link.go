@@ -131,7 +131,9 @@ func (l *link) adopt(s *session) {
 	}
 	l.session, l.since, l.lastErr, l.draining, l.listed = s, time.Now(), nil, false, false
 	c.mu.Unlock()
-	c.spawn(func() { l.serveSession(s) })
+	if !c.spawn(func() { l.serveSession(s) }) {
+		s.end(errStopping)
+	}
 }
 
 func (l *link) serveSession(s *session) {

@@ -25,12 +25,14 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 	select {
 	case w.asks <- struct{}{}:
 	default:
-		return fmt.Errorf("%w: more than %d questions at once", attach.ErrLimit, maxAsks)
+		return fmt.Errorf("%w: more than %d questions at once", attach.ErrLimit, attach.MaxAsks)
 	}
-	c.spawn(func() {
+	if !c.spawn(func() {
 		defer func() { <-w.asks }()
 		c.answer(w, m)
-	})
+	}) {
+		return fmt.Errorf("%w: node %s is stopping", attach.ErrClosed, c.node)
+	}
 	return nil
 }
 
@@ -114,19 +116,29 @@ func (c *conductor) largestPayload() int {
 	return largest
 }
 
+// methodID makes the id of the n-th method of the domain. The bits above the number
+// are this incarnation's: a caller that has an id of the node's last incarnation
+// must not reach another method.
+func (d *domain) methodID(n int) uint32 {
+	return d.conductor.salt<<d.view.methodBits | uint32(n)
+}
+
 // offer notes that w serves the method and returns the method's id.
 func (d *domain) offer(w *worker, o attach.Method) (uint32, error) {
 	c := d.conductor
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if _, ok := c.attached[w]; !ok {
+		// It is gone already; its detachment must be the last word.
+		return 0, fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
+	}
 	key := methodKey{o.Service, o.Method}
 	m := d.methods[key]
 	if m == nil {
 		if limit := c.cfg.Limits.Services; len(d.methods) >= limit {
 			return 0, fmt.Errorf("%w: %d methods in domain %s (limits.services)", attach.ErrLimit, limit, d.name)
 		}
-		c.methodID++
-		m = &method{id: c.methodID, workers: make(map[*worker]bool)}
+		m = &method{id: d.methodID(len(d.methods)), workers: make(map[*worker]bool)}
 		d.methods[key] = m
 	}
 	m.answer = o.Answer

@@ -23,6 +23,9 @@ type session struct {
 	clock       int64  // what to add to the peer's clock to get ours
 	done        chan struct{}
 
+	// opening bounds the lanes that the peer has opened at a time.
+	opening chan struct{}
+
 	writing    sync.Mutex // one frame at a time
 	publishing sync.Mutex // one directory at a time
 
@@ -35,6 +38,7 @@ type session struct {
 const (
 	handshakeTimeout = 5 * time.Second
 	peerWriteTimeout = 5 * time.Second
+	maxOpening       = 32
 )
 
 func (c *conductor) hello() *peerMessage {
@@ -121,7 +125,7 @@ func newSession(l *link, conn net.Conn, r *bufio.Reader, incarnation, dialler st
 	}
 	return &session{
 		link: l, conn: conn, reader: r, incarnation: incarnation, dialler: dialler, clock: clock,
-		done: make(chan struct{}), pending: make(map[uint64]chan *peerMessage),
+		done: make(chan struct{}), opening: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
 	}, nil
 }
 
@@ -148,7 +152,7 @@ func (c *conductor) acceptPeers(ln net.Listener) {
 			_ = conn.Close()
 			continue
 		}
-		c.spawn(func() {
+		if !c.spawn(func() {
 			s, err := c.welcome(conn)
 			<-pending
 			if err != nil {
@@ -158,7 +162,9 @@ func (c *conductor) acceptPeers(ln net.Listener) {
 				return
 			}
 			s.link.adopt(s)
-		})
+		}) {
+			_ = conn.Close()
+		}
 	}
 }
 
@@ -277,7 +283,13 @@ func (s *session) handle(m *peerMessage) error {
 		if m.Lane == nil {
 			return fmt.Errorf("%w: open without a lane", errFrame)
 		}
-		c.spawn(func() { c.acceptLane(s, m) })
+		s.opening <- struct{}{} // what is being opened takes openTimeout at most
+		if !c.spawn(func() {
+			defer func() { <-s.opening }()
+			c.acceptLane(s, m)
+		}) {
+			return errStopping
+		}
 	case peerPing:
 		return s.send(&peerMessage{Type: peerPong, Seq: m.Seq})
 	case peerAccept, peerRefuse, peerPong:

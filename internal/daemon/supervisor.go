@@ -50,7 +50,7 @@ func Supervise(ctx context.Context, cfg *config.Config, source string, data []by
 		if ctx.Err() != nil {
 			return err
 		}
-		if !s.everReady(start) {
+		if !s.everReady(start) && !killed(err) {
 			return fmt.Errorf("the core failed at once: %w", err)
 		}
 		if time.Since(start) > healthy {
@@ -78,6 +78,16 @@ type supervisor struct {
 func (s *supervisor) everReady(start time.Time) bool {
 	s.cores++
 	return s.cores > 1 || time.Since(start) > time.Second
+}
+
+// killed reports whether a core was ended by a signal, which no configuration does.
+func killed(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled()
 }
 
 // open takes the lock and opens the listening sockets.
@@ -121,6 +131,23 @@ func (s *supervisor) open() error {
 
 // takeLock locks path for the life of this process.
 func (s *supervisor) takeLock(path string) error {
+	for s.lock == nil {
+		if err := s.tryLock(path); err != nil {
+			return err
+		}
+	}
+	if err := s.lock.Truncate(0); err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	if _, err := fmt.Fprintf(s.lock, "%d\n", os.Getpid()); err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	return nil
+}
+
+// tryLock sets lock, unless the daemon that had the file has removed it between
+// our opening and our locking it.
+func (s *supervisor) tryLock(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("lock file: %w", err)
@@ -131,13 +158,14 @@ func (s *supervisor) takeLock(path string) error {
 		_ = f.Close()
 		return fmt.Errorf("%w: another rdmad (pid %s) serves %s", ErrInUse, strings.TrimSpace(string(holder[:n])), s.cfg.Node.Socket)
 	}
+	locked, err := f.Stat()
+	if err != nil {
+		return errors.Join(fmt.Errorf("lock file: %w", err), f.Close())
+	}
+	if there, err := os.Stat(path); err != nil || !os.SameFile(there, locked) {
+		return f.Close()
+	}
 	s.lock = f
-	if err := f.Truncate(0); err != nil {
-		return fmt.Errorf("lock file: %w", err)
-	}
-	if _, err := fmt.Fprintf(f, "%d\n", os.Getpid()); err != nil {
-		return fmt.Errorf("lock file: %w", err)
-	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -36,10 +37,7 @@ type worker struct {
 	asks chan struct{}
 }
 
-const (
-	helloTimeout = 5 * time.Second
-	maxAsks      = 64
-)
+const helloTimeout = 5 * time.Second
 
 func (c *conductor) acceptWorkers(l *net.UnixListener) {
 	for {
@@ -53,12 +51,18 @@ func (c *conductor) acceptWorkers(l *net.UnixListener) {
 			}
 			return
 		}
-		c.spawn(func() { c.serveWorker(attach.NewConn(sock)) })
+		if !c.spawn(func() { c.serveWorker(attach.NewConn(sock)) }) {
+			_ = sock.Close()
+		}
 	}
 }
 
 // serveWorker is the life of an attachment.
 func (c *conductor) serveWorker(conn *attach.Conn) {
+	defer context.AfterFunc(c.ctx, func() {
+		_ = conn.Send(&attach.Message{Type: attach.TypeGoodbye, Reason: "the daemon is stopping"})
+		_ = conn.Close()
+	})()
 	w, err := c.attach(conn)
 	if err != nil {
 		c.refused.Add(1)
@@ -90,8 +94,13 @@ func (c *conductor) serveWorker(conn *attach.Conn) {
 }
 
 // attach does the handshake with a new process and makes it a worker.
-func (c *conductor) attach(conn *attach.Conn) (*worker, error) {
-	w := &worker{conn: conn, pidfd: -1, given: make(map[uint16]bool), asks: make(chan struct{}, maxAsks)}
+func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
+	w := &worker{conn: conn, pidfd: -1, given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks)}
+	defer func() {
+		if err != nil {
+			w.closePidfd()
+		}
+	}()
 	var gid uint32
 	if err := w.credentials(conn.Socket(), &gid); err != nil {
 		return nil, err
@@ -114,8 +123,10 @@ func (c *conductor) attach(conn *attach.Conn) (*worker, error) {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
+	// No lane before the welcome: whoever makes one finds w from now on.
+	w.mu.Lock()
 	if err := w.domain.enlist(w); err != nil {
-		w.closePidfd()
+		w.mu.Unlock()
 		return nil, err
 	}
 	welcome := &attach.Message{Type: attach.TypeWelcome, Seq: m.Seq, Welcome: &attach.Welcome{ABI: shm.ABIVersion, Node: c.node, Domain: w.domain.name, ID: w.id}}
@@ -124,6 +135,7 @@ func (c *conductor) attach(conn *attach.Conn) (*worker, error) {
 	} else {
 		err = conn.Send(welcome, w.domain.seg.FD(), w.seg.FD(), w.domain.bell.FD())
 	}
+	w.mu.Unlock()
 	if err != nil {
 		c.detach(w)
 		return nil, err
@@ -230,7 +242,7 @@ func (d *domain) freeID() (int, error) {
 	d.agent.commands.call(func() {
 		for range slots.MaxOwner {
 			d.lastID = d.lastID%slots.MaxOwner + 1
-			if d.view.workers[d.lastID] == nil && !d.view.unsettled(d.lastID) {
+			if d.workers[d.lastID] == nil && d.view.workers[d.lastID] == nil && !d.view.unsettled(d.lastID) {
 				id = d.lastID
 				return
 			}
@@ -298,12 +310,6 @@ func (w *worker) closePidfd() {
 	}
 }
 
-// goodbye ends the attachment from this side.
-func (w *worker) goodbye(reason string) {
-	_ = w.conn.Send(&attach.Message{Type: attach.TypeGoodbye, Reason: reason})
-	_ = w.conn.Close()
-}
-
 // give hands a lane over, unless the worker has it.
 func (w *worker) give(l *laneInfo) {
 	w.mu.Lock()
@@ -312,7 +318,9 @@ func (w *worker) give(l *laneInfo) {
 }
 
 func (w *worker) giveLocked(l *laneInfo) {
-	if w.given[l.ID] {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.gone || w.given[l.ID] {
 		return
 	}
 	w.given[l.ID] = true
