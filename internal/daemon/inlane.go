@@ -90,6 +90,9 @@ func (l *inLane) request(i int) (run int, ok bool) {
 	}
 	var h slots.Header
 	clean := h.Decode(l.ring.HeaderAt(i))
+	if l.local != nil {
+		return l.localRequest(i, &h, clean), true
+	}
 	run = int(h.Run)
 	if !clean || run < 1 || run > l.geo.MaxRun || run > l.geo.Slots-i {
 		l.violation("a request with a damaged header")
@@ -99,19 +102,38 @@ func (l *inLane) request(i int) (run int, ok bool) {
 		l.violation("a request that does not fit its slots")
 		return 0, false
 	}
-	rec := &l.records[i]
 	for j := i; j < i+run; j++ {
 		if l.covered[j] {
 			l.violation("a request over another that is not answered")
 			return 0, false
 		}
 	}
-	if rec.seen && !slots.TicketNewer(h.Ticket, rec.ticket) {
+	if rec := &l.records[i]; rec.seen && !slots.TicketNewer(h.Ticket, rec.ticket) {
 		l.violation("a request that was seen before")
 		return 0, false
 	}
+	l.accept(i, run, &h)
+	return run, true
+}
+
+// localRequest is request for a local lane, where the journal of the out lane
+// says what the request is, whatever has become of its header since.
+func (l *inLane) localRequest(i int, h *slots.Header, clean bool) (run int) {
+	e := &l.local.journal[i]
+	run = e.word.Run()
+	if !clean || h.Ticket != e.word.Ticket() || h.CheckRequest(l.geo, run) != nil {
+		l.domain.agent.count.ProtocolErrors++
+		l.local.outcome(i, slots.StatusNotExecuted, "the request was damaged in shared memory")
+		return run
+	}
+	l.accept(i, run, h)
+	return run
+}
+
+// accept records and dispatches a good request.
+func (l *inLane) accept(i, run int, h *slots.Header) {
 	l.domain.agent.count.RequestsReceived++
-	*rec = record{
+	l.records[i] = record{
 		active: true, seen: true, run: h.Run, oneway: h.Kind == slots.KindOneWay,
 		method: h.Method, answer: h.Answer, ticket: h.Ticket,
 	}
@@ -126,10 +148,9 @@ func (l *inLane) request(i int) (run int, ok bool) {
 	}
 	if h.Deadline != 0 && shm.Nanotime() > h.Deadline {
 		l.refuse(i, slots.StatusDeadline, "too late at the receiver")
-		return run, true
+		return
 	}
 	l.dispatch(i)
-	return run, true
 }
 
 // dispatch gives the recorded request in slot i to a service worker, or queues

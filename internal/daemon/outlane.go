@@ -16,7 +16,8 @@ type outLane struct {
 	ring    *slots.Ring
 	plan    *groupsend.Requests
 	journal []entry
-	busy    int // entries in the journal
+	covered []bool // slots of the runs in the journal
+	busy    int    // entries in the journal
 	// pair is nil while the lane is down, and always for a local lane, whose
 	// requests go to local instead.
 	pair  *endpointPair
@@ -33,10 +34,12 @@ type outLane struct {
 type entry struct {
 	taken  bool
 	oneway bool
-	word   slots.Word
-	answer uint32 // the largest answer the requester takes
-	method uint32
-	wr     uint64 // the work request that carries it
+	// answered: the answer is here and waits in deferred.
+	answered bool
+	word     slots.Word
+	answer   uint32 // the largest answer the requester takes
+	method   uint32
+	wr       uint64 // the work request that carries it
 }
 
 func newOutLane(d *agentDomain, id uint16, r *slots.Ring, groupMax int) *outLane {
@@ -45,6 +48,29 @@ func newOutLane(d *agentDomain, id uint16, r *slots.Ring, groupMax int) *outLane
 		domain: d, id: id, geo: g, ring: r,
 		plan:    groupsend.NewRequests(r, groupMax),
 		journal: make([]entry, g.Slots),
+		covered: make([]bool, g.Slots),
+	}
+}
+
+// enter puts a request into the journal.
+func (l *outLane) enter(i int, e entry) {
+	l.journal[i] = e
+	l.busy++
+	l.cover(i, e.word.Run(), true)
+}
+
+// strike takes a request out of the journal.
+func (l *outLane) strike(i int) entry {
+	e := l.journal[i]
+	l.journal[i] = entry{}
+	l.busy--
+	l.cover(i, e.word.Run(), false)
+	return e
+}
+
+func (l *outLane) cover(i, run int, on bool) {
+	for j := i; j < i+run; j++ {
+		l.covered[j] = on
 	}
 }
 
@@ -83,9 +109,15 @@ func (l *outLane) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
 	count := &l.domain.agent.count
 	if bad != nil {
 		count.ProtocolErrors++
-		if h != nil {
+		if h != nil && !l.overlaps(i, w.Run()) {
 			l.refuse(i, w, slots.StatusInvalid, bad.Error())
 		}
+		return false
+	}
+	if l.overlaps(i, w.Run()) {
+		// A worker has overwritten the words of slots that are on the wire. The
+		// peer would take this for a fault of ours; it waits for the answers.
+		count.ProtocolErrors++
 		return false
 	}
 	if h.Deadline != 0 && shm.Nanotime() > h.Deadline {
@@ -96,16 +128,22 @@ func (l *outLane) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
 	if l.pair != nil {
 		e.wr = l.pair.next
 	}
-	l.journal[i] = e
-	l.busy++
+	l.enter(i, e)
 	return true
 }
 
-// Withdrawn implements groupsend.Clerk.
-func (l *outLane) Withdrawn(i int) {
-	l.journal[i] = entry{}
-	l.busy--
+// overlaps reports whether the run at i touches one in the journal.
+func (l *outLane) overlaps(i, run int) bool {
+	for j := i; j < i+run; j++ {
+		if l.covered[j] {
+			return true
+		}
+	}
+	return false
 }
+
+// Withdrawn implements groupsend.Clerk.
+func (l *outLane) Withdrawn(i int) { l.strike(i) }
 
 // Post implements groupsend.Poster.
 func (l *outLane) Post(g groupsend.Group) {
@@ -126,8 +164,7 @@ func (l *outLane) refuse(i int, w slots.Word, status slots.Status, text string) 
 		return // revoked meanwhile: no longer ours
 	}
 	l.domain.agent.count.Refused++
-	l.journal[i] = entry{taken: true, word: w, oneway: slots.Kind(l.ring.HeaderAt(i)[14]) == slots.KindOneWay}
-	l.busy++
+	l.enter(i, entry{taken: true, word: w, oneway: slots.Kind(l.ring.HeaderAt(i)[14]) == slots.KindOneWay})
 	l.outcome(i, status, text)
 }
 
@@ -158,9 +195,7 @@ func writeError(r *slots.Ring, i, run int, ticket uint64, status slots.Status, t
 // settle hands the answered slot i to its owner, or frees it if nobody waits
 // for it.
 func (l *outLane) settle(i int) {
-	e := l.journal[i]
-	l.journal[i] = entry{}
-	l.busy--
+	e := l.strike(i)
 	w := l.domain.workers[e.word.Owner()]
 	switch {
 	case e.oneway:
@@ -199,7 +234,7 @@ func (l *outLane) immediate(imm uint32) {
 func (l *outLane) answers(imm groupsend.Imm) {
 	i := imm.Index()
 	for range imm.Count() {
-		if i >= l.geo.Slots || !l.journal[i].taken {
+		if i >= l.geo.Slots || !l.journal[i].taken || l.journal[i].answered {
 			l.violation("an answer for a slot that waits for none")
 			return
 		}
@@ -207,16 +242,23 @@ func (l *outLane) answers(imm groupsend.Imm) {
 		var h slots.Header
 		ok := h.Decode(l.ring.HeaderAt(i))
 		err := h.CheckAnswer(l.geo, e.word.Run(), e.word.Ticket())
+		run := e.word.Run()
 		if !ok || err != nil || h.Length > e.answer && h.Flags&slots.FlagError == 0 {
 			l.violation("an answer that does not fit its request")
-			return
+			if l.local == nil {
+				return
+			}
+			// A worker of this node has damaged it since the in lane looked.
+			l.outcome(i, slots.StatusMaybeExecuted, "the answer was damaged in shared memory")
+			i += run
+			continue
 		}
-		run := e.word.Run()
 		l.domain.agent.count.AnswersReceived++
 		if h.Status != slots.StatusOK && e.oneway {
 			l.domain.agent.count.OneWayFailed++
 		}
 		if l.pair != nil && e.wr > l.pair.done {
+			e.answered = true
 			l.deferred = append(l.deferred, i)
 		} else {
 			l.settle(i)
@@ -249,14 +291,9 @@ func (l *outLane) sent(id uint64) {
 // broken implements laneEnd.
 func (l *outLane) broken(c *fabric.Completion) { l.fail("connection lost", c.Status.Err()) }
 
-// violation ends a lane whose peer breaks the protocol.
+// violation ends a lane whose peer breaks the protocol. A local lane goes on.
 func (l *outLane) violation(what string) {
 	l.domain.agent.count.ProtocolErrors++
-	if l.local != nil {
-		// A local service worker damaged its slot; the agent checked it
-		// before, so this is only reachable through other workers' writes.
-		return
-	}
 	l.fail(what, slots.ErrProtocol)
 }
 
@@ -278,6 +315,9 @@ func (l *outLane) down(why string) {
 	if l.pair != nil {
 		l.pair.close(l.domain.agent)
 		l.pair = nil
+	}
+	for _, i := range l.deferred {
+		l.settle(i) // nothing can land in its slots any more
 	}
 	l.deferred = l.deferred[:0]
 	// SYNC POINT (lane closed): stored before the last look at the words; a
