@@ -51,12 +51,12 @@ func TestNapAdapts(t *testing.T) {
 	var word atomic.Uint32
 	var n shm.Nap
 	wake := func(after time.Duration) {
+		old := word.Load()
 		timer := time.AfterFunc(after, func() {
 			word.Add(1)
 			shm.FutexWake(&word, 1)
 		})
 		defer timer.Stop()
-		old := word.Load()
 		for deadline := time.Now().Add(10 * time.Second); word.Load() == old; {
 			n.Sleep(&word, old, time.Second)
 			if time.Now().After(deadline) {

@@ -52,8 +52,9 @@ type Fabric struct {
 	Provider string
 	// Listen is the host:port of the tcp provider's data listener.
 	Listen string
-	// Advertise is the host peers are told to connect to. Empty: the local
-	// address of the bootstrap connection.
+	// Advertise is the host peers are told to connect to. Empty: the host of
+	// Listen or of Node.Listen if they name one, else the address that this node
+	// uses towards its first peer.
 	Advertise string
 }
 

@@ -168,7 +168,7 @@ func fabricKeys() []key {
 			text("host:port; port 0 lets the system choose", listenAddress),
 			"Where the tcp provider accepts data connections. Others ignore it."),
 		bind("advertise", "", func(f *Fabric) *string { return &f.Advertise },
-			text(`an IP address or host name without a port, or "" for the local address of the bootstrap connection`, optional(hostOnly)),
+			text(`an IP address or host name without a port, or "" for the host that listen or node.listen names, or else the address used towards the first peer`, optional(hostOnly)),
 			"The host that peers are told to connect to for data."),
 	}
 }
@@ -177,7 +177,7 @@ func agentKeys() []key {
 	return []key{
 		bind("count", int64(1), func(a *Agent) *int { return &a.Count },
 			number(1, 64, 1),
-			"Number of agents, each a thread. Lanes are spread over them."),
+			"Number of agents, each a thread. Domains are spread over them."),
 		bind("idle", "adaptive", func(a *Agent) *string { return &a.Idle },
 			oneOf("busy", "adaptive", "event"),
 			`What an agent does when there is nothing to do: "busy" polls and takes a whole core, "event" sleeps at `+
