@@ -152,7 +152,7 @@ func (c *Conn) addLane(l attach.Lane, r *slots.Ring) {
 
 // laneClosed wakes whoever waits for room in a lane that will never have any.
 // The daemon has given every request in it an outcome before.
-func (c *Conn) laneClosed(id uint16) {
+func (c *Conn) laneClosed(id uint16, _ func()) {
 	if l := c.lanes[int(id)%slots.MaxLanes].Load(); l != nil {
 		l.ring.WakeFree()
 	}

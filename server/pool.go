@@ -29,6 +29,8 @@ type pool struct {
 	// inside a handler. Of the others the last one to go to sleep does so on
 	// the daemon's bell; the rest sleep on idle.
 	active, serving int
+	// retired are to be called when no worker is inside a handler.
+	retired []func()
 
 	closed atomic.Bool
 	nap    shm.Nap // of the worker that sleeps on the daemon's bell
@@ -115,6 +117,26 @@ func (p *pool) busy(c *Call) {
 	p.next(done, serving)
 }
 
+// whenQuiet calls f, now or later, at an instant at which no worker handles a hint:
+// what is not in the server's table of lanes then is not used any more.
+func (p *pool) whenQuiet(f func()) {
+	p.mu.Lock()
+	p.retired = append(p.retired, f)
+	p.unmapRetired()
+	p.mu.Unlock()
+}
+
+// unmapRetired runs with mu held.
+func (p *pool) unmapRetired() {
+	if len(p.retired) == 0 || p.serving > 0 {
+		return
+	}
+	for _, f := range p.retired {
+		f()
+	}
+	p.retired = nil
+}
+
 // nothing is a hint that names no request: there is no lane with its number.
 const nothing = ^slots.Hint(0)
 
@@ -125,6 +147,7 @@ func (p *pool) next(done slots.Hint, served bool) (h slots.Hint, ok bool) {
 	p.mu.Lock()
 	if served {
 		p.serving--
+		p.unmapRetired()
 	}
 	if done != nothing {
 		// A full ring loses the hint; the daemon then finds the answer by

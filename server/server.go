@@ -33,7 +33,6 @@ type Server struct {
 	// daemon is asked: the session's events lock it.
 	handling sync.Mutex
 	mu       sync.Mutex
-	opened   []*slots.Ring
 	handlers atomic.Pointer[map[uint32]Handler]
 	serving  bool // Serve runs or has run
 	closed   bool
@@ -58,8 +57,9 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	session, err := attach.Open(ctx, socket, attach.Hello{Role: attach.RoleService, Name: o.name}, attach.Events{
-		Lane:  s.addLane,
-		Ended: s.sessionEnded,
+		Lane:   s.addLane,
+		Closed: s.removeLane,
+		Ended:  s.sessionEnded,
 	})
 	if err != nil {
 		s.stop()
@@ -162,19 +162,29 @@ func (s *Server) Close() error {
 // addLane maps a lane and tells the daemon, which delivers from it afterwards.
 func (s *Server) addLane(l attach.Lane, r *slots.Ring) {
 	s.lanes[l.ID].Store(r)
-	// The session's reader calls this, so s.session may not be set yet only
-	// for lanes that came before Attach returned.
-	s.mu.Lock()
-	session := s.session
-	s.mu.Unlock()
-	if err := session.Tell(&attach.Message{Type: attach.TypeMapped, Lane: &attach.Lane{ID: l.ID}}); err != nil {
+	if err := s.attached().Tell(&attach.Message{Type: attach.TypeMapped, Lane: &attach.Lane{ID: l.ID}}); err != nil {
 		slog.Warn("rdmad: cannot confirm a lane", "lane", l.ID, "error", err)
 	}
 }
 
+// removeLane forgets a lane in which the daemon has nothing under way. Its memory
+// is unmapped when no worker can be looking at it because of an old hint.
+func (s *Server) removeLane(id uint16, unmap func()) {
+	s.lanes[id].Store(nil)
+	s.attached()
+	s.pool.whenQuiet(unmap)
+}
+
 // sessionEnded is the liberator of the pool's waits when the daemon is gone.
 func (s *Server) sessionEnded(error) {
-	s.mu.Lock() // for session; see Attach
-	s.mu.Unlock()
+	s.attached()
 	s.pool.shut()
+}
+
+// attached returns the session. The session's events, which can come before Attach
+// has set it and made the pool, wait here until it has.
+func (s *Server) attached() *attach.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session
 }

@@ -42,12 +42,13 @@ type Session struct {
 
 	conn   *Conn
 	events Events
-	segs   []*shm.Segment
 	done   chan struct{}
 	// asks bounds the questions that wait for an answer: the daemon takes more
 	// for an attack.
 	asks    chan struct{}
 	mu      sync.Mutex
+	segs    map[*shm.Segment]bool // what is mapped
+	lanes   map[uint16]*shm.Segment
 	err     error // why the session ended
 	seq     uint64
 	pending map[uint64]chan *Message
@@ -59,8 +60,9 @@ type Session struct {
 type Events struct {
 	// Lane is called with a mapped lane before any answer that names it.
 	Lane func(l Lane, r *slots.Ring)
-	// Closed is called when a lane is closed.
-	Closed func(id uint16)
+	// Closed is called when a lane is closed for good. The owner calls unmap
+	// when it uses the lane's memory no more, or leaves that to Release.
+	Closed func(id uint16, unmap func())
 	// Ended is called once, when the session has ended for whatever reason.
 	Ended func(err error)
 }
@@ -74,7 +76,10 @@ func Open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 	if err != nil {
 		return nil, DialError(socket, err)
 	}
-	s := &Session{conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2), pending: make(map[uint64]chan *Message)}
+	s := &Session{
+		conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2),
+		segs: make(map[*shm.Segment]bool), lanes: make(map[uint16]*shm.Segment), pending: make(map[uint64]chan *Message),
+	}
 	hello.Protocol, hello.ABI = Protocol, shm.ABIVersion
 	if err := s.handshake(ctx, hello); err != nil {
 		s.release()
@@ -160,7 +165,9 @@ func (s *Session) open(fd int, kind shm.Kind, size int) (*shm.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.segs = append(s.segs, seg)
+	s.mu.Lock()
+	s.segs[seg] = true
+	s.mu.Unlock()
 	return seg, nil
 }
 
@@ -190,8 +197,8 @@ func (s *Session) handle(m *Message, fds []int) error {
 	case TypeLane:
 		return s.lane(m, fds)
 	case TypeClosed:
-		if m.Lane != nil && s.events.Closed != nil {
-			s.events.Closed(m.Lane.ID)
+		if m.Lane != nil {
+			s.closed(m.Lane.ID)
 		}
 	default:
 		s.mu.Lock()
@@ -219,10 +226,33 @@ func (s *Session) lane(m *Message, fds []int) error {
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.lanes[m.Lane.ID] = seg
+	s.mu.Unlock()
 	if s.events.Lane != nil {
 		s.events.Lane(*m.Lane, ring)
 	}
 	return nil
+}
+
+// closed tells the owner that a lane is closed.
+func (s *Session) closed(id uint16) {
+	s.mu.Lock()
+	seg := s.lanes[id]
+	delete(s.lanes, id)
+	s.mu.Unlock()
+	if seg == nil || s.events.Closed == nil {
+		return
+	}
+	s.events.Closed(id, func() {
+		s.mu.Lock()
+		mapped := s.segs[seg]
+		delete(s.segs, seg)
+		s.mu.Unlock()
+		if mapped {
+			_ = seg.Close()
+		}
+	})
 }
 
 // end marks the session as over and frees everybody who waits for an answer.
@@ -322,10 +352,12 @@ func (s *Session) Release() { s.release() }
 
 func (s *Session) release() {
 	_ = s.conn.Close()
-	for _, seg := range s.segs {
+	s.mu.Lock()
+	for seg := range s.segs {
 		_ = seg.Close()
 	}
-	s.segs = nil
+	clear(s.segs)
+	s.mu.Unlock()
 	if s.Bell != nil {
 		_ = s.Bell.Close()
 	}
