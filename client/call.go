@@ -82,8 +82,7 @@ func (m *Method) send(ctx context.Context, req, dst []byte) (*Future, error) {
 		if err != nil {
 			return nil, err
 		}
-		copy(l.ring.Payload(u), req)
-		f, err := m.commit(l, u, &h, dst)
+		f, err := m.commit(l, u, &h, req, dst)
 		if err == nil || !errors.Is(err, slots.ErrClosed) {
 			return f, err
 		}
@@ -92,13 +91,17 @@ func (m *Method) send(ctx context.Context, req, dst []byte) (*Future, error) {
 	return nil, fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
 }
 
-// commit publishes the written run u and returns the future of its answer.
-func (m *Method) commit(l *lane, u slots.Run, h *slots.Header, dst []byte) (*Future, error) {
+// commit writes req into the run u, publishes it and returns the future of its
+// answer. An empty req leaves what the caller has written.
+func (m *Method) commit(l *lane, u slots.Run, h *slots.Header, req, dst []byte) (*Future, error) {
 	f := futures.Get().(*Future)
-	h.Kind = slots.KindRequest
-	h.Encode(l.ring.Header(u))
 	f.reset(m, l, u, dst)
 	l.calls[u.Index].Store(f)
+	// The slots are written last: their lines are mostly in another CPU's cache,
+	// and every atomic operation waits for the writes before it.
+	h.Kind = slots.KindRequest
+	copy(l.ring.Payload(u), req)
+	h.Encode(l.ring.Header(u))
 	if err := l.publish(u); err != nil {
 		// Not for the pool: a leader may have seen f in the table.
 		l.calls[u.Index].Store(nil)
@@ -151,7 +154,7 @@ func (r *Request) Commit() (*Future, error) {
 		return nil, fmt.Errorf("client: %s: %w: request was committed or aborted before", r.m.name, ErrInvalid)
 	}
 	defer r.m.conn.gate.leave()
-	f, err := r.m.commit(r.l, r.u, &r.h, nil)
+	f, err := r.m.commit(r.l, r.u, &r.h, nil, nil)
 	r.l = nil
 	if err != nil {
 		return nil, fmt.Errorf("client: %s: %w: %w", r.m.name, ErrNotExecuted, err)
