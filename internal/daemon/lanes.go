@@ -121,7 +121,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 		return err
 	}
 	d.agent.commands.call(func() {
-		o.lane.onBroken = func(err error) { s.link.trouble(s, err) }
+		o.lane.onBroken = func(err error) { o.broken(d, s, err) }
 		err = o.lane.up(pair)
 	})
 	if err != nil {
@@ -130,6 +130,20 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	o.session = s
 	d.conductor.log.Debug().Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Uint16("lane", o.info.ID).Msg("lane open")
 	return nil
+}
+
+// broken notes that the lane has gone down while its link lives, so that the next
+// request opens it again. What one domain's workers write into their slots can
+// close their own lanes; it must not reach further.
+func (o *outgoing) broken(d *domain, s *session, err error) {
+	d.conductor.log.Warn().Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Msg("outgoing lane closed")
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	up := false
+	d.agent.commands.call(func() { up = o.lane.pair != nil })
+	if o.session == s && !up {
+		o.session = nil
+	}
 }
 
 // endpoint makes an unconnected endpoint for a ring: the peer will reach the
@@ -213,7 +227,9 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 		if s.reason() != nil || in.lane.pair != nil {
 			return // the session ended meanwhile: lanesDown has been here
 		}
-		in.lane.onBroken = func(err error) { s.link.trouble(s, err) }
+		in.lane.onBroken = func(err error) {
+			c.log.Warn().Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", class.Name).Msg("incoming lane closed")
+		}
 		in.lane.clock = s.clock
 		err = in.lane.up(pair)
 		up = true
@@ -252,17 +268,16 @@ func (d *domain) incoming(peer string, class config.Class) (*incoming, error) {
 	old := d.ins[key]
 	c.mu.Unlock()
 	if old != nil {
-		var state struct{ up, quiet bool }
+		quiet := false
 		d.agent.commands.call(func() {
-			state.up, state.quiet = old.lane.pair != nil, old.lane.busy == 0
-			if !state.up && !state.quiet {
+			// The peer opens a lane when its end is down, so this end is too,
+			// or will be as soon as the fabric has noticed.
+			old.lane.down()
+			if quiet = old.lane.busy == 0; !quiet {
 				old.lane.onQuiet = func() { c.spawn(func() { d.dropIncoming(old) }) }
 			}
 		})
-		switch {
-		case state.up:
-			return nil, fmt.Errorf("the lane of class %s is open already", class.Name)
-		case state.quiet:
+		if quiet {
 			return old, nil
 		}
 	}

@@ -168,12 +168,6 @@ func (l *link) tell(m *peerMessage) {
 	}
 }
 
-// trouble is called when a lane to the peer breaks: the whole link starts anew.
-func (l *link) trouble(s *session, err error) {
-	l.conductor.log.Warn().Err(err).Str("peer", l.name).Msg("lane failed; the link is reset")
-	s.end(err)
-}
-
 // maxListings bounds the methods that a peer may announce.
 const maxListings = 64 << 10
 
@@ -218,7 +212,7 @@ func (l *link) peerDrains(s *session) {
 // waiting may help.
 func (l *link) lookup(d *domain, key methodKey) (p place, retry bool, err error) {
 	switch {
-	case l.session == nil:
+	case l.session == nil || l.session.reason() != nil: // or about to be
 		cause := ""
 		if l.lastErr != nil {
 			cause = ": " + l.lastErr.Error()

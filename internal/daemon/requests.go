@@ -180,11 +180,7 @@ func (c *conductor) resolve(w *worker, m *attach.Message) error {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, wait+openTimeout)
 	defer cancel()
-	found, err := c.find(ctx, w.domain, t, wait)
-	if err != nil {
-		return err
-	}
-	lanes, err := c.lanesTo(ctx, w.domain, found)
+	found, lanes, err := c.findLanes(ctx, w.domain, t, wait)
 	if err != nil {
 		return err
 	}
@@ -199,6 +195,27 @@ func (c *conductor) resolve(w *worker, m *attach.Message) error {
 		c.log.Debug().Err(err).Int("worker", w.id).Msg("route not sent")
 	}
 	return nil
+}
+
+// findLanes finds a target and the lanes to it. It looks again when the connection
+// to the place ended while the lanes were being opened.
+func (c *conductor) findLanes(ctx context.Context, d *domain, t attach.Target, wait time.Duration) (place, []*laneInfo, error) {
+	for {
+		p, err := c.find(ctx, d, t, wait)
+		if err != nil {
+			return p, nil, err
+		}
+		lanes, err := c.lanesTo(ctx, d, p)
+		if err == nil {
+			return p, lanes, nil
+		}
+		if p.session == nil || p.session.reason() == nil || ctx.Err() != nil {
+			if !errors.Is(err, attach.ErrLimit) {
+				err = fmt.Errorf("%w: %w", attach.ErrNoService, err)
+			}
+			return p, nil, err
+		}
+	}
 }
 
 // place is where a method is served.
