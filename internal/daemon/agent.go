@@ -221,6 +221,8 @@ func (a *agent) rescan() bool {
 			l.plan.Rescan()
 			found = l.send() > 0 || found
 		}
+		// What was refused must be told to its worker, too.
+		found = found || len(d.touched) > 0
 	}
 	return found
 }

@@ -96,6 +96,9 @@ func (d *domain) outgoing(p place, class config.Class) (*outgoing, error) {
 func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.session == s && !o.isUp(d) {
+		o.session = nil // broken has not been here yet
+	}
 	if o.session == s {
 		return nil
 	}
@@ -139,11 +142,15 @@ func (o *outgoing) broken(d *domain, s *session, err error) {
 	d.conductor.log.Warn().Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Msg("outgoing lane closed")
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	up := false
-	d.agent.commands.call(func() { up = o.lane.pair != nil })
-	if o.session == s && !up {
+	if o.session == s && !o.isUp(d) {
 		o.session = nil
 	}
+}
+
+// isUp asks the agent whether the lane is connected; o.mu is held.
+func (o *outgoing) isUp(d *domain) (up bool) {
+	d.agent.commands.call(func() { up = o.lane.pair != nil })
+	return up
 }
 
 // endpoint makes an unconnected endpoint for a ring: the peer will reach the
@@ -218,8 +225,9 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 		err = pair.connect(ctx, m.Lane, in.lane.ring, fabric.Passive)
 	}
 	if err != nil {
+		// The peer has been told yes: its end breaks, and it may ask again.
 		pair.discard()
-		s.end(fmt.Errorf("lane of class %s: %w", class.Name, err)) // the peer has been told yes
+		c.log.Warn().Err(err).Str("peer", s.link.name).Str("class", class.Name).Msg("incoming lane not connected")
 		return nil
 	}
 	up := false
