@@ -153,7 +153,7 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Time) bool) er
 		// An answer that was there already came in with the last one that was
 		// waited for. The clock costs a good part of a call, so it is read
 		// only now and then for those.
-		if !settled || ended%clockEvery == 0 {
+		if !settled || ended%clockEvery == 0 || l.bulky() {
 			now = time.Now()
 		}
 		l.finish(a, o.stamp, now.Sub(o.begin))
@@ -163,6 +163,10 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Time) bool) er
 
 // clockEvery is how many answers that came in together share a look at the clock.
 const clockEvery = 8
+
+// bulky reports whether the copying of a message takes long enough that every
+// answer needs a look at the clock of its own.
+func (l *load) bulky() bool { return max(len(l.request), l.answerSize) > 1024 }
 
 // posts sends messages one way.
 func (l *load) posts(ctx context.Context, more func(uint64, time.Time) bool) error {
