@@ -47,7 +47,8 @@ func ended(t *testing.T, fs []*client.Future) {
 
 func TestCloseWithOutstandingCalls(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	g := newGate(t)
+	g := newGate()
+	defer g.Open()
 	serve(t, b, 2, handlers{"gate": g.handle})
 	c := attach(t, a)
 	m := method(t, c, "b/t/gate")
@@ -156,7 +157,8 @@ func TestPostAndClose(t *testing.T) {
 // The own daemon dies: every call gets a typed error, and attaching again works.
 func TestOwnDaemonDies(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	g := newGate(t)
+	g := newGate()
+	defer g.Open()
 	serve(t, b, 1, handlers{"gate": g.handle})
 	c := attach(t, a)
 	m := method(t, c, "b/t/gate")
@@ -192,7 +194,8 @@ func TestOwnDaemonDies(t *testing.T) {
 // and Method work when it is back with its service.
 func TestPeerDies(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	g := newGate(t)
+	g := newGate()
+	defer g.Open()
 	s := serve(t, b, 1, handlers{"gate": g.handle})
 	c := attach(t, a)
 	m, echo := method(t, c, "b/t/gate"), method(t, c, "b/t/echo")

@@ -101,10 +101,10 @@ type gate struct {
 	once    sync.Once
 }
 
-func newGate(t testing.TB) *gate {
-	g := &gate{open: make(chan struct{}), entered: make(chan struct{}, 1<<16)}
-	t.Cleanup(g.Open)
-	return g
+// newGate makes a closed gate. Defer its Open: the clean-up of a server waits for
+// its handlers.
+func newGate() *gate {
+	return &gate{open: make(chan struct{}), entered: make(chan struct{}, 1<<16)}
 }
 
 func (g *gate) Open() { g.once.Do(func() { close(g.open) }) }

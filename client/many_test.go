@@ -123,7 +123,8 @@ func TestHandOver(t *testing.T) {
 // A call that was given up must not write to the caller's buffer afterwards.
 func TestGivenUpBuffer(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	g := newGate(t)
+	g := newGate()
+	defer g.Open()
 	serve(t, b, 1, handlers{"gate": g.handle})
 	c := attach(t, a)
 	m := method(t, c, "b/t/gate")
@@ -149,7 +150,8 @@ func TestGivenUpBuffer(t *testing.T) {
 // More answers at once than the ring of hints can hold.
 func TestHintOverflow(t *testing.T) {
 	a, b := daemontest.Pair(t, "[[class]]\nname=\"wide\"\nslot_size=128\nslots=16384\nmax_run=64\n")
-	g := newGate(t)
+	g := newGate()
+	defer g.Open()
 	serve(t, b, 1, handlers{"gate": g.handle})
 	c := attach(t, a)
 	m := method(t, c, "b/t/gate")

@@ -16,7 +16,8 @@ import (
 
 func TestManyWaitersOnOneFuture(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	g := newGate(t)
+	g := newGate()
+	defer g.Open()
 	serve(t, b, 1, handlers{"gate": g.handle})
 	c := attach(t, a)
 	f, err := method(t, c, "b/t/gate").Go(t.Context(), nil)
@@ -106,7 +107,8 @@ const tiny = "[[class]]\nname=\"tiny\"\nslot_size=128\nslots=64\nmax_run=16\n"
 
 func TestBackpressure(t *testing.T) {
 	a, b := daemontest.Pair(t, tiny)
-	g := newGate(t)
+	g := newGate()
+	defer g.Open()
 	serve(t, b, 1, handlers{"gate": g.handle})
 	c := attach(t, a)
 	m := method(t, c, "b/t/gate")
@@ -152,7 +154,8 @@ func TestBackpressure(t *testing.T) {
 // Claimers that wait when the connection is closed are freed.
 func TestCloseFreesClaimers(t *testing.T) {
 	a, b := daemontest.Pair(t, tiny)
-	g := newGate(t)
+	g := newGate()
+	defer g.Open()
 	serve(t, b, 1, handlers{"gate": g.handle})
 	c := attach(t, a)
 	m := method(t, c, "b/t/gate")
@@ -188,7 +191,8 @@ func TestCloseFreesClaimers(t *testing.T) {
 // A deadline travels: what waits at the receiver when it passes is not executed.
 func TestDeadlineTravels(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	g := newGate(t)
+	g := newGate()
+	defer g.Open()
 	var ran atomic.Int64
 	deadlines := make(chan time.Duration, 1)
 	serve(t, b, 1, handlers{"gate": g.handle, "count": func(c *server.Call) error {

@@ -61,7 +61,8 @@ func (c *Call) Reply(p []byte) error {
 // Cookie returns the number that the caller sent along.
 func (c *Call) Cookie() uint64 { return c.header.Cookie }
 
-// Context ends when the caller's deadline passes or the server closes.
+// Context ends when the caller's deadline passes, the server closes, Serve's context
+// ends or the daemon is gone.
 func (c *Call) Context() context.Context {
 	if c.ctx == nil {
 		c.ctx = c.server.base

@@ -84,6 +84,9 @@ func (s *Server) Handle(service, method string, h Handler, opts ...MethodOption)
 	s.handling.Lock()
 	defer s.handling.Unlock()
 	a, err := s.session.Ask(s.base, &attach.Message{Type: attach.TypeRegister, Methods: []attach.Method{m}})
+	if s.base.Err() != nil {
+		err = ErrClosed // of base, which Ask waits with
+	}
 	if err == nil && len(a.MethodIDs) != 1 {
 		err = fmt.Errorf("%w: %d ids for one method", ErrInvalid, len(a.MethodIDs))
 	}
@@ -112,8 +115,8 @@ func (s *Server) handler(id uint32) Handler {
 }
 
 // Serve answers requests until ctx ends, Close is called or the daemon is gone,
-// and returns after the last handler has. It returns nil when ctx ended and an
-// ErrClosed otherwise. It may be called once.
+// and returns after the last handler has; the context of the calls ends first. It
+// returns nil when ctx ended and an ErrClosed otherwise. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	s.mu.Lock()
 	if s.serving || s.closed {
@@ -122,7 +125,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	s.serving = true
 	s.mu.Unlock()
-	defer context.AfterFunc(ctx, s.pool.shut)()
+	defer context.AfterFunc(ctx, s.end)()
 	s.pool.run(s.workers)
 	s.stop()
 	if ctx.Err() != nil {
@@ -143,8 +146,7 @@ func (s *Server) Close() error {
 	s.closed = true
 	serving := s.serving
 	s.mu.Unlock()
-	s.stop()
-	s.pool.shut()
+	s.end()
 	if serving {
 		<-s.pool.over
 	}
@@ -178,6 +180,12 @@ func (s *Server) removeLane(id uint16, unmap func()) {
 // sessionEnded is the liberator of the pool's waits when the daemon is gone.
 func (s *Server) sessionEnded(error) {
 	s.attached()
+	s.end()
+}
+
+// end lets the handlers that run know, and makes Serve return after them.
+func (s *Server) end() {
+	s.stop()
 	s.pool.shut()
 }
 

@@ -1,0 +1,197 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// Slow handlers do not hold up quick ones, in whatever order they start and end.
+func TestSlowHandlersDoNotBlock(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s := attach(t, b, server.Workers(4))
+	stay, leave := newGate(), newGate()
+	defer stay.Open()
+	defer leave.Open()
+	handle(t, s, "stay", stay.handle)
+	handle(t, s, "leave", leave.handle)
+	handle(t, s, "quick", func(*server.Call) error { return nil })
+	start(t, s)
+	quick, slow, brief := caller(t, a, "b/t/quick"), caller(t, a, "b/t/stay"), caller(t, a, "b/t/leave")
+	call := func(what string) {
+		t.Helper()
+		for range 20 {
+			if _, err := quick.Call(soon(t), nil); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+	call("idle server")
+	// The pause lets the monitor stop, whose restart is what is tested.
+	pause := func() { time.Sleep(50 * time.Millisecond) }
+	pause()
+	if _, err := slow.Go(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	<-stay.entered
+	pause()
+	call("one of four is blocked")
+	for range 3 {
+		if _, err := brief.Go(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		<-leave.entered
+	}
+	pause()
+	leave.Open() // three come back, the fourth stays blocked
+	call("three of four were blocked")
+	pause()
+	call("after a pause")
+	stay.Open()
+	call("all free")
+}
+
+// A burst of slow handlers runs on all workers at once.
+func TestBurstGetsAllWorkers(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	const workers = 16
+	s := attach(t, b, server.Workers(workers))
+	g := newGate()
+	defer g.Open()
+	handle(t, s, "slow", g.handle)
+	start(t, s)
+	m := caller(t, a, "b/t/slow")
+	for range 2 * workers {
+		if _, err := m.Go(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range workers {
+		select {
+		case <-g.entered:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("only %d handlers run", i)
+		}
+	}
+	select {
+	case <-g.entered:
+		t.Error("more handlers run than there are workers")
+	case <-time.After(20 * time.Millisecond): // nothing tells that nothing happens
+	}
+}
+
+// A server without requests uses no processor time.
+func TestIdleServer(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s := attach(t, b, server.Workers(8))
+	handle(t, s, "quick", func(*server.Call) error { return nil })
+	start(t, s)
+	if _, err := caller(t, a, "b/t/quick").Call(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // until everything has gone to sleep
+	before := switches(t)
+	time.Sleep(300 * time.Millisecond) // the time that is measured
+	if n := switches(t) - before; n > 100 {
+		t.Errorf("%d context switches while idle", n)
+	}
+}
+
+// switches returns how often this process has gone to sleep.
+func switches(t *testing.T) int64 {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return u.Nvcsw
+}
+
+// Several processes that serve a method share its requests.
+func TestBalance(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	var counts [3]atomic.Int64
+	g := newGate()
+	defer g.Open()
+	for i := range counts {
+		s := attach(t, b, server.Workers(1))
+		handle(t, s, "count", func(*server.Call) error { counts[i].Add(1); <-g.open; return nil })
+		start(t, s)
+	}
+	m := caller(t, a, "b/t/count")
+	for range 300 {
+		if _, err := m.Go(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	daemontest.Eventually(t, "all processes have one", func() error {
+		for i := range counts {
+			if counts[i].Load() == 0 {
+				return fmt.Errorf("process %d has none", i)
+			}
+		}
+		return nil
+	})
+	g.Open()
+	if err := b.Quiet(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range counts {
+		if n := counts[i].Load(); n < 80 || n > 120 {
+			t.Errorf("process %d got %d of 300", i, n)
+		}
+	}
+}
+
+// Requests come while processes attach, serve and leave.
+func TestProcessesComeAndGo(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	anchor := attach(t, b)
+	handle(t, anchor, "echo", func(c *server.Call) error { return c.Reply(c.Request()) })
+	start(t, anchor)
+	m := caller(t, a, "b/t/echo")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				msg := fmt.Sprint(g, " ", i)
+				if got, err := m.Call(t.Context(), []byte(msg)); err != nil || string(got) != msg {
+					t.Errorf("%q for %q, %v", got, msg, err)
+				}
+			}
+		})
+	}
+	for range 15 {
+		s, err := server.Attach(t.Context(), b.Socket, server.Workers(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n atomic.Int64
+		handle(t, s, "echo", func(c *server.Call) error { n.Add(1); return c.Reply(c.Request()) })
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(context.Background()) }()
+		daemontest.Eventually(t, "its share", func() error {
+			if n.Load() < 20 {
+				return fmt.Errorf("%d requests", n.Load())
+			}
+			return nil
+		})
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		<-done
+	}
+	cancel()
+	wg.Wait()
+	if err := b.Quiet(); err != nil {
+		t.Error(err)
+	}
+}
