@@ -1,0 +1,282 @@
+package daemon
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rdmad/rdmad/groupsend"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// Offsets in a lane segment; see docs/layout.md.
+const (
+	offCursor = shm.HeaderSize
+	offLate   = shm.HeaderSize + 0x200
+	offWords  = shm.HeaderSize + 0x1000
+)
+
+// zone is how many slots, from the first on, the hostile worker writes to. Calls
+// in them may end in any way; all others must end well.
+const zone = 24
+
+// vandal is a worker that writes anything anywhere in what its domain shares.
+type vandal struct {
+	mem  []byte // of the lane's segment
+	ring *slots.Ring
+	s    *side
+	own  *rigWorker
+}
+
+// act does one bad thing.
+func (v *vandal) act(in *script) {
+	n := v.ring.Geometry().Slots
+	i := in.n(zone)
+	switch in.n(9) {
+	case 0: // any word
+		shm.Uint64At(v.mem, offWords+8*i).Store(in.word())
+	case 1: // a word that is nearly right
+		shm.Uint64At(v.mem, offWords+8*i).Store(uint64(slots.MakeWord(slots.State(in.n(8)), in.n(6), in.n(6), v.ring.Word(i).Ticket()+uint64(in.n(3))-1)))
+	case 2: // an answer word
+		shm.Uint64At(v.mem, offWords+8*n+8*i).Store(in.word())
+	case 3:
+		w := v.ring.AnswerWord(i)
+		shm.Uint64At(v.mem, offWords+8*n+8*i).Store(uint64(slots.MakeWord(slots.State(in.n(8)), in.n(6), in.n(6), w.Ticket()+uint64(in.n(3))-1)))
+	case 4: // a byte of a header
+		v.ring.HeaderAt(i)[in.n(slots.HeaderSize)] = in.byte()
+	case 5:
+		shm.Uint64At(v.mem, offCursor).Store(in.word())
+	case 6:
+		shm.Uint64At(v.mem, offLate).Store(in.word())
+	case 7: // hints of requests it never had
+		v.own.rings.Up.Push(slots.Hint(in.word()))
+		v.own.rings.Up.Push(slots.MakeHint(rigLane, i, uint64(in.byte())))
+		v.s.bells.MarkWorker(v.own.id)
+	case 8: // bells for nothing
+		v.s.bells.MarkLane(uint16(in.word()))
+		v.s.bells.MarkWorker(int(in.byte()))
+	}
+}
+
+// play lets honest workers and a vandal act as the script says. It reports on t if
+// an honest request outside the vandal's zone does not end, or if anything is left
+// when all workers are gone.
+func play(t *testing.T, in script, remote bool) {
+	var a, b *side
+	var out *outLane
+	var inl *inLane
+	if remote {
+		a, b, out, inl = remoteLane(t)
+	} else {
+		a = newSide(t, nil)
+		b = a
+		out, inl = a.localLane(t)
+	}
+	service := b.addService()
+	honest := []*rigWorker{a.addWorker(11), a.addWorker(12)}
+	bad := a.addWorker(4)
+	v := &vandal{mem: ringMemory[out.ring], ring: out.ring, s: a, own: bad}
+	open := map[*rigCall]bool{}
+	step := 0
+	for len(in) > 0 && step < 2000 {
+		step++
+		switch in.n(8) {
+		case 0, 1:
+			if c := a.send(honest[step%2], out.ring, in.n(200), in.n(8) == 0, byte(step)); c != nil {
+				open[c] = true
+			}
+		case 2, 3:
+			v.act(&in)
+		case 4:
+			b.work(service, inl.ring, 1+in.n(8))
+		case 5:
+			for c := range open {
+				if c.answered(t, zone) {
+					delete(open, c)
+				}
+			}
+		default:
+			a.a.cycle()
+			if remote {
+				b.a.cycle()
+			}
+			out.check(t)
+			inl.check(t)
+		}
+		if remote && (out.pair == nil || inl.pair == nil) {
+			break // the peer has seen a damaged header: that lane is over
+		}
+	}
+	for range 20 {
+		settle(a, b)
+		b.work(service, inl.ring, 1000)
+		for c := range open {
+			if c.answered(t, zone) {
+				delete(open, c)
+			}
+		}
+	}
+	for c := range open {
+		if c.u.Index >= zone && !remote {
+			t.Fatalf("an honest request in slot %d did not end: %v, answer word %v", c.u.Index, c.ring.Word(c.u.Index), c.ring.AnswerWord(c.u.Index))
+		}
+	}
+	b.bury(service)
+	for _, w := range append(honest, bad) {
+		a.bury(w)
+	}
+	settle(a, b)
+	if remote {
+		// Nobody answers what was lost with a broken lane.
+		out.down("end of test")
+		inl.down()
+		settle(a, b)
+	}
+	out.idle(t)
+	inl.idle(t)
+	allFree(t, out.ring, zone+rigGeometry.MaxRun)
+}
+
+func FuzzScribble(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 30 {
+		data := make([]byte, 3000)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data, false)
+	}
+	for range 10 {
+		data := make([]byte, 1500)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data, true)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, remote bool) { play(t, data, remote) })
+}
+
+// The hostile peer answers: anything in the slots, any immediate, at any time.
+func FuzzOutLaneAnswers(f *testing.F) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 40 {
+		data := make([]byte, 1200)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		in := script(data)
+		a, b, out, _ := remoteLane(t)
+		w := a.addWorker(11)
+		var calls []*rigCall
+		for step := 0; len(in) > 0 && out.pair != nil && step < 2000; step++ {
+			switch in.n(6) {
+			case 0:
+				if c := a.send(w, out.ring, in.n(200), in.n(6) == 0, 1); c != nil {
+					calls = append(calls, c)
+				}
+			case 1: // the header that an honest peer would write
+				i := in.n(rigGeometry.Slots)
+				e := out.journal[i]
+				h := slots.Header{Ticket: e.word.Ticket(), Run: uint16(e.word.Run()), Kind: slots.KindAnswer}
+				if e.taken {
+					h.Encode(out.ring.HeaderAt(i))
+				}
+			case 2: // and one with a byte changed
+				out.ring.HeaderAt(in.n(rigGeometry.Slots))[in.n(slots.HeaderSize)] = in.byte()
+			case 3:
+				out.immediate(uint32(groupsend.Imm(uint32(in.n(rigGeometry.Slots))<<8 | uint32(in.n(4)))))
+			case 4:
+				if in.n(16) == 0 {
+					out.immediate(uint32(in.word()))
+				}
+			case 5:
+				a.a.cycle()
+				if in.n(2) == 0 {
+					b.a.cycle() // takes receives, so that sends complete
+				}
+			}
+			out.check(t)
+		}
+		out.down("end of run")
+		out.idle(t)
+		for _, c := range calls {
+			c.answered(t, rigGeometry.Slots)
+		}
+		a.bury(w)
+		out.idle(t)
+		allFree(t, out.ring, 0)
+	})
+}
+
+// The hostile peer requests.
+func FuzzInLaneRequests(f *testing.F) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 40 {
+		data := make([]byte, 1500)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		in := script(data)
+		a, b, _, l := remoteLane(t)
+		service := b.addService()
+		ticket := uint64(0)
+		for step := 0; len(in) > 0 && l.pair != nil && step < 2000; step++ {
+			switch in.n(7) {
+			case 0, 1: // a good request, or nearly
+				i, n := in.n(rigGeometry.Slots), in.n(300)
+				ticket++
+				h := slots.Header{Ticket: ticket, Run: uint16(rigGeometry.RunFor(n)), Length: uint32(n), Answer: uint32(in.n(70)), Kind: slots.KindRequest, Method: rigMethod}
+				switch in.n(12) {
+				case 0:
+					h.Run = uint16(in.word())
+				case 1:
+					h.Length = uint32(in.word())
+				case 2:
+					h.Answer = uint32(in.word())
+				case 3:
+					h.Method = uint32(in.word())
+				case 4:
+					h.Ticket = in.word()
+				case 5:
+					h.Deadline = int64(in.word())
+				case 6:
+					h.Kind = slots.KindOneWay
+				}
+				h.Encode(l.ring.HeaderAt(i))
+				l.immediate(uint32(i)<<8 | 1)
+			case 2: // several at once, as they lie there
+				l.immediate(uint32(in.n(rigGeometry.Slots))<<8 | uint32(in.n(5)))
+			case 3:
+				if in.n(16) == 0 {
+					l.immediate(uint32(in.word()))
+				}
+			case 4:
+				if in.n(8) == 0 { // while it is being handled, too
+					l.ring.HeaderAt(in.n(rigGeometry.Slots))[in.n(slots.HeaderSize)] = in.byte()
+				}
+			case 5:
+				b.work(service, l.ring, 1+in.n(8))
+			case 6:
+				b.a.cycle()
+				a.a.cycle()
+			}
+			l.check(t)
+		}
+		l.down()
+		b.work(service, l.ring, 1000)
+		b.a.cycle()
+		l.check(t)
+		b.bury(service)
+		settle(b)
+		l.idle(t)
+		if m := b.d.method(rigMethod); m != nil && (len(m.queue) > 0 || len(m.workers) > 0) {
+			t.Fatalf("%d requests wait, %d workers", len(m.queue), len(m.workers))
+		}
+	})
+}
