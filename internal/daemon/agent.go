@@ -88,6 +88,10 @@ func (a *agent) run() {
 	shm.SetThreadName("rdmad-" + a.name)
 	for worked := 0; !a.stop; {
 		if a.cycle() > 0 {
+			// When threads wait for this processor, they are mostly those that
+			// have just been given work: what they make of it joins the next
+			// cycle's groups, often without a sleep in between.
+			shm.Yield()
 			// Look for events at every other busy cycle: the first cycle after
 			// a wake-up mostly finds nothing more and goes to sleep, which
 			// looks anyway.
