@@ -177,12 +177,18 @@ func FuzzOutLaneAnswers(f *testing.F) {
 				if c := a.send(w, out.ring, in.n(200), in.n(6) == 0, 1); c != nil {
 					calls = append(calls, c)
 				}
-			case 1: // the header that an honest peer would write
-				i := in.n(rigGeometry.Slots)
+			case 1: // what an honest peer would answer, once or twice
+				i := out.nextTaken(in.n(rigGeometry.Slots))
 				e := out.journal[i]
 				h := slots.Header{Ticket: e.word.Ticket(), Run: uint16(e.word.Run()), Kind: slots.KindAnswer}
-				if e.taken {
-					h.Encode(out.ring.HeaderAt(i))
+				if !e.taken {
+					continue
+				}
+				h.Encode(out.ring.HeaderAt(i))
+				for range 1 + in.n(4)/3 {
+					if out.pair != nil {
+						out.immediate(uint32(i)<<8 | 1)
+					}
 				}
 			case 2: // and one with a byte changed
 				out.ring.HeaderAt(in.n(rigGeometry.Slots))[in.n(slots.HeaderSize)] = in.byte()
@@ -211,6 +217,16 @@ func FuzzOutLaneAnswers(f *testing.F) {
 	})
 }
 
+// nextTaken returns the first slot from i on whose request is in the journal.
+func (l *outLane) nextTaken(i int) int {
+	for k := range l.journal {
+		if j := (i + k) % len(l.journal); l.journal[j].taken {
+			return j
+		}
+	}
+	return i
+}
+
 // The hostile peer requests.
 func FuzzInLaneRequests(f *testing.F) {
 	r := rand.New(rand.NewPCG(5, 6))
@@ -227,7 +243,10 @@ func FuzzInLaneRequests(f *testing.F) {
 		service := b.addService()
 		ticket := uint64(0)
 		for step := 0; len(in) > 0 && l.pair != nil && step < 2000; step++ {
-			switch in.n(7) {
+			switch in.n(8) {
+			case 7: // a process that has the lane, and then not: requests have to wait
+				service.view.mapped[rigLane/64] ^= 1 << (rigLane % 64)
+				b.d.drainQueues()
 			case 0, 1: // a good request, or nearly
 				i, n := in.n(rigGeometry.Slots), in.n(300)
 				ticket++
@@ -269,6 +288,9 @@ func FuzzInLaneRequests(f *testing.F) {
 			l.check(t)
 		}
 		l.down()
+		if m := b.d.method(rigMethod); len(m.queue) > 0 {
+			t.Fatalf("%d requests of a lane that is down wait", len(m.queue))
+		}
 		b.work(service, l.ring, 1000)
 		b.a.cycle()
 		l.check(t)
