@@ -133,6 +133,20 @@ func (c *conductor) spawn(f func()) bool {
 	return !c.stopped
 }
 
+// acceptRetry is how long a listener waits after a failed accept, for example for
+// lack of descriptors.
+const acceptRetry = 100 * time.Millisecond
+
+// acceptAgain deals with the failure of an accept and reports whether to go on,
+// after a pause, or whether the listener is closed.
+func (c *conductor) acceptAgain(whom string, err error) bool {
+	if c.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+		return false
+	}
+	c.log.Error().Err(err).Msg("accepting " + whom)
+	return sleep(c.ctx, acceptRetry)
+}
+
 // notify wakes everybody who waits for a link or a service to appear. mu is held.
 func (c *conductor) notify() {
 	close(c.changed)

@@ -96,7 +96,11 @@ func readHandoff() (*handoff, error) {
 		return nil, errors.New("no handoff descriptor")
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, config.MaxFileSize*2))
+	return decodeHandoff(f)
+}
+
+func decodeHandoff(r io.Reader) (*handoff, error) {
+	data, err := io.ReadAll(io.LimitReader(r, config.MaxFileSize*2))
 	if err != nil {
 		return nil, fmt.Errorf("handoff: %w", err)
 	}

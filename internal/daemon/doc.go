@@ -16,7 +16,7 @@
 //
 // The conductor changes what an agent owns only by commands, which are closures
 // that the agent runs between two cycles (command.go); an agent tells the
-// conductor of trouble by starting a goroutine. Lock order: conductor.mu before
-// anything a link or a worker locks; no lock is held across a command that is
-// waited for, except conductor.opening.
+// conductor of trouble by starting a goroutine. What runs on an agent takes none
+// of the conductor's locks, so a command may be waited for with one held. Lock
+// order: outgoing.mu and domain.making before conductor.mu, worker.mu alone.
 package daemon

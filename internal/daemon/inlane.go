@@ -246,14 +246,9 @@ func (l *inLane) later() {
 
 // send posts finished answers in groups and returns how many.
 func (l *inLane) send() int {
-	limit := cycleGroups
-	if l.local == nil {
-		if l.pair == nil {
-			return 0
-		}
-		if limit = l.pair.room(); limit <= 0 {
-			return 0 // sent() comes back here
-		}
+	limit := groupBudget(l.pair, l.local != nil)
+	if limit == 0 {
+		return 0 // down, or full: then sent() comes back here
 	}
 	n, more := l.answers.Plan(l, limit)
 	if l.pair != nil {

@@ -74,19 +74,11 @@ func (l *outLane) cover(i, run int, on bool) {
 	}
 }
 
-// cycleGroups bounds the groups that a lane without a fabric handles per cycle.
-const cycleGroups = 64
-
 // send takes what is published and posts it. It returns how many requests it took.
 func (l *outLane) send() int {
-	limit := cycleGroups
-	if l.local == nil {
-		if l.pair == nil {
-			return 0
-		}
-		if limit = l.pair.room(); limit <= 0 {
-			return 0 // sent() comes back here
-		}
+	limit := groupBudget(l.pair, l.local != nil)
+	if limit == 0 {
+		return 0 // down, or full: then sent() comes back here
 	}
 	n, more := l.plan.Plan(l, limit)
 	if l.pair != nil {

@@ -99,3 +99,18 @@ func (p *endpointPair) received() error {
 	}
 	return err
 }
+
+// cycleGroups bounds the groups that a local lane handles per cycle.
+const cycleGroups = 64
+
+// groupBudget is how many groups a lane's end may post now. p is nil for a local
+// lane, and for one that is down.
+func groupBudget(p *endpointPair, local bool) int {
+	switch {
+	case local:
+		return cycleGroups
+	case p == nil:
+		return 0
+	}
+	return max(0, p.room())
+}

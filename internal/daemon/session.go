@@ -3,7 +3,6 @@ package daemon
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -137,11 +136,8 @@ func (c *conductor) acceptPeers(ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
 		if err != nil {
-			if c.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-				c.log.Error().Err(err).Msg("accepting peers")
-				if sleep(c.ctx, 100*time.Millisecond) {
-					continue
-				}
+			if c.acceptAgain("peers", err) {
+				continue
 			}
 			return
 		}

@@ -72,3 +72,33 @@ func TestVandalOnAnotherThread(t *testing.T) {
 	out.idle(t)
 	in.idle(t)
 }
+
+// An answer that is damaged between the look of the in lane and that of the out
+// lane of a local lane takes nobody else of its group with it.
+func TestLocalAnswerDamagedLate(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	service, honest := s.addService(), s.addWorker(11)
+	calls := []*rigCall{s.send(honest, out.ring, 10, false, 1), s.send(honest, out.ring, 10, false, 2), s.send(honest, out.ring, 10, false, 3)}
+	s.a.cycle()
+	s.work(service, in.ring, 10)
+	if s.d.collect(service.view) == 0 {
+		t.Fatal("nothing collected")
+	}
+	out.ring.Header(calls[1].u)[0] ^= 0xff
+	s.a.cycle()
+	for i, c := range calls {
+		if !c.ring.Answered(c.u, honest.id) {
+			t.Fatalf("request %d has no outcome", i)
+		}
+		var h slots.Header
+		h.Decode(c.ring.Header(c.u))
+		if want := [...]slots.Status{slots.StatusOK, slots.StatusMaybeExecuted, slots.StatusOK}[i]; h.Status != want {
+			t.Errorf("request %d: %v, want %v", i, h.Status, want)
+		}
+		c.ring.Consume(c.u)
+	}
+	out.idle(t)
+	in.idle(t)
+	allFree(t, out.ring, 0)
+}

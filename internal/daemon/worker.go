@@ -43,11 +43,8 @@ func (c *conductor) acceptWorkers(l *net.UnixListener) {
 	for {
 		sock, err := l.AcceptUnix()
 		if err != nil {
-			if c.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-				c.log.Error().Err(err).Msg("accepting workers")
-				if sleep(c.ctx, 100*time.Millisecond) {
-					continue
-				}
+			if c.acceptAgain("workers", err) {
+				continue
 			}
 			return
 		}
