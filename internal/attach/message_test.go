@@ -1,0 +1,105 @@
+package attach_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/attach"
+)
+
+func FuzzDecodeMessage(f *testing.F) {
+	for _, m := range []*attach.Message{
+		{Type: attach.TypeHello, Hello: &attach.Hello{Protocol: 1, ABI: 1, Role: attach.RoleClient, Name: "x"}},
+		{Type: attach.TypeResolve, Seq: 3, Target: &attach.Target{Service: "s", Method: "m"}},
+		{Type: attach.TypeRegister, Methods: []attach.Method{{Service: "s", Method: "m", Answer: -1}}},
+		{Type: attach.TypeFail, Fail: &attach.Fail{Code: "limit", Text: "no"}},
+		{Type: attach.TypeStatusIs, StatusJSON: json.RawMessage(`{"node":"a"}`)},
+	} {
+		data, err := json.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("{}"))
+	f.Add([]byte("null"))
+	f.Add([]byte("\x00\x01\x02"))
+	f.Add([]byte(`{"type":"lane","lane":{"id":70000}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := attach.DecodeMessage(data)
+		if err != nil {
+			if !errors.Is(err, attach.ErrInvalid) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if m.Type == "" {
+			t.Fatal("a message without a type")
+		}
+		again, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := attach.DecodeMessage(again); err != nil {
+			t.Fatalf("%s is not read again: %v", again, err)
+		}
+	})
+}
+
+func TestCheckName(t *testing.T) {
+	for _, good := range []string{"a", "A-b_c.9", strings.Repeat("x", attach.MaxNameLen)} {
+		if err := attach.CheckName(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "a b", "a/b", "ä", "a\x00", strings.Repeat("x", attach.MaxNameLen+1)} {
+		if attach.CheckName(bad) == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+// Every error keeps its kind on the way through the socket.
+func TestFail(t *testing.T) {
+	for _, e := range []error{attach.ErrNotRunning, attach.ErrPermission, attach.ErrVersion, attach.ErrNoService, attach.ErrLimit, attach.ErrInvalid, attach.ErrClosed} {
+		fail := attach.FailFor(fmt.Errorf("because: %w", e))
+		if got := fail.Err(); !errors.Is(got, e) || got.Error() != "because: "+e.Error() {
+			t.Errorf("%v has become %v", e, got)
+		}
+	}
+	for _, f := range []*attach.Fail{attach.FailFor(errors.New("odd")), {Code: "from the future", Text: "odd"}} {
+		if got := f.Err(); !errors.Is(got, attach.ErrInvalid) || got.Error() != "odd" {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+func TestSocketPath(t *testing.T) {
+	t.Setenv(attach.SocketEnv, "")
+	if got := attach.SocketPath(""); got != attach.DefaultSocket {
+		t.Error(got)
+	}
+	t.Setenv(attach.SocketEnv, "/from/env")
+	if got := attach.SocketPath(""); got != "/from/env" {
+		t.Error(got)
+	}
+	if got := attach.SocketPath("/said"); got != "/said" {
+		t.Error(got)
+	}
+}
+
+func TestDialError(t *testing.T) {
+	for err, want := range map[error]error{
+		os.ErrNotExist: attach.ErrNotRunning, unix.ECONNREFUSED: attach.ErrNotRunning, unix.EACCES: attach.ErrPermission, unix.EIO: unix.EIO,
+	} {
+		if got := attach.DialError("/s", err); !errors.Is(got, want) || !strings.Contains(got.Error(), "/s") {
+			t.Errorf("%v has become %v", err, got)
+		}
+	}
+}
