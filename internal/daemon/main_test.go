@@ -12,7 +12,10 @@ import (
 	"github.com/rdmad/rdmad/server"
 )
 
-func TestMain(m *testing.M) { daemontest.Main(m) }
+func TestMain(m *testing.M) {
+	daemontest.Helper("stranger", runStranger)
+	daemontest.Main(m)
+}
 
 // attachClient attaches to n until the test ends.
 func attachClient(t *testing.T, n *daemontest.Node) *client.Conn {

@@ -1,0 +1,264 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+)
+
+func ExampleAttach() {
+	socket, stop := demo()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	// An empty socket means $RDMAD_SOCKET or /run/rdmad/rdmad.sock.
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Println("attached to node", conn.Node())
+	// Output:
+	// attached to node a
+}
+
+func ExampleAttach_notRunning() {
+	_, err := client.Attach(context.Background(), "/tmp/nobody-listens-here.sock")
+	fmt.Println(errors.Is(err, client.ErrNotRunning))
+	// Output:
+	// true
+}
+
+func ExampleName() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket, client.Name("importer"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	status, err := conn.Status(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.Contains(string(status), "importer"))
+	// Output:
+	// true
+}
+
+func ExampleConn_Call() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	answer, err := conn.Call(ctx, "b/demo/greet", []byte("world"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", answer)
+	// Without a node: whichever serves it, this one first.
+	answer, err = conn.Call(ctx, "demo/upper", []byte("any node"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", answer)
+	// Output:
+	// hello, world
+	// ANY NODE
+}
+
+func ExampleConn_Go() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	future, err := conn.Go(ctx, "b/demo/greet", []byte("future"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	// ... do something else ...
+	answer, err := future.Wait(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", answer)
+	// Output:
+	// hello, future
+}
+
+func ExampleConn_Post() {
+	socket, stop := demo()
+	defer stop() // after the message was printed: it waits for handlers
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Post(ctx, "b/demo/log", []byte("one way")); err != nil {
+		log.Fatal(err)
+	}
+	// Nothing comes back; a call of the same method does tell that the message
+	// before it has been taken.
+	if _, err := conn.Call(ctx, "b/demo/log", []byte("and back")); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// b: one way
+	// b: and back
+}
+
+func ExampleConn_Method() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	// Looked up once, a target is quicker to call.
+	m, err := conn.Method(ctx, "b/demo/upper")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, word := range []string{"one", "two"} {
+		answer, err := m.Call(ctx, []byte(word))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s\n", answer)
+	}
+	_, err = conn.Method(ctx, "b/demo/unknown")
+	fmt.Println(errors.Is(err, client.ErrNoService))
+	// Output:
+	// ONE
+	// TWO
+	// true
+}
+
+func ExampleConn_Status() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	raw, err := conn.Status(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var status struct {
+		Node  string
+		Peers []struct{ Name, State string }
+	}
+	if err := json.Unmarshal(raw, &status); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(status.Node, status.Peers)
+	// Output:
+	// a [{b connected}]
+}
+
+func ExampleConn_Ping() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	rtt, err := conn.Ping(ctx, "b")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(rtt > 0 && rtt < time.Second)
+	// Output:
+	// true
+}
+
+func ExampleConn_Done() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	go conn.Close()
+	<-conn.Done() // also when the daemon has gone: attach again
+	_, err = conn.Call(ctx, "b/demo/greet", nil)
+	fmt.Println(errors.Is(err, client.ErrClosed))
+	// Output:
+	// true
+}
+
+func ExampleConn_Close() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	future, err := conn.Go(ctx, "b/demo/slow", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		log.Fatal(err)
+	}
+	// Whatever had no answer has an outcome now.
+	_, err = future.Wait(ctx)
+	fmt.Println(errors.Is(err, client.ErrMaybeExecuted) || errors.Is(err, client.ErrNotExecuted))
+	// Output:
+	// true
+}
+
+func ExampleConn_Node() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Println(conn.Node())
+	// Output:
+	// a
+}
+
+func ExampleConn_Domain() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Println(conn.Domain())
+	// Output:
+	// default
+}

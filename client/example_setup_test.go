@@ -1,0 +1,67 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// demo starts two nodes, a and b, of which b serves demo/upper, demo/greet,
+// demo/slow and demo/refuse. It returns a's socket, which a program finds in the
+// environment or in the default place.
+func demo() (socket string, stop func()) {
+	nodes, err := daemontest.Start("")
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv, err := server.Attach(context.Background(), nodes.B.Socket, server.Workers(1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan error, 1)
+	for name, h := range map[string]server.Handler{
+		"upper": func(c *server.Call) error {
+			p := c.Answer(len(c.Request()))
+			for i, ch := range p {
+				if ch >= 'a' && ch <= 'z' {
+					p[i] = ch - 'a' + 'A'
+				}
+			}
+			return nil
+		},
+		"greet": func(c *server.Call) error { return c.Reply(fmt.Appendf(nil, "hello, %s", c.Request())) },
+		"log":   func(c *server.Call) error { fmt.Printf("b: %s\n", c.Request()); return nil },
+		"slow": func(c *server.Call) error {
+			<-time.After(100 * time.Millisecond)
+			return c.Reply([]byte("at last"))
+		},
+		"refuse": func(*server.Call) error { return errors.New("not today") },
+	} {
+		if err := srv.Handle("demo", name, h); err != nil {
+			log.Fatal(err)
+		}
+	}
+	go func() { done <- srv.Serve(context.Background()) }()
+	err = daemontest.Poll("node a knows the methods", func() error {
+		st, err := nodes.A.Status(context.Background())
+		if err == nil && len(st.Services) < 5 {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return nodes.A.Socket, func() {
+		_ = srv.Close()
+		<-done
+		if err := nodes.Stop(); err != nil {
+			log.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package daemon_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// coreFiles counts what a core has open.
+func coreFiles(t *testing.T, n *daemontest.Node) int {
+	t.Helper()
+	pid, err := n.Core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func dialRaw(socket string) (*net.UnixConn, error) {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.SetDeadline(time.Now().Add(10 * time.Second))
+}
+
+func helloMessage(role attach.Role) ([]byte, error) {
+	return json.Marshal(&attach.Message{Type: attach.TypeHello, Hello: &attach.Hello{Protocol: attach.Protocol, ABI: shm.ABIVersion, Role: role, Name: "stranger\n\x1b[31m"}})
+}
+
+// runStranger is a process that says all the wrong things on a worker socket.
+func runStranger(args []string) error {
+	spare, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	client, err1 := helloMessage(attach.RoleClient)
+	service, err2 := helloMessage(attach.RoleService)
+	tool, err3 := helloMessage(attach.RoleTool)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range 60 {
+		s, err := dialRaw(args[0])
+		if err != nil {
+			return err
+		}
+		var messages [][]byte
+		switch i % 6 {
+		case 0:
+			messages = [][]byte{[]byte("garbage")}
+		case 1:
+			messages = [][]byte{[]byte(`{"type":"resolve","target":{}}`)}
+		case 2:
+			messages = [][]byte{[]byte(`{"type":"hello","hello":{"protocol":99,"role":"client"}}`)}
+		case 3: // attaches, and then garbage
+			messages = [][]byte{client, []byte(`{"type":"mapped","lane":{"id":1}}`), []byte("x")}
+		case 4: // attaches, registers and is gone at once
+			messages = [][]byte{service, []byte(`{"type":"register","seq":1,"methods":[{"service":"s","method":"m"},{"service":"s","method":"n"}]}`)}
+		case 5:
+			messages = [][]byte{tool}
+			for range 3 {
+				junk := make([]byte, r.IntN(2000))
+				for k := range junk {
+					junk[k] = byte(r.Uint32())
+				}
+				messages = append(messages, append([]byte("{"), junk...))
+			}
+		}
+		for _, m := range messages {
+			// With descriptors that nobody asked for.
+			if err := shm.SendFDs(s, m, int(spare.Fd()), int(spare.Fd())); err != nil {
+				break // refused in between
+			}
+		}
+		if i%4 > 0 { // the others stay open until the process ends
+			if err := s.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Println("done")
+	select {}
+}
+
+// Processes that say anything on the worker socket are refused, cost nothing that
+// stays, and disturb nobody.
+func TestStrangersOnTheWorkerSocket(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b)
+	c := attachClient(t, a)
+	callable(t, c, "b/text/upper")
+	before := coreFiles(t, a)
+	stranger := daemontest.Spawn(t, "stranger", a.Socket)
+	if got, err := c.Call(t.Context(), "b/text/upper", []byte("still")); err != nil || string(got) != "STILL" {
+		t.Errorf("%q, %v", got, err)
+	}
+	stranger.Kill()
+	daemontest.Eventually(t, "the stranger is gone", func() error {
+		st, err := a.Status(t.Context())
+		if err != nil {
+			return err
+		}
+		if n := len(st.Workers); n > 2 { // the client and who asks
+			return fmt.Errorf("%d workers", n)
+		}
+		for _, s := range st.Services {
+			if s.Service == "s" {
+				return fmt.Errorf("service %+v", s)
+			}
+		}
+		if now := coreFiles(t, a); now > before {
+			return fmt.Errorf("%d descriptors in the core, %d before", now, before)
+		}
+		return nil
+	})
+}
+
+// A worker that asks more than it may at once is detached.
+func TestTooManyQuestions(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	s, err := dialRaw(a.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	send := func(m *attach.Message) error {
+		data, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return shm.SendFDs(s, data)
+	}
+	if err := send(&attach.Message{Type: attach.TypeHello, Hello: &attach.Hello{Protocol: attach.Protocol, ABI: shm.ABIVersion, Role: attach.RoleTool}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(1000) { // of a node that is not there: they wait
+		if err := send(&attach.Message{Type: attach.TypePing, Seq: i + 1, Node: "b"}); err != nil {
+			return
+		}
+		_ = s.SetReadDeadline(time.Now().Add(time.Millisecond))
+		m := make([]byte, 64<<10)
+		if n, fds, err := shm.RecvFDs(s, m); err == nil {
+			shm.CloseFDs(fds)
+			if strings.Contains(string(m[:n]), string(attach.TypeGoodbye)) {
+				return
+			}
+		} else if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+	}
+}
+
+// Strangers on the bootstrap socket.
+func TestStrangersOnTheBootstrapSocket(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b)
+	c := attachClient(t, a)
+	callable(t, c, "b/text/upper")
+	st, err := b.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := coreFiles(t, b)
+	r := rand.New(rand.NewPCG(2, 2))
+	for i := range 100 {
+		s, err := net.Dial("tcp", st.Listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		junk := make([]byte, r.IntN(300))
+		for k := range junk {
+			junk[k] = byte(r.Uint32())
+		}
+		if i%2 == 0 {
+			junk = append([]byte{0, 0, 0, byte(r.IntN(80))}, `{"type":"hello","hello":{"magic":"rdmad-peer","protocol":1,"node":"a"}}`...)
+		}
+		_, _ = s.Write(junk)
+		if i%3 == 0 {
+			defer s.Close() // some stay
+		} else if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		if got, err := c.Call(t.Context(), "b/text/upper", []byte("still")); err != nil || string(got) != "STILL" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	daemontest.Eventually(t, "the strangers are gone", func() error {
+		if now := coreFiles(t, b); now > before {
+			return fmt.Errorf("%d descriptors in the core, %d before", now, before)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,161 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/rdmad/rdmad/server"
+)
+
+// A service from beginning to end.
+func Example() {
+	socket, stop := node()
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+
+	srv, err := server.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	err = srv.Handle("greeter", "greet", func(c *server.Call) error {
+		return c.Reply(fmt.Appendf(nil, "hello, %s", c.Request()))
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ctx) }()
+
+	call(socket, "greeter/greet", "world")
+	cancel()
+	fmt.Println("served:", <-done)
+	// Output:
+	// answer: hello, world
+	// served: <nil>
+}
+
+func ExampleAttach() {
+	socket, stop := node()
+	defer stop()
+	// An empty socket means $RDMAD_SOCKET or /run/rdmad/rdmad.sock.
+	srv, err := server.Attach(context.Background(), socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	fmt.Println("attached to node", srv.Node())
+	// Output:
+	// attached to node a
+}
+
+func ExampleAttach_notRunning() {
+	_, err := server.Attach(context.Background(), "/tmp/nobody-listens-here.sock")
+	fmt.Println(errors.Is(err, server.ErrNotRunning))
+	// Output:
+	// true
+}
+
+func ExampleName() {
+	socket, stop := node()
+	defer stop()
+	srv, err := server.Attach(context.Background(), socket, server.Name("indexer"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	fmt.Println("\"rdmad status\" lists this process as indexer")
+	// Output:
+	// "rdmad status" lists this process as indexer
+}
+
+func ExampleWorkers() {
+	socket, stop := node()
+	defer stop()
+	ctx := context.Background()
+	// Up to 16 handlers at once, for handlers that wait for disks or others.
+	srv, err := server.Attach(ctx, socket, server.Workers(16))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	if err := srv.Handle("demo", "method", func(c *server.Call) error { return c.Reply([]byte("ok")) }); err != nil {
+		log.Fatal(err)
+	}
+	go func() { _ = srv.Serve(ctx) }()
+	call(socket, "demo/method", "")
+	// Output:
+	// answer: ok
+}
+
+func ExampleServer_Handle() {
+	socket, stop := node()
+	defer stop()
+	ctx := context.Background()
+	srv, err := server.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	go func() { _ = srv.Serve(ctx) }()
+	for _, name := range []string{"ping", "pong"} {
+		if err := srv.Handle("game", name, func(c *server.Call) error { return c.Reply([]byte(name)) }); err != nil {
+			log.Fatal(err)
+		}
+	}
+	call(socket, "game/ping", "")
+	call(socket, "game/pong", "")
+	err = srv.Handle("game", "not a name", nil)
+	fmt.Println(errors.Is(err, server.ErrInvalid))
+	// Output:
+	// answer: ping
+	// answer: pong
+	// true
+}
+
+func ExampleServer_Serve() {
+	socket, stop := node()
+	defer stop()
+	srv, err := server.Attach(context.Background(), socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // for example on SIGTERM; see signal.NotifyContext
+	fmt.Println(srv.Serve(ctx))
+	// Output:
+	// <nil>
+}
+
+func ExampleServer_Close() {
+	socket, stop := node()
+	defer stop()
+	srv, err := server.Attach(context.Background(), socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(context.Background()) }()
+	fmt.Println(srv.Close())
+	err = <-done
+	fmt.Println(errors.Is(err, server.ErrClosed) || errors.Is(err, server.ErrInvalid)) // or Close came first
+	// Output:
+	// <nil>
+	// true
+}
+
+func ExampleServer_Node() {
+	socket, stop := node()
+	defer stop()
+	srv, err := server.Attach(context.Background(), socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	fmt.Println(srv.Node())
+	// Output:
+	// a
+}
