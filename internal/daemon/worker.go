@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -281,23 +282,34 @@ func (c *conductor) detach(w *worker) {
 	_ = w.seg.Close()
 }
 
-// deathPoll is how often a wait for a process's death looks whether the core stops.
-const deathPoll = 500 * time.Millisecond
-
 // awaitDeath returns true when the process is dead. A process that has closed
-// its socket but lives keeps its slots, because it may still write to them.
+// its socket but lives keeps its slots, because it may still write to them. The
+// wait is the Go poller's: a thread for each such process would be too much.
 func (w *worker) awaitDeath(c *conductor) bool {
 	if w.pidfd < 0 {
 		return true // a kernel without pidfds: the closed socket has to do
 	}
-	fds := []unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}}
-	for c.ctx.Err() == nil {
-		n, err := unix.Poll(fds, int(deathPoll.Milliseconds()))
-		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
-			return true
-		}
+	if err := unix.SetNonblock(w.pidfd, true); err != nil {
+		c.log.Error().Err(err).Int("pid", w.pid).Msg("cannot wait for the end of a worker")
+		return false
 	}
-	return false
+	f := os.NewFile(uintptr(w.pidfd), "pidfd")
+	w.pidfd = -1
+	defer f.Close()
+	defer context.AfterFunc(c.ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
+	raw, err := f.SyscallConn()
+	dead := false
+	if err == nil {
+		err = raw.Read(func(fd uintptr) bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			dead = n > 0 && err == nil
+			return dead
+		})
+	}
+	if err != nil && c.ctx.Err() == nil {
+		c.log.Error().Err(err).Int("pid", w.pid).Msg("cannot wait for the end of a worker")
+	}
+	return dead
 }
 
 func (w *worker) closePidfd() {
