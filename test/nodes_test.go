@@ -153,16 +153,6 @@ func askStatus(t *testing.T, socket string) (s *daemon.Status, err error) {
 	return s, json.Unmarshal(raw, s)
 }
 
-// awaitPeer waits until one node is connected to another.
-func (c *cluster) awaitPeer(name, peer string) {
-	c.t.Helper()
-	eventually(c.t, "node "+name+" connects to "+peer, func() bool {
-		return slices.ContainsFunc(c.status(name).Peers, func(p daemon.PeerStatus) bool {
-			return p.Name == peer && p.State == "connected"
-		})
-	})
-}
-
 // awaitService waits until a node knows that another serves a method, by the
 // given number of processes if that is its own business.
 func (c *cluster) awaitService(name, node, service, method string, processes int) {

@@ -89,12 +89,13 @@ func (w *work) sleep(c *server.Call) error {
 	return number(c, uint64(os.Getpid()))
 }
 
-// hang returns when its caller's deadline has passed or its process ends.
+// hang returns some time after its caller's deadline, or when its process ends.
 func (w *work) hang(c *server.Call) error {
 	w.hanging.Add(1)
 	defer w.hanging.Add(-1)
 	select {
 	case <-c.Context().Done():
+		time.Sleep(sleepMillis * time.Millisecond)
 		return c.Context().Err()
 	case <-time.After(limit):
 		return errors.New("nobody ended it")

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
@@ -20,6 +21,47 @@ func TestOneServerOneClient(t *testing.T) {
 	client.finish()
 	c.awaitPosts("a", sent.Posts)
 	compare(t, []mixed{sent}, []*member{service})
+}
+
+// The same on one node that has no peers: no fabric is involved.
+func TestOneNode(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a")
+	c.start("a")
+	service := startService(t, c, "a", "work")
+	c.awaitService("a", "a", "work", "post", 1)
+	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "a", Service: "work", Messages: 10_000, Seed: 1, Most: mostSize, Depth: 16})
+	var sent mixed
+	client.hear(&sent)
+	client.finish()
+	c.awaitPosts("a", sent.Posts)
+	compare(t, []mixed{sent}, []*member{service})
+	if n := c.status("a").Counters["requests_sent"]; n != 0 {
+		t.Errorf("%d requests went over a fabric", n)
+	}
+}
+
+// Processes that want to have far more under way than the ring has room for
+// wait for room, and all get their answers.
+func TestFullRing(t *testing.T) {
+	const processes, slots, run = 4, 64, 16
+	c := newPair(t, sandbox.Settings{Extra: fmt.Sprintf("[[class]]\nname = \"only\"\nslot_size = 128\nslots = %d\nmax_run = %d\n", slots, run)})
+	service := startService(t, c, "b", "work")
+	c.awaitService("a", "b", "work", "post", 0)
+	clients := make([]*member, processes)
+	for i := range clients {
+		clients[i] = startMember(t, "mixed", roleArgs{
+			Socket: c.socket("a"), Node: "b", Service: "work", Messages: 5000, Seed: uint64(i), Most: run*128 - 64, Depth: 10 * slots,
+		})
+	}
+	sent := make([]mixed, processes)
+	posts := int64(0)
+	for i, m := range clients {
+		m.hear(&sent[i])
+		m.finish()
+		posts += sent[i].Posts
+	}
+	c.awaitPosts("a", posts)
+	compare(t, sent, []*member{service})
 }
 
 // awaitPosts waits until all one-way messages that left a node have been

@@ -39,6 +39,9 @@ func newWorkload(w bench.Workload, short string) *cobra.Command {
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("count") && c.Flags().Changed("duration") {
+				return usagef("--count and --duration: only one can end the run")
+			}
 			spec.Size = int(size)
 			if err := spec.Check(); err != nil {
 				return &usageError{err}
@@ -83,7 +86,6 @@ func newWorkload(w bench.Workload, short string) *cobra.Command {
 	f.StringVar(&spec.Target, "target", "", "the node that answers (default: any, this one first)")
 	socketFlag(c, &spec.Socket)
 	jsonFlag(c, &asJSON)
-	c.MarkFlagsMutuallyExclusive("count", "duration")
 	return c
 }
 

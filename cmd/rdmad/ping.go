@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,17 +63,6 @@ func (f *pingFlags) run(ctx context.Context, out io.Writer, node string) error {
 	}
 	defer conn.Close()
 	r := pingResult{From: conn.Node(), To: node}
-	table := tabwriter.NewWriter(out, 5, 0, 2, ' ', tabwriter.AlignRight)
-	print := func(format string, args ...any) error {
-		if f.json {
-			return nil
-		}
-		_, err := fmt.Fprintf(table, format, args...)
-		return errors.Join(err, table.Flush())
-	}
-	if err := print("seq\tround trip\t\n"); err != nil {
-		return err
-	}
 	for i := range f.count {
 		if i > 0 {
 			select {
@@ -93,7 +80,13 @@ func (f *pingFlags) run(ctx context.Context, out io.Writer, node string) error {
 		us := microseconds(rtt)
 		r.RoundTrips = append(r.RoundTrips, us)
 		r.Avg += us / float64(f.count)
-		if err := print("%d\t%.1f us\t\n", i+1, us); err != nil {
+		if f.json {
+			continue
+		}
+		if i == 0 {
+			fmt.Fprintln(out, "  seq      round trip")
+		}
+		if _, err := fmt.Fprintf(out, "%5d  %11.1f us\n", i+1, us); err != nil {
 			return err
 		}
 	}

@@ -41,12 +41,12 @@ func demoCommand(ctx context.Context, args []string) (err error) {
 			return err
 		}
 	}
-	stop, err := startServe(ctx, socketB, *file, *workers)
+	served, err := startServe(socketB, *file, *workers)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
-	if err := awaitService(ctx, socketA); err != nil {
+	defer func() { err = errors.Join(err, served.stop()) }()
+	if err := awaitService(ctx, socketA, served); err != nil {
 		return err
 	}
 	f := fetch{socket: socketA, node: "b", workers: *workers, depth: *depth, out: filepath.Join(dir, "copy")}
@@ -58,32 +58,48 @@ func demoCommand(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// startServe starts a process that serves the file. stop ends it.
-func startServe(ctx context.Context, socket, file string, workers int) (stop func() error, err error) {
+// serving is a process that serves a file.
+type serving struct {
+	cmd *exec.Cmd
+	// done is closed when the process has ended and err says how.
+	done chan struct{}
+	err  error
+}
+
+// startServe starts a process that serves the file.
+func startServe(socket, file string, workers int) (*serving, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "serve", "--socket", socket, "--root-file", file, "--workers", strconv.Itoa(workers))
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	if err := cmd.Start(); err != nil {
+	s := &serving{done: make(chan struct{})}
+	s.cmd = exec.Command(self, "serve", "--socket", socket, "--root-file", file, "--workers", strconv.Itoa(workers))
+	s.cmd.Stderr = os.Stderr
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	return func() error {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return err
-		}
-		if err := cmd.Wait(); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("serve: %w", err)
-		}
-		return nil
-	}, nil
+	go func() {
+		defer close(s.done)
+		s.err = s.cmd.Wait()
+	}()
+	return s, nil
+}
+
+// stop ends the process if it runs and returns how it ended.
+func (s *serving) stop() error {
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-s.done
+	if s.err != nil {
+		return fmt.Errorf("the serving process: %w", s.err)
+	}
+	return nil
 }
 
 // awaitService waits until node a has heard of the service on node b.
-func awaitService(ctx context.Context, socket string) error {
+func awaitService(ctx context.Context, socket string, served *serving) error {
 	ctx, cancel := context.WithTimeout(ctx, quick)
 	defer cancel()
 	conn, err := client.Attach(ctx, socket, client.Name("pagefetch"))
@@ -92,11 +108,14 @@ func awaitService(ctx context.Context, socket string) error {
 	}
 	defer conn.Close()
 	for {
+		// The method that the service offers last.
 		_, err := conn.Method(ctx, "b/"+service+"/"+sumMethod)
 		if !errors.Is(err, client.ErrNoService) {
 			return err
 		}
 		select {
+		case <-served.done:
+			return errors.New("nothing is served")
 		case <-ctx.Done():
 			return err
 		case <-time.After(10 * time.Millisecond):

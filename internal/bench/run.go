@@ -100,8 +100,9 @@ func (r *run) measure(ctx context.Context) (*Result, error) {
 	results := make([]*workerResult, r.spec.Clients)
 	progress := newProgress(r.spec.Clients, begin, r.options.Progress)
 	if err := r.crew.each(limited, func(i int, p report) bool {
-		progress.add(i, p.Done)
-		results[i] = p.Result
+		if results[i] = p.Result; p.Result == nil {
+			progress.add(i, p.Done)
+		}
 		return p.Result != nil
 	}); err != nil {
 		return nil, err
@@ -168,23 +169,33 @@ func (r *run) arrive(ctx context.Context) error {
 type progress struct {
 	done  []uint64
 	begin time.Time
-	last  time.Time
 	show  func(uint64, time.Duration)
+	// fresh says which processes have reported since the sum was shown, and
+	// missing how many have not.
+	fresh   []bool
+	missing int
 }
 
 func newProgress(clients int, begin time.Time, show func(uint64, time.Duration)) *progress {
-	return &progress{done: make([]uint64, clients), begin: begin, last: begin, show: show}
+	return &progress{done: make([]uint64, clients), begin: begin, show: show, fresh: make([]bool, clients), missing: clients}
 }
 
-// add takes a report of process i, and shows the sum about once per second.
+// add takes a report of process i, and shows the sum when every process has
+// reported again: about once per second.
 func (p *progress) add(i int, done uint64) {
 	p.done[i] = max(p.done[i], done)
-	if now := time.Now(); p.show != nil && now.Sub(p.last) >= 900*time.Millisecond {
-		p.last = now
-		sum := uint64(0)
-		for _, n := range p.done {
-			sum += n
-		}
-		p.show(sum, now.Sub(p.begin))
+	if !p.fresh[i] {
+		p.fresh[i] = true
+		p.missing--
 	}
+	if p.missing > 0 || p.show == nil {
+		return
+	}
+	sum := uint64(0)
+	for _, n := range p.done {
+		sum += n
+	}
+	p.show(sum, time.Since(p.begin))
+	clear(p.fresh)
+	p.missing = len(p.fresh)
 }

@@ -1,0 +1,120 @@
+package test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+)
+
+// Errors and panics of handlers reach the caller as such, and end nothing.
+func TestHandlerErrors(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	startService(t, c, "b", "work")
+	c.awaitService("a", "b", "work", "transform", 0)
+	conn := c.attach("a")
+	for _, test := range []struct{ method, request, want string }{
+		{"fail", "reason", "no: reason"},
+		{"panic", "", "handler panicked: on purpose"},
+		{"transform", "four", "a request of 4 bytes"},
+	} {
+		_, err := conn.Call(bounded(t), "b/work/"+test.method, []byte(test.request))
+		var remote *client.RemoteError
+		if !errors.As(err, &remote) || !errors.Is(err, client.ErrRemote) || !strings.Contains(remote.Text, test.want) {
+			t.Errorf("%s: %v", test.method, err)
+		}
+	}
+	startTraffic(t, conn, "b/work/transform").undisturbed(t)
+}
+
+// A call ends with its deadline, wherever it is.
+func TestDeadline(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	service := startService(t, c, "b", "work")
+	c.awaitService("a", "b", "work", "hang", 0)
+	conn := c.attach("a")
+	timed := func(method string, req []byte, d time.Duration) error {
+		t.Helper()
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		_, err := conn.Call(ctx, "b/work/"+method, req)
+		if took := time.Since(begin); took < d || took > d+limit/2 {
+			t.Errorf("%s with %v returned after %v: %v", method, d, took, err)
+		}
+		if !errors.Is(err, client.ErrDeadline) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s with %v: %v", method, d, err)
+		}
+		return err
+	}
+	// In the handler.
+	if err := timed("hang", nil, 100*time.Millisecond); !errors.Is(err, client.ErrMaybeExecuted) {
+		t.Errorf("in the handler: %v", err)
+	}
+	// Behind calls that keep all handlers busy: it must never be executed.
+	const handlers = 16
+	var all sync.WaitGroup
+	for range handlers {
+		all.Go(func() { _ = timed("hang", nil, time.Second) })
+	}
+	eventually(t, "all handlers are busy", func() bool { return c.busy("b") >= handlers })
+	_ = timed("sleep", encoded(0), 50*time.Millisecond)
+	all.Wait()
+	eventually(t, "the handlers have ended", func() bool {
+		a, err := conn.Call(bounded(t), "b/work/hanging", nil)
+		return err == nil && binary.LittleEndian.Uint64(a) == 0
+	})
+	c.awaitQuiet("a", 0)
+	c.awaitQuiet("b", 0)
+	var n tally
+	_ = service.in.Close()
+	service.hear(&n)
+	service.finish()
+	if n.Calls != 0 {
+		t.Errorf("a request was executed %d times after its deadline", n.Calls)
+	}
+}
+
+// Requests are spread over the processes of a service.
+func TestBalance(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	startService(t, c, "b", "work")
+	startService(t, c, "b", "work")
+	c.awaitService("b", "b", "work", "sleep", 2)
+	c.awaitService("a", "b", "work", "sleep", 0)
+	conn := c.attach("a")
+	ctx := bounded(t)
+	const callers, calls = 16, 50
+	var mu sync.Mutex
+	served := map[uint64]int{}
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range calls {
+				a, err := conn.Call(ctx, "b/work/sleep", encoded(1))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				served[binary.LittleEndian.Uint64(a)]++
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if len(served) != 2 {
+		t.Fatalf("%d processes served: %v", len(served), served)
+	}
+	for pid, n := range served {
+		if n < callers*calls/5 {
+			t.Errorf("process %d served %d of %d calls", pid, n, callers*calls)
+		}
+	}
+}

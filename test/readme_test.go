@@ -1,0 +1,81 @@
+package test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+)
+
+var (
+	readmeProgram = regexp.MustCompile("(?s)```go\n(.*?)```")
+	readmeLink    = regexp.MustCompile(`\]\(([^)]+)\)`)
+	readmeCommand = regexp.MustCompile(`(?m)^(rdmad sandbox (?:.*? )?-- rdmad .*?)( *#.*)?$`)
+)
+
+func readme(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The two programs of the README talk to each other.
+func TestReadmePrograms(t *testing.T) {
+	programs := readmeProgram.FindAllStringSubmatch(readme(t), -1)
+	if len(programs) != 2 {
+		t.Fatalf("%d programs, want a client and a server", len(programs))
+	}
+	c := newPair(t, sandbox.Settings{})
+	var built [2]string
+	for i, p := range programs {
+		dir := t.TempDir()
+		source := filepath.Join(dir, "main.go")
+		if err := os.WriteFile(source, []byte(p[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		built[i] = filepath.Join(dir, "program")
+		run(t, exec.Command("go", "build", "-o", built[i], source)).check(t, "go build", 0)
+	}
+	serve, err := sandbox.StartProcess("the README's server", filepath.Join(c.dir, "server.log"), "env", "RDMAD_SOCKET="+c.socket("b"), built[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer serve.Kill()
+	c.awaitService("a", "b", "greeter", "hello", 0)
+	call := exec.Command(built[0])
+	call.Env = []string{"RDMAD_SOCKET=" + c.socket("a")}
+	if r := run(t, call); r.out != "hello world\n" {
+		t.Errorf("the README's client printed %q, %q", r.out, r.errOut)
+	}
+}
+
+// Every file that the README names is there.
+func TestReadmeLinks(t *testing.T) {
+	for _, m := range readmeLink.FindAllStringSubmatch(readme(t), -1) {
+		if !exists(filepath.Join("..", m[1])) {
+			t.Errorf("no %s", m[1])
+		}
+	}
+}
+
+// The README's commands work as they stand there, if for a shorter time.
+func TestReadmeCommands(t *testing.T) {
+	commands := readmeCommand.FindAllStringSubmatch(readme(t), -1)
+	if len(commands) < 5 {
+		t.Fatalf("found only %q", commands)
+	}
+	for _, m := range commands {
+		args := strings.Fields(m[1])[1:]
+		if strings.Contains(m[1], "bench") {
+			args = append(args, "--duration", "100ms", "--warmup", "10ms")
+		}
+		run(t, rdmad(t, args...)).check(t, m[1], 0)
+	}
+}

@@ -1,0 +1,229 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/shm"
+)
+
+func TestUnknownTargets(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	startService(t, c, "b", "work")
+	c.awaitService("a", "b", "work", "post", 0)
+	conn := c.attach("a")
+	for target, want := range map[string]error{
+		"b/nothing/there":       client.ErrNoService,
+		"b/work/nothing":        client.ErrNoService,
+		"nothing/there":         client.ErrNoService,
+		"c/work/transform":      client.ErrNoService,
+		"a/work/transform":      client.ErrNoService,
+		"work":                  client.ErrInvalid,
+		"":                      client.ErrInvalid,
+		"a/b/c/d":               client.ErrInvalid,
+		"b/wo rk/transform":     client.ErrInvalid,
+		"b//transform":          client.ErrInvalid,
+		"b/work/":               client.ErrInvalid,
+		"b/work/\x00":           client.ErrInvalid,
+		"b/" + name64 + "/post": client.ErrInvalid,
+	} {
+		if _, err := conn.Call(bounded(t), target, nil); !errors.Is(err, want) {
+			t.Errorf("%.20q: error %v, want %v", target, err, want)
+		}
+	}
+	if _, err := conn.Call(bounded(t), "work/who", nil); err != nil {
+		t.Errorf("after all these: %v", err)
+	}
+}
+
+// name64 is one byte longer than names may be.
+var name64 = strings.Repeat("x", attach.MaxNameLen+1)
+
+func TestOversize(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	startService(t, c, "b", "work")
+	c.awaitService("a", "b", "work", "post", 0)
+	conn := c.attach("a")
+	ctx := bounded(t)
+	m, err := conn.Method(ctx, "b/work/transform")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The large class of the default configuration.
+	const most = 511*4096 - 64
+	check := func(what string, err error, size int) {
+		t.Helper()
+		var large *client.TooLargeError
+		if !errors.As(err, &large) || !errors.Is(err, client.ErrTooLarge) || large.What != what || large.Size != size {
+			t.Errorf("%s of %d bytes: %v", what, size, err)
+		}
+	}
+	_, err = m.Call(ctx, make([]byte, most+1))
+	check("request", err, most+1)
+	check("request", m.Post(ctx, make([]byte, most+1)), most+1)
+	_, err = m.With(client.AnswerSize(most+1)).Call(ctx, make([]byte, minSize))
+	check("room for an answer", err, most+1)
+	// The handler makes an answer of 1,001 bytes, and there is room for 1,000.
+	msg := []byte{0xe9, 0x03, 0, 0, 0}
+	_, err = m.With(client.AnswerSize(1000)).Call(ctx, msg)
+	check("answer", err, 0)
+
+	msg = make([]byte, most)
+	copy(msg, []byte{0, 0, 0x10, 0})
+	answer, err := m.With(client.AnswerSize(1<<20)).Call(ctx, msg)
+	if err != nil || !right(answer, 1<<20, digest(msg)) {
+		t.Errorf("the largest request: %d bytes, %v", len(answer), err)
+	}
+}
+
+func TestNoDaemon(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	attachTo := func(what string) {
+		t.Helper()
+		if _, err := client.Attach(bounded(t), socket); !errors.Is(err, client.ErrNotRunning) || !strings.Contains(err.Error(), socket) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	attachTo("no socket")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	attachTo("a socket that nobody listens on")
+
+	// A daemon that was killed leaves a socket, which the next one takes over.
+	c := newCluster(t, sandbox.Settings{}, "a")
+	c.start("a")
+	pids, err := c.nodes["a"].PIDs(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.nodes["a"].Process().Kill()
+	eventually(t, "the core ends", func() bool { return !alive(pids.Core) })
+	socket = c.socket("a")
+	attachTo("a daemon that was killed")
+	c.start("a")
+	c.attach("a")
+}
+
+// A second daemon on the same socket must leave the first alone.
+func TestSecondDaemon(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	startService(t, c, "b", "work")
+	c.awaitService("a", "b", "work", "post", 0)
+	tr := startTraffic(t, c.attach("a"), "b/work/transform")
+	out, err := exec.Command(programs.rdmad, "run", "-c", filepath.Join(c.dir, "a.toml")).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("the second daemon: %v", err)
+	}
+	pid := strconv.Itoa(c.nodes["a"].Process().PID())
+	if !strings.Contains(string(out), c.socket("a")) || !strings.Contains(string(out), pid) {
+		t.Errorf("the second daemon does not name the socket and process %s: %s", pid, out)
+	}
+	tr.flows(t)
+	tr.undisturbed(t)
+}
+
+// Workers with another version are told both versions.
+func TestWrongVersion(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a")
+	c.start("a")
+	for _, test := range []struct {
+		hello attach.Hello
+		want  []string
+	}{
+		{attach.Hello{Protocol: 99, ABI: shm.ABIVersion, Role: attach.RoleClient}, []string{"99", strconv.Itoa(attach.Protocol)}},
+		{attach.Hello{Protocol: attach.Protocol, ABI: 77 << 16, Role: attach.RoleService}, []string{"77", strconv.Itoa(shm.ABIMajor)}},
+	} {
+		raw, err := net.Dial("unixpacket", c.socket("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := attach.NewConn(raw.(*net.UnixConn))
+		if err := conn.Send(&attach.Message{Type: attach.TypeHello, Hello: &test.hello}); err != nil {
+			t.Fatal(err)
+		}
+		m, fds, err := conn.Recv()
+		if err != nil || len(fds) > 0 || m.Fail == nil || !errors.Is(m.Fail.Err(), attach.ErrVersion) {
+			t.Fatalf("%+v: %+v, %v", test.hello, m, err)
+		}
+		for _, w := range test.want {
+			if !strings.Contains(m.Fail.Text, w) {
+				t.Errorf("%+v: no %q in %q", test.hello, w, m.Fail.Text)
+			}
+		}
+		if _, _, err := conn.Recv(); !errors.Is(err, attach.ErrClosed) {
+			t.Errorf("%+v: the daemon goes on: %v", test.hello, err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// attachRole attaches and says how that went: the node and the domain, or the
+// error.
+func attachRole(ctx context.Context, args *roleArgs, say *json.Encoder) error {
+	conn, err := client.Attach(ctx, args.Socket)
+	switch {
+	case errors.Is(err, client.ErrPermission):
+		return say.Encode("permission: " + err.Error())
+	case err != nil:
+		return say.Encode(err.Error())
+	}
+	defer conn.Close()
+	return say.Encode(conn.Node() + " " + conn.Domain())
+}
+
+// nobody is a user that owns nothing.
+const nobody = 65534
+
+// asNobody runs a worker process as another user.
+func asNobody(cmd *exec.Cmd) {
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+}
+
+// needRoot skips a test that runs processes as another user.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can run a process as another user")
+	}
+}
+
+// A user that no domain admits is refused, by the daemon if not by the socket's
+// permissions.
+func TestForeignUser(t *testing.T) {
+	needRoot(t)
+	for _, test := range []struct{ mode, want string }{
+		{"0666", "no domain"},
+		{"0600", "permission denied"},
+	} {
+		c := newCluster(t, sandbox.Settings{SocketMode: test.mode}, "a")
+		c.start("a")
+		m := startMember(t, "attach", roleArgs{Socket: c.socket("a")}, asNobody)
+		var said string
+		m.hear(&said)
+		m.finish()
+		if !strings.HasPrefix(said, "permission: ") || !strings.Contains(said, test.want) {
+			t.Errorf("socket mode %s: %s", test.mode, said)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+)
+
+// kill kills a process that is no child of this one.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Either node may start first, and services and clients at any time after their
+// own node.
+func TestStartOrder(t *testing.T) {
+	for _, order := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		c := newCluster(t, sandbox.Settings{}, "a", "b")
+		c.start(order[0])
+		if order[0] == "b" {
+			startService(t, c, "b", "work")
+		} else if _, err := c.attach("a").Call(bounded(t), "b/work/who", nil); !errors.Is(err, client.ErrNoService) {
+			t.Errorf("a call to a node that does not run: %v", err)
+		}
+		c.start(order[1])
+		if order[0] == "a" {
+			startService(t, c, "b", "work")
+		}
+		conn := c.attach("a")
+		eventually(t, "calls work", func() bool {
+			_, err := conn.Call(bounded(t), "b/work/who", nil)
+			return err == nil
+		})
+		startTraffic(t, conn, "b/work/transform").undisturbed(t)
+	}
+}
+
+// A node that goes and comes back, in an orderly way or not, is found again by
+// those who were there all the time.
+func TestPeerRestarts(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	conn := c.attach("a")
+	for _, how := range []string{"stopped", "killed", "stopped"} {
+		startService(t, c, "b", "work")
+		eventually(t, "calls work", func() bool {
+			_, err := conn.Call(bounded(t), "b/work/who", nil)
+			return err == nil
+		})
+		tr := startTraffic(t, conn, "b/work/transform")
+		if how == "stopped" {
+			c.stop("b")
+		} else {
+			pids, err := c.nodes["b"].PIDs(bounded(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			kill(t, pids.Supervisor)
+			kill(t, pids.Core)
+			<-c.nodes["b"].Process().Done()
+		}
+		begin := time.Now()
+		if _, err := conn.Call(bounded(t), "b/work/who", nil); err == nil || outcome(err) == "other" {
+			t.Errorf("%s: a call to a node that is gone: %v", how, err)
+		}
+		if d := time.Since(begin); d > limit/2 {
+			t.Errorf("%s: such a call took %v", how, d)
+		}
+		if err := tr.end(); err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
+		if how == "stopped" && tr.maybeExecuted.Load() > 0 {
+			t.Errorf("an orderly stop left %d calls in doubt", tr.maybeExecuted.Load())
+		}
+		c.awaitQuiet("a", 0)
+		c.start("b")
+	}
+}
+
+// A node that is told to stop finishes what it has accepted, at either end.
+func TestDrain(t *testing.T) {
+	for _, stopped := range []string{"a", "b"} {
+		c := newPair(t, sandbox.Settings{})
+		startService(t, c, "b", "work")
+		c.awaitService("a", "b", "work", "sleep", 0)
+		conn := c.attach("a")
+		const calls = 64
+		ends := make(chan map[string]int, 1)
+		go func() { ends <- sleepers(bounded(t), conn, "b/work/sleep", calls) }()
+		eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
+		c.stop(stopped)
+		if got := <-ends; got["answered"] != calls {
+			t.Errorf("node %s stopped: %d calls ended as %v", stopped, calls, got)
+		}
+		if _, err := conn.Call(bounded(t), "b/work/who", nil); outcome(err) == "answered" || outcome(err) == "other" {
+			t.Errorf("node %s stopped: a call after that: %v", stopped, err)
+		}
+	}
+}
