@@ -33,5 +33,12 @@ func Main(m *testing.M) {
 			os.Exit(0)
 		}
 	}
+	// Under the race detector a process sleeps for a second before it exits,
+	// unless told otherwise; the cores of every test would.
+	if os.Getenv("GORACE") == "" {
+		if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+			panic(err)
+		}
+	}
 	goleak.VerifyTestMain(m)
 }

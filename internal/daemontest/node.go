@@ -83,8 +83,13 @@ func (n *Nodes) Stop() error {
 	return errors.Join(err, os.RemoveAll(n.dir))
 }
 
+// freeAddress returns an address that nobody listens on. The host is a loopback
+// address of this process alone: other tests that run at the same time must not
+// take the port before the node does.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	pid := os.Getpid()
+	host := net.IPv4(127, byte(1+pid/62500%250), byte(pid/250%250), byte(1+pid%250))
+	l, err := net.Listen("tcp", net.JoinHostPort(host.String(), "0"))
 	if err != nil {
 		return "", err
 	}
