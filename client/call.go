@@ -19,7 +19,18 @@ var futures = sync.Pool{New: func() any { return new(Future) }}
 // CallInto is Call with a buffer: the answer is appended to dst[:0], which
 // grows only if it has too little room. req and dst may be the same memory.
 // With enough room a call allocates nothing.
+//
+// A request that is refused because nobody serves the method there any more is
+// tried once more where it is served now.
 func (m *Method) CallInto(ctx context.Context, req, dst []byte) ([]byte, error) {
+	answer, err := m.callOnce(ctx, req, dst)
+	if err != nil && errors.Is(err, ErrNoService) && errors.Is(err, ErrNotExecuted) {
+		return m.callOnce(ctx, req, dst) // the first one's outcome made it forget the route
+	}
+	return answer, err
+}
+
+func (m *Method) callOnce(ctx context.Context, req, dst []byte) ([]byte, error) {
 	f, err := m.start(ctx, req, dst)
 	if err != nil {
 		return nil, err

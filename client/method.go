@@ -174,6 +174,9 @@ func (m *Method) pick(r *route, size int) (l *lane, run, answer int, err error) 
 // claim finds room for a request of size bytes. It follows the method to a new
 // route when the old one's lane is closed.
 func (m *Method) claim(ctx context.Context, size int) (l *lane, u slots.Run, h slots.Header, err error) {
+	if ctx.Err() != nil {
+		return nil, u, h, &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+	}
 	r := m.route.p.Load()
 	var stale *route
 	for range maxReroutes {

@@ -30,7 +30,8 @@ func TestManyWaitersOnOneFuture(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	var wg sync.WaitGroup
+	var wg, gaveUp sync.WaitGroup
+	gaveUp.Add(10)
 	for i := range 30 {
 		wg.Go(func() {
 			if i%3 == 0 { // gives up first and waits again
@@ -38,6 +39,7 @@ func TestManyWaitersOnOneFuture(t *testing.T) {
 				if _, err := f.Wait(short); !errors.As(err, &late) || !late.Sent || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("short wait: %v", err)
 				}
+				gaveUp.Done()
 			}
 			if i%3 == 1 {
 				<-f.Done()
@@ -47,7 +49,7 @@ func TestManyWaitersOnOneFuture(t *testing.T) {
 			}
 		})
 	}
-	<-short.Done()
+	gaveUp.Wait()
 	if f.Cancel() {
 		t.Error("a running request was cancelled")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
@@ -182,6 +183,18 @@ func TestNeverServes(t *testing.T) {
 	busy := attach(t, b)
 	handle(t, busy, "m", func(*server.Call) error { return nil })
 	start(t, busy)
+	// Until it has mapped the lane the other one gets everything.
+	daemontest.Eventually(t, "an answer", func() error {
+		f, err := m.Go(t.Context(), nil)
+		if err != nil {
+			return err
+		}
+		fs = append(fs, f)
+		brief, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err = f.Wait(brief)
+		return err
+	})
 	for range 50 { // to the one with less under way
 		if _, err := m.Call(soon(t), nil); err != nil {
 			t.Fatal(err)

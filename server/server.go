@@ -164,7 +164,8 @@ func (s *Server) Close() error {
 // addLane maps a lane and tells the daemon, which delivers from it afterwards.
 func (s *Server) addLane(l attach.Lane, r *slots.Ring) {
 	s.lanes[l.ID].Store(r)
-	if err := s.attached().Tell(&attach.Message{Type: attach.TypeMapped, Lane: &attach.Lane{ID: l.ID}}); err != nil {
+	err := s.attached().Tell(&attach.Message{Type: attach.TypeMapped, Lane: &attach.Lane{ID: l.ID}})
+	if err != nil && !errors.Is(err, ErrClosed) { // at the end it does not matter
 		slog.Warn("rdmad: cannot confirm a lane", "lane", l.ID, "error", err)
 	}
 }

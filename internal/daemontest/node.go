@@ -1,6 +1,7 @@
 package daemontest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -220,11 +221,32 @@ func (n *Node) KillCore() error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// StopCore stops the node's core with SIGSTOP. resume lets it go on.
+// StopCore stops the node's core with SIGSTOP and returns when all its threads have
+// stopped. resume lets it go on.
 func (n *Node) StopCore() (resume func() error, err error) {
 	pid, err := n.Core()
 	if err != nil {
 		return nil, err
 	}
-	return func() error { return syscall.Kill(pid, syscall.SIGCONT) }, syscall.Kill(pid, syscall.SIGSTOP)
+	resume = func() error { return syscall.Kill(pid, syscall.SIGCONT) }
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return resume, err
+	}
+	return resume, Poll("core stopped", func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil {
+			return err
+		}
+		for _, f := range threads {
+			stat, err := os.ReadFile(f)
+			if err != nil {
+				return err
+			}
+			// "1234 (name) T ...", and the name can hold anything.
+			if after := stat[bytes.LastIndexByte(stat, ')')+1:]; !bytes.HasPrefix(after, []byte(" T")) {
+				return fmt.Errorf("%s: %s", f, stat)
+			}
+		}
+		return nil
+	})
 }
