@@ -84,8 +84,8 @@ func TestCommandLine(t *testing.T) {
 func TestCommands(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startEcho(t, c, "b")
-	startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "post", 0)
+	startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "post", 0)
 	for _, test := range []struct {
 		args   string
 		status int
@@ -94,9 +94,9 @@ func TestCommands(t *testing.T) {
 		{"call b/echo/echo hello", 0, []string{"hello"}},
 		{"call echo/echo hello", 0, []string{"hello"}},
 		{"call b/bench/page --answer-size 3MiB", 1, []string{"room for an answer", "3145728"}},
-		{"call b/work/fail why", 1, []string{"b/work/fail: no: why"}},
-		{"call b/work/panic", 1, []string{"on purpose"}},
-		{"call b/work/hang --timeout 50ms", 1, []string{"b/work/hang", "--timeout"}},
+		{"call b/jobs/fail why", 1, []string{"b/jobs/fail: no: why"}},
+		{"call b/jobs/panic", 1, []string{"on purpose"}},
+		{"call b/jobs/hang --timeout 50ms", 1, []string{"b/jobs/hang", "--timeout"}},
 		{"call b/nothing/here", 1, []string{"b/nothing/here", "rdmad status"}},
 		{"call c/echo/echo", 1, []string{`"c"`}},
 		{"call echo", 1, []string{"node/service/method"}},

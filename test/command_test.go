@@ -18,32 +18,61 @@ type ran struct {
 	out, errOut string
 }
 
-// run runs a command to its end and returns its exit status: 128 and more if a
-// signal ended it.
-func run(t *testing.T, cmd *exec.Cmd) ran {
+// running is a command that has been started.
+type running struct {
+	t           *testing.T
+	cmd         *exec.Cmd
+	out, errOut bytes.Buffer
+	late        *time.Timer
+	ended       bool
+}
+
+// begin starts a command, which is killed if it takes too long or the test ends
+// before it.
+func begin(t *testing.T, cmd *exec.Cmd) *running {
 	t.Helper()
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
+	r := &running{t: t, cmd: cmd}
+	cmd.Stdout, cmd.Stderr = &r.out, &r.errOut
 	// Children that hold on to its files must not keep the test waiting.
 	cmd.WaitDelay = limit
-	late := time.AfterFunc(2*limit, func() {
-		if cmd.Process != nil {
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%v: %v", cmd.Args, err)
+	}
+	r.late = time.AfterFunc(2*limit, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		if !r.ended {
 			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			r.late.Stop()
 		}
 	})
-	defer late.Stop()
-	err := cmd.Run()
-	r := ran{out: out.String(), errOut: errOut.String()}
+	return r
+}
+
+// end waits for the command to end and returns its exit status: 128 and more if
+// a signal ended it.
+func (r *running) end() ran {
+	r.t.Helper()
+	defer r.late.Stop()
+	err := r.cmd.Wait()
+	r.ended = true
+	result := ran{out: r.out.String(), errOut: r.errOut.String()}
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):
-		if r.status = exit.ExitCode(); r.status < 0 {
-			r.status = 128 + int(exit.Sys().(syscall.WaitStatus).Signal())
+		if result.status = exit.ExitCode(); result.status < 0 {
+			result.status = 128 + int(exit.Sys().(syscall.WaitStatus).Signal())
 		}
 	case err != nil:
-		t.Fatalf("%v: %v", cmd.Args, err)
+		r.t.Fatalf("%v: %v", r.cmd.Args, err)
 	}
-	return r
+	return result
+}
+
+// run runs a command to its end.
+func run(t *testing.T, cmd *exec.Cmd) ran {
+	t.Helper()
+	return begin(t, cmd).end()
 }
 
 // rdmad returns the command with a temporary directory of its own, which must be

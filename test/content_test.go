@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 )
 
-// A request of the work service is the length of the wanted answer, 4 bytes,
+// A request of the jobs service is the length of the wanted answer, 4 bytes,
 // little endian, one byte more and then anything. The answer is a stream of
 // bytes that follows from a hash of the whole request: a request of which a
 // single byte was damaged, or an answer to another request, is wrong from the

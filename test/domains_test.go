@@ -14,7 +14,7 @@ func TestDomains(t *testing.T) {
 		SocketMode: "0666",
 		Extra:      "[[domain]]\nname = \"one\"\nusers = [0]\n\n[[domain]]\nname = \"two\"\nusers = [65534]\n",
 	})
-	foreign := roleArgs{Socket: c.socket("a"), Node: "b", Service: "work", Messages: 1000, Seed: 1, Most: 1000, Depth: 4}
+	foreign := roleArgs{Socket: c.socket("a"), Node: "b", Service: "jobs", Messages: 1000, Seed: 1, Most: 1000, Depth: 4}
 
 	said := ""
 	m := startMember(t, "attach", foreign, asNobody)
@@ -28,14 +28,14 @@ func TestDomains(t *testing.T) {
 	}
 
 	// Only domain one serves: nobody must not find it.
-	own := startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "post", 0)
+	own := startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "post", 0)
 	m = startMember(t, "mixed", foreign, asNobody)
 	if err := m.wait(); err == nil {
 		t.Error("nobody reached a service of root's domain")
 	}
 
-	theirs := startMember(t, "service", roleArgs{Socket: c.socket("b"), Service: "work", Handlers: 4}, asNobody)
+	theirs := startMember(t, "service", roleArgs{Socket: c.socket("b"), Service: "jobs", Handlers: 4}, asNobody)
 	var pid int
 	theirs.hear(&pid)
 	eventually(t, "both domains serve", func() bool {

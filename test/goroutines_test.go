@@ -12,8 +12,8 @@ import (
 func TestGoroutines(t *testing.T) {
 	const goroutines = 64
 	c := newPair(t, sandbox.Settings{})
-	service := startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "post", 0)
+	service := startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "post", 0)
 	conn := c.attach("a")
 	ctx := bounded(t)
 	sent := make([]mixed, goroutines)
@@ -21,7 +21,7 @@ func TestGoroutines(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range goroutines {
 		all.Go(func() {
-			args := &roleArgs{Node: "b", Service: "work", Messages: 500, Seed: uint64(i), Most: mostSize, Depth: 1 + i%16}
+			args := &roleArgs{Node: "b", Service: "jobs", Messages: 500, Seed: uint64(i), Most: mostSize, Depth: 1 + i%16}
 			sent[i], errs[i] = sendMixed(ctx, conn, args)
 		})
 	}

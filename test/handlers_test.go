@@ -16,35 +16,35 @@ import (
 // Errors and panics of handlers reach the caller as such, and end nothing.
 func TestHandlerErrors(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "transform", 0)
+	startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "transform", 0)
 	conn := c.attach("a")
 	for _, test := range []struct{ method, request, want string }{
 		{"fail", "reason", "no: reason"},
 		{"panic", "", "handler panicked: on purpose"},
 		{"transform", "four", "a request of 4 bytes"},
 	} {
-		_, err := conn.Call(bounded(t), "b/work/"+test.method, []byte(test.request))
+		_, err := conn.Call(bounded(t), "b/jobs/"+test.method, []byte(test.request))
 		var remote *client.RemoteError
 		if !errors.As(err, &remote) || !errors.Is(err, client.ErrRemote) || !strings.Contains(remote.Text, test.want) {
 			t.Errorf("%s: %v", test.method, err)
 		}
 	}
-	startTraffic(t, conn, "b/work/transform").undisturbed(t)
+	startTraffic(t, conn, "b/jobs/transform").undisturbed(t)
 }
 
 // A call ends with its deadline, wherever it is.
 func TestDeadline(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	service := startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "hang", 0)
+	service := startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "hang", 0)
 	conn := c.attach("a")
 	timed := func(method string, req []byte, d time.Duration) error {
 		t.Helper()
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
-		_, err := conn.Call(ctx, "b/work/"+method, req)
+		_, err := conn.Call(ctx, "b/jobs/"+method, req)
 		if took := time.Since(begin); took < d || took > d+limit/2 {
 			t.Errorf("%s with %v returned after %v: %v", method, d, took, err)
 		}
@@ -67,7 +67,7 @@ func TestDeadline(t *testing.T) {
 	_ = timed("sleep", encoded(0), 50*time.Millisecond)
 	all.Wait()
 	eventually(t, "the handlers have ended", func() bool {
-		a, err := conn.Call(bounded(t), "b/work/hanging", nil)
+		a, err := conn.Call(bounded(t), "b/jobs/hanging", nil)
 		return err == nil && binary.LittleEndian.Uint64(a) == 0
 	})
 	c.awaitQuiet("a", 0)
@@ -84,10 +84,10 @@ func TestDeadline(t *testing.T) {
 // Requests are spread over the processes of a service.
 func TestBalance(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	startService(t, c, "b", "work")
-	startService(t, c, "b", "work")
-	c.awaitService("b", "b", "work", "sleep", 2)
-	c.awaitService("a", "b", "work", "sleep", 0)
+	startService(t, c, "b", "jobs")
+	startService(t, c, "b", "jobs")
+	c.awaitService("b", "b", "jobs", "sleep", 2)
+	c.awaitService("a", "b", "jobs", "sleep", 0)
 	conn := c.attach("a")
 	ctx := bounded(t)
 	const callers, calls = 16, 50
@@ -97,7 +97,7 @@ func TestBalance(t *testing.T) {
 	for range callers {
 		all.Go(func() {
 			for range calls {
-				a, err := conn.Call(ctx, "b/work/sleep", encoded(1))
+				a, err := conn.Call(ctx, "b/jobs/sleep", encoded(1))
 				if err != nil {
 					t.Error(err)
 					return

@@ -16,9 +16,9 @@ import (
 func TestIdle(t *testing.T) {
 	const idleFor, attempts, workers = 2 * time.Second, 5, 8
 	c := newPair(t, sandbox.Settings{})
-	service := startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "post", 0)
-	startTraffic(t, c.attach("a"), "b/work/transform").undisturbed(t)
+	service := startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "post", 0)
+	startTraffic(t, c.attach("a"), "b/jobs/transform").undisturbed(t)
 	for range workers {
 		c.attach("a")
 	}

@@ -64,15 +64,15 @@ func TestKillClient(t *testing.T) {
 // ring, disturb nobody.
 func TestKillClientsAtWork(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	startService(t, c, "b", "work")
+	startService(t, c, "b", "jobs")
 	startService(t, c, "b", "other")
-	c.awaitService("a", "b", "work", "post", 0)
+	c.awaitService("a", "b", "jobs", "post", 0)
 	c.awaitService("a", "b", "other", "transform", 0)
 	tr := startTraffic(t, c.attach("a"), "b/other/transform")
 	const victims = 12
 	for i := range victims {
 		m := startMember(t, "mixed", roleArgs{
-			Socket: c.socket("a"), Node: "b", Service: "work", Messages: 1 << 30, Seed: uint64(i), Most: mostSize, Depth: 32,
+			Socket: c.socket("a"), Node: "b", Service: "jobs", Messages: 1 << 30, Seed: uint64(i), Most: mostSize, Depth: 32,
 		})
 		// What is sent and is not the traffic's is the client's.
 		clients := func() int64 { return int64(c.status("a").Counters["requests_sent"]) - tr.answered.Load() }
@@ -114,16 +114,16 @@ func sleepers(ctx context.Context, conn *client.Conn, target string, n int) map[
 // over.
 func TestKillService(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	victim := startService(t, c, "b", "work")
-	c.awaitService("b", "b", "work", "sleep", 1)
+	victim := startService(t, c, "b", "jobs")
+	c.awaitService("b", "b", "jobs", "sleep", 1)
 	startService(t, c, "b", "other")
-	c.awaitService("a", "b", "work", "sleep", 0)
+	c.awaitService("a", "b", "jobs", "sleep", 0)
 	c.awaitService("a", "b", "other", "transform", 0)
 	conn := c.attach("a")
 	tr := startTraffic(t, c.attach("a"), "b/other/transform")
 	const calls = 64
 	ends := make(chan map[string]int, 1)
-	go func() { ends <- sleepers(bounded(t), conn, "b/work/sleep", calls) }()
+	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls) }()
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
 	if err := victim.kill(); err == nil {
 		t.Error("the service ended by itself")
@@ -136,12 +136,12 @@ func TestKillService(t *testing.T) {
 
 	// Nobody serves it now: callers are told so, until somebody does again.
 	eventually(t, "callers are told that nobody serves it", func() bool {
-		_, err := conn.Call(bounded(t), "b/work/who", nil)
+		_, err := conn.Call(bounded(t), "b/jobs/who", nil)
 		return errors.Is(err, client.ErrNoService)
 	})
-	startService(t, c, "b", "work")
+	startService(t, c, "b", "jobs")
 	eventually(t, "a new process serves it", func() bool {
-		_, err := conn.Call(bounded(t), "b/work/who", nil)
+		_, err := conn.Call(bounded(t), "b/jobs/who", nil)
 		return err == nil
 	})
 	tr.undisturbed(t)
@@ -152,11 +152,11 @@ func TestKillService(t *testing.T) {
 // When one of two processes of a service is killed, calls go on.
 func TestKillOneOfTwo(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	victim := startService(t, c, "b", "work")
-	startService(t, c, "b", "work")
-	c.awaitService("b", "b", "work", "transform", 2)
-	c.awaitService("a", "b", "work", "transform", 0)
-	tr := startTraffic(t, c.attach("a"), "b/work/transform")
+	victim := startService(t, c, "b", "jobs")
+	startService(t, c, "b", "jobs")
+	c.awaitService("b", "b", "jobs", "transform", 2)
+	c.awaitService("a", "b", "jobs", "transform", 0)
+	tr := startTraffic(t, c.attach("a"), "b/jobs/transform")
 	if err := victim.kill(); err == nil {
 		t.Error("the service ended by itself")
 	}
@@ -189,12 +189,12 @@ func (c *cluster) killCore(name string) {
 // attachment works.
 func TestKillCallersCore(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "sleep", 0)
+	startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "sleep", 0)
 	conn := c.attach("a")
 	const calls = 64
 	ends := make(chan map[string]int, 1)
-	go func() { ends <- sleepers(bounded(t), conn, "b/work/sleep", calls) }()
+	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls) }()
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
 	c.killCore("a")
 	got := <-ends
@@ -206,15 +206,15 @@ func TestKillCallersCore(t *testing.T) {
 	case <-time.After(limit):
 		t.Fatal("the connection to a dead core goes on")
 	}
-	if _, err := conn.Call(bounded(t), "b/work/who", nil); !errors.Is(err, client.ErrClosed) {
+	if _, err := conn.Call(bounded(t), "b/jobs/who", nil); !errors.Is(err, client.ErrClosed) {
 		t.Errorf("a call over it: %v", err)
 	}
 	again := c.attach("a")
 	eventually(t, "calls work again", func() bool {
-		_, err := again.Call(bounded(t), "b/work/who", nil)
+		_, err := again.Call(bounded(t), "b/jobs/who", nil)
 		return err == nil
 	})
-	startTraffic(t, again, "b/work/transform").undisturbed(t)
+	startTraffic(t, again, "b/jobs/transform").undisturbed(t)
 	c.awaitQuiet("b", 0)
 }
 
@@ -222,12 +222,12 @@ func TestKillCallersCore(t *testing.T) {
 // service has attached again the same caller goes on.
 func TestKillServicesCore(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	victim := startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "sleep", 0)
+	victim := startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "sleep", 0)
 	conn := c.attach("a")
 	const calls = 64
 	ends := make(chan map[string]int, 1)
-	go func() { ends <- sleepers(bounded(t), conn, "b/work/sleep", calls) }()
+	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls) }()
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
 	c.killCore("b")
 	got := <-ends
@@ -237,12 +237,12 @@ func TestKillServicesCore(t *testing.T) {
 	if err := victim.wait(); err == nil {
 		t.Error("the service did not notice that its daemon was gone")
 	}
-	startService(t, c, "b", "work")
+	startService(t, c, "b", "jobs")
 	eventually(t, "calls work again", func() bool {
-		_, err := conn.Call(bounded(t), "b/work/who", nil)
+		_, err := conn.Call(bounded(t), "b/jobs/who", nil)
 		return err == nil
 	})
-	startTraffic(t, conn, "b/work/transform").undisturbed(t)
+	startTraffic(t, conn, "b/jobs/transform").undisturbed(t)
 }
 
 // A core does not outlive its supervisor.

@@ -22,10 +22,10 @@ import (
 // connection they came by.
 func TestNoise(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "post", 0)
+	startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "post", 0)
 	before := map[string]sandbox.PIDs{}
-	tr := startTraffic(t, c.attach("a"), "b/work/transform")
+	tr := startTraffic(t, c.attach("a"), "b/jobs/transform")
 	for _, name := range c.names {
 		pids, err := c.nodes[name].PIDs(bounded(t))
 		if err != nil {

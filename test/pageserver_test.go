@@ -96,13 +96,12 @@ func TestPageserverShrinkingFile(t *testing.T) {
 		_ = serve.Wait()
 	}()
 	c.awaitService("a", "b", "pages", "sum", 0)
-	done := make(chan ran, 1)
-	go func() { done <- run(t, pageserver(c, "fetch", "--workers", "1", "--depth", "1", "--out", out)) }()
+	fetch := begin(t, pageserver(c, "fetch", "--workers", "1", "--depth", "1", "--out", out))
 	eventually(t, "the copy begins", func() bool { return exists(out) })
 	if err := os.Truncate(original, 100); err != nil {
 		t.Fatal(err)
 	}
-	r := <-done
+	r := fetch.end()
 	r.check(t, "fetch", 1)
 	if !strings.Contains(r.errOut, "changed its size") && !strings.Contains(r.errOut, "beyond the end") {
 		t.Errorf("%s\n%s", r.errOut, log.String())

@@ -18,12 +18,12 @@ func TestProcesses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			nodes := newPair(t, sandbox.Settings{Extra: c.classes})
-			services := []*member{startService(t, nodes, "b", "work"), startService(t, nodes, "b", "work")}
-			nodes.awaitService("a", "b", "work", "post", 0)
+			services := []*member{startService(t, nodes, "b", "jobs"), startService(t, nodes, "b", "jobs")}
+			nodes.awaitService("a", "b", "jobs", "post", 0)
 			clients := make([]*member, processes)
 			for i := range clients {
 				clients[i] = startMember(t, "mixed", roleArgs{
-					Socket: nodes.socket("a"), Node: "b", Service: "work", Messages: *messages / 2 / processes,
+					Socket: nodes.socket("a"), Node: "b", Service: "jobs", Messages: *messages / 2 / processes,
 					Seed: uint64(i), Most: mostSize, Depth: 1 + 4*i,
 				})
 			}

@@ -21,29 +21,29 @@ import (
 
 func TestUnknownTargets(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "post", 0)
+	startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "post", 0)
 	conn := c.attach("a")
 	for target, want := range map[string]error{
 		"b/nothing/there":       client.ErrNoService,
-		"b/work/nothing":        client.ErrNoService,
+		"b/jobs/nothing":        client.ErrNoService,
 		"nothing/there":         client.ErrNoService,
-		"c/work/transform":      client.ErrNoService,
-		"a/work/transform":      client.ErrNoService,
-		"work":                  client.ErrInvalid,
+		"c/jobs/transform":      client.ErrNoService,
+		"a/jobs/transform":      client.ErrNoService,
+		"jobs":                  client.ErrInvalid,
 		"":                      client.ErrInvalid,
 		"a/b/c/d":               client.ErrInvalid,
-		"b/wo rk/transform":     client.ErrInvalid,
+		"b/jo bs/transform":     client.ErrInvalid,
 		"b//transform":          client.ErrInvalid,
-		"b/work/":               client.ErrInvalid,
-		"b/work/\x00":           client.ErrInvalid,
+		"b/jobs/":               client.ErrInvalid,
+		"b/jobs/\x00":           client.ErrInvalid,
 		"b/" + name64 + "/post": client.ErrInvalid,
 	} {
 		if _, err := conn.Call(bounded(t), target, nil); !errors.Is(err, want) {
 			t.Errorf("%.20q: error %v, want %v", target, err, want)
 		}
 	}
-	if _, err := conn.Call(bounded(t), "work/who", nil); err != nil {
+	if _, err := conn.Call(bounded(t), "jobs/who", nil); err != nil {
 		t.Errorf("after all these: %v", err)
 	}
 }
@@ -53,11 +53,11 @@ var name64 = strings.Repeat("x", attach.MaxNameLen+1)
 
 func TestOversize(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "post", 0)
+	startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "post", 0)
 	conn := c.attach("a")
 	ctx := bounded(t)
-	m, err := conn.Method(ctx, "b/work/transform")
+	m, err := conn.Method(ctx, "b/jobs/transform")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +125,9 @@ func TestNoDaemon(t *testing.T) {
 // A second daemon on the same socket must leave the first alone.
 func TestSecondDaemon(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "post", 0)
-	tr := startTraffic(t, c.attach("a"), "b/work/transform")
+	startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "post", 0)
+	tr := startTraffic(t, c.attach("a"), "b/jobs/transform")
 	out, err := exec.Command(programs.rdmad, "run", "-c", filepath.Join(c.dir, "a.toml")).CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
@@ -225,5 +225,21 @@ func TestForeignUser(t *testing.T) {
 		if !strings.HasPrefix(said, "permission: ") || !strings.Contains(said, test.want) {
 			t.Errorf("socket mode %s: %s", test.mode, said)
 		}
+	}
+}
+
+// A node whose port is taken says so; a sandbox then chooses another.
+func TestAddressInUse(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a", "b")
+	l, err := net.Listen("tcp", c.nodes["a"].Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := c.nodes["a"].Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.nodes["a"].Ready(bounded(t)); !errors.Is(err, sandbox.ErrAddressInUse) || !strings.Contains(err.Error(), c.nodes["a"].Listen) {
+		t.Errorf("%v", err)
 	}
 }

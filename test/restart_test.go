@@ -25,20 +25,20 @@ func TestStartOrder(t *testing.T) {
 		c := newCluster(t, sandbox.Settings{}, "a", "b")
 		c.start(order[0])
 		if order[0] == "b" {
-			startService(t, c, "b", "work")
-		} else if _, err := c.attach("a").Call(bounded(t), "b/work/who", nil); !errors.Is(err, client.ErrNoService) {
+			startService(t, c, "b", "jobs")
+		} else if _, err := c.attach("a").Call(bounded(t), "b/jobs/who", nil); !errors.Is(err, client.ErrNoService) {
 			t.Errorf("a call to a node that does not run: %v", err)
 		}
 		c.start(order[1])
 		if order[0] == "a" {
-			startService(t, c, "b", "work")
+			startService(t, c, "b", "jobs")
 		}
 		conn := c.attach("a")
 		eventually(t, "calls work", func() bool {
-			_, err := conn.Call(bounded(t), "b/work/who", nil)
+			_, err := conn.Call(bounded(t), "b/jobs/who", nil)
 			return err == nil
 		})
-		startTraffic(t, conn, "b/work/transform").undisturbed(t)
+		startTraffic(t, conn, "b/jobs/transform").undisturbed(t)
 	}
 }
 
@@ -48,12 +48,12 @@ func TestPeerRestarts(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	conn := c.attach("a")
 	for _, how := range []string{"stopped", "killed", "stopped"} {
-		startService(t, c, "b", "work")
+		startService(t, c, "b", "jobs")
 		eventually(t, "calls work", func() bool {
-			_, err := conn.Call(bounded(t), "b/work/who", nil)
+			_, err := conn.Call(bounded(t), "b/jobs/who", nil)
 			return err == nil
 		})
-		tr := startTraffic(t, conn, "b/work/transform")
+		tr := startTraffic(t, conn, "b/jobs/transform")
 		if how == "stopped" {
 			c.stop("b")
 		} else {
@@ -66,7 +66,7 @@ func TestPeerRestarts(t *testing.T) {
 			<-c.nodes["b"].Process().Done()
 		}
 		begin := time.Now()
-		if _, err := conn.Call(bounded(t), "b/work/who", nil); err == nil || outcome(err) == "other" {
+		if _, err := conn.Call(bounded(t), "b/jobs/who", nil); err == nil || outcome(err) == "other" {
 			t.Errorf("%s: a call to a node that is gone: %v", how, err)
 		}
 		if d := time.Since(begin); d > limit/2 {
@@ -87,18 +87,18 @@ func TestPeerRestarts(t *testing.T) {
 func TestDrain(t *testing.T) {
 	for _, stopped := range []string{"a", "b"} {
 		c := newPair(t, sandbox.Settings{})
-		startService(t, c, "b", "work")
-		c.awaitService("a", "b", "work", "sleep", 0)
+		startService(t, c, "b", "jobs")
+		c.awaitService("a", "b", "jobs", "sleep", 0)
 		conn := c.attach("a")
 		const calls = 64
 		ends := make(chan map[string]int, 1)
-		go func() { ends <- sleepers(bounded(t), conn, "b/work/sleep", calls) }()
+		go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls) }()
 		eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
 		c.stop(stopped)
 		if got := <-ends; got["answered"] != calls {
 			t.Errorf("node %s stopped: %d calls ended as %v", stopped, calls, got)
 		}
-		if _, err := conn.Call(bounded(t), "b/work/who", nil); outcome(err) == "answered" || outcome(err) == "other" {
+		if _, err := conn.Call(bounded(t), "b/jobs/who", nil); outcome(err) == "answered" || outcome(err) == "other" {
 			t.Errorf("node %s stopped: a call after that: %v", stopped, err)
 		}
 	}

@@ -150,14 +150,12 @@ func TestSandboxSignals(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "told")
 		cmd := rdmad(t, append([]string{"sandbox"}, telling(file, c.then)...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		done := make(chan ran, 1)
-		go func() { done <- run(t, cmd) }()
+		sandbox := begin(t, cmd)
 		s := told(t, file)
 		if err := cmd.Process.Signal(c.signal); err != nil {
 			t.Fatal(err)
 		}
-		r := <-done
-		r.check(t, c.signal.String(), c.status)
+		sandbox.end().check(t, c.signal.String(), c.status)
 		s.gone(t)
 	}
 }

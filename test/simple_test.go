@@ -13,9 +13,9 @@ const mostSize = 300*128 - 64
 // One server and one client, each a process, on two nodes.
 func TestOneServerOneClient(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	service := startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "post", 0)
-	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "b", Service: "work", Messages: 10_000, Seed: 1, Most: mostSize, Depth: 16})
+	service := startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "post", 0)
+	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "b", Service: "jobs", Messages: 10_000, Seed: 1, Most: mostSize, Depth: 16})
 	var sent mixed
 	client.hear(&sent)
 	client.finish()
@@ -27,9 +27,9 @@ func TestOneServerOneClient(t *testing.T) {
 func TestOneNode(t *testing.T) {
 	c := newCluster(t, sandbox.Settings{}, "a")
 	c.start("a")
-	service := startService(t, c, "a", "work")
-	c.awaitService("a", "a", "work", "post", 1)
-	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "a", Service: "work", Messages: 10_000, Seed: 1, Most: mostSize, Depth: 16})
+	service := startService(t, c, "a", "jobs")
+	c.awaitService("a", "a", "jobs", "post", 1)
+	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "a", Service: "jobs", Messages: 10_000, Seed: 1, Most: mostSize, Depth: 16})
 	var sent mixed
 	client.hear(&sent)
 	client.finish()
@@ -45,12 +45,12 @@ func TestOneNode(t *testing.T) {
 func TestFullRing(t *testing.T) {
 	const processes, slots, run = 4, 64, 16
 	c := newPair(t, sandbox.Settings{Extra: fmt.Sprintf("[[class]]\nname = \"only\"\nslot_size = 128\nslots = %d\nmax_run = %d\n", slots, run)})
-	service := startService(t, c, "b", "work")
-	c.awaitService("a", "b", "work", "post", 0)
+	service := startService(t, c, "b", "jobs")
+	c.awaitService("a", "b", "jobs", "post", 0)
 	clients := make([]*member, processes)
 	for i := range clients {
 		clients[i] = startMember(t, "mixed", roleArgs{
-			Socket: c.socket("a"), Node: "b", Service: "work", Messages: 5000, Seed: uint64(i), Most: run*128 - 64, Depth: 10 * slots,
+			Socket: c.socket("a"), Node: "b", Service: "jobs", Messages: 5000, Seed: uint64(i), Most: run*128 - 64, Depth: 10 * slots,
 		})
 	}
 	sent := make([]mixed, processes)

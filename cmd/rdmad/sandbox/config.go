@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strings"
@@ -54,19 +55,37 @@ func configText(name, socket, listen string, peers []Peer, s Settings) string {
 	return b.String()
 }
 
+// The ports that FreePorts chooses from are below those that Linux gives to
+// outgoing connections. Of those, one could be taken by any connection while the
+// daemon restarts, even by one that its own peer makes to that very port.
+const (
+	lowPort  = 12000
+	highPort = 32000
+	// portTries is far more than it takes to find a free one.
+	portTries = 1000
+)
+
 // FreePorts returns n addresses on the loopback interface on which nothing
-// listens. Somebody else may take one before it is used: the kernel hands out
-// such ports for any connection, so a clash is unlikely but not excluded.
+// listens. Somebody else may choose the same before it is used, which is
+// unlikely but not excluded.
 func FreePorts(n int) ([]string, error) {
 	addresses := make([]string, 0, n)
-	for range n {
+	var last error
+	for range portTries {
+		if len(addresses) == n {
+			break
+		}
 		// All stay open until all are chosen, so they differ.
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowPort+rand.IntN(highPort-lowPort)))
 		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
+			last = err
+			continue
 		}
 		defer l.Close()
 		addresses = append(addresses, l.Addr().String())
+	}
+	if len(addresses) < n {
+		return nil, fmt.Errorf("find a free port: %w", last)
 	}
 	return addresses, nil
 }

@@ -102,7 +102,7 @@ func TestOrphans(t *testing.T) {
 	if err := adoptOrphans(); err != nil {
 		t.Fatal(err)
 	}
-	p := startShell(t, `(trap '' TERM; sleep 1000 & sleep 1001 & wait) & sleep 0.2; echo done`)
+	p := startShell(t, `(trap '' TERM; sleep 1000 & sleep 1001 & wait) & echo done`)
 	<-p.Done()
 	if err := p.Ended(); !strings.Contains(err.Error(), "status 0") {
 		t.Fatal(err)
