@@ -20,8 +20,9 @@ const (
 	// which costs several microseconds for each sleep in a virtual machine; see
 	// docs/performance.md.
 	RawLimit = 20 * time.Millisecond
-	// shortSleep is up to where a sleep counts as short.
-	shortSleep = int64(time.Millisecond)
+	// shortSleep is up to where a sleep counts as short: the time between two
+	// answers for each of some hundred busy processes.
+	shortSleep = int64(5 * time.Millisecond)
 )
 
 // Sleep sleeps while *word == old, until a FutexWake on it, or for at most limit;

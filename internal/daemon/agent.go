@@ -226,7 +226,7 @@ func (a *agent) rescan() bool {
 			found = l.send() > 0 || found
 		}
 		// What was refused must be told to its worker, too.
-		found = found || len(d.touched) > 0
+		found = found || len(d.touched) > 0 || len(d.freed) > 0
 	}
 	return found
 }
@@ -267,6 +267,8 @@ type agentDomain struct {
 	againIn  []*inLane
 	// touched are the workers that got hints in this cycle.
 	touched []*agentWorker
+	// freed are the lanes in which slots were freed in this cycle.
+	freed []*outLane
 	// work is what the cycle has done so far; onLane and onWorker are made once
 	// so that the cycle makes no closures.
 	work     int
@@ -311,6 +313,12 @@ func (d *agentDomain) cycle() int {
 	for i := range againIn {
 		d.work += againIn[i].send()
 	}
+	for i, l := range d.freed {
+		l.freed = false
+		l.ring.WakeFree()
+		d.freed[i] = nil
+	}
+	d.freed = d.freed[:0]
 	for i, w := range d.touched {
 		w.touched = false
 		if w.rings.Down.Wake() {

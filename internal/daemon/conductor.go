@@ -176,16 +176,36 @@ func (c *conductor) drain() error {
 	for {
 		quiet := true
 		c.eachDomain(func(d *agentDomain) { quiet = quiet && d.quiet() })
-		if quiet {
+		busy := c.undrained()
+		if quiet && len(busy) == 0 {
 			c.log.Info().Msg("drained")
 			return nil
 		}
 		select {
 		case <-step.C:
 		case <-deadline.C:
+			if quiet {
+				// Nothing is under way here; a peer that does not answer must
+				// not make an orderly stop a failure.
+				c.log.Warn().Strs("peers", busy).Msg("peers did not say that they are done with this node")
+				return nil
+			}
 			return errors.New("drain timeout: some requests were still under way")
 		}
 	}
+}
+
+// undrained returns the connected peers that may still have requests on their way
+// to this node.
+func (c *conductor) undrained() (names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.links {
+		if l.session != nil && !l.drained {
+			names = append(names, l.name)
+		}
+	}
+	return names
 }
 
 // eachDomain runs f for every domain on its agent's thread, one after the other.

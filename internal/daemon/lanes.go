@@ -200,6 +200,12 @@ func (c *conductor) acceptLane(s *session, m *peerMessage) {
 }
 
 func (c *conductor) openIncoming(s *session, m *peerMessage) error {
+	c.mu.Lock()
+	draining := c.draining
+	c.mu.Unlock()
+	if draining {
+		return fmt.Errorf("node %s is draining", c.node)
+	}
 	d := c.domainNamed(m.Lane.Domain)
 	if d == nil {
 		return fmt.Errorf("node %s has no domain %q", c.node, printable(m.Lane.Domain))
@@ -358,19 +364,56 @@ func (c *conductor) lanesDown(peer, why string) {
 	}
 }
 
-// lanesDraining stops new requests on the lanes to a peer.
-func (c *conductor) lanesDraining(peer string) {
+// lanesDrained lets what is under way on the lanes to a peer finish and takes them
+// down, one after the other. It reports false if the session ended first.
+func (c *conductor) lanesDrained(s *session) bool {
 	for _, d := range c.domains {
 		c.mu.Lock()
 		var outs []*outgoing
 		for k, o := range d.outs {
-			if k.peer == peer {
+			if k.peer == s.link.name {
 				outs = append(outs, o)
 			}
 		}
 		c.mu.Unlock()
 		for _, o := range outs {
 			d.agent.commands.call(func() { o.lane.setDraining() })
+		}
+		for _, o := range outs {
+			if !o.drain(d, s) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// drain waits until nothing is under way on the lane and takes it down. With
+// o.mu held nobody opens it meanwhile.
+func (o *outgoing) drain(d *domain, s *session) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	step := time.NewTicker(drainStep)
+	defer step.Stop()
+	for {
+		quiet := false
+		d.agent.commands.call(func() {
+			// Again, for a lane that was being opened when it was set.
+			o.lane.setDraining()
+			o.lane.plan.Rescan()
+			o.lane.send()
+			if quiet = o.lane.busy == 0; quiet {
+				o.lane.down("node " + s.link.name + " is draining")
+			}
+		})
+		if quiet {
+			o.session = nil
+			return true
+		}
+		select {
+		case <-step.C:
+		case <-s.done:
+			return false
 		}
 	}
 }

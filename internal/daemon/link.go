@@ -21,6 +21,7 @@ type link struct {
 	since     time.Time
 	lastErr   error
 	draining  bool // the peer takes no new requests
+	drained   bool // the peer has nothing under way to this node, and never will
 	listed    bool // the session's directory has come
 	directory map[string]map[methodKey]listing
 }
@@ -129,7 +130,7 @@ func (l *link) adopt(s *session) {
 			return
 		}
 	}
-	l.session, l.since, l.lastErr, l.draining, l.listed = s, time.Now(), nil, false, false
+	l.session, l.since, l.lastErr, l.draining, l.drained, l.listed = s, time.Now(), nil, false, false, false
 	c.mu.Unlock()
 	if !c.spawn(func() { l.serveSession(s) }) {
 		s.end(errStopping)
@@ -196,7 +197,8 @@ func (l *link) learn(s *session, ls []listing) error {
 	return nil
 }
 
-// peerDrains notes that the peer takes no new requests.
+// peerDrains deals with a peer that takes no new requests: what is on its way to
+// it is finished, then the lanes to it go down, and then it is told.
 func (l *link) peerDrains(s *session) {
 	c := l.conductor
 	c.mu.Lock()
@@ -205,7 +207,20 @@ func (l *link) peerDrains(s *session) {
 	}
 	c.mu.Unlock()
 	c.log.Info().Str("peer", l.name).Msg("peer is draining")
-	c.lanesDraining(l.name)
+	if c.lanesDrained(s) {
+		if err := s.send(&peerMessage{Type: peerDrained}); err != nil {
+			s.end(err)
+		}
+	}
+}
+
+// peerDrained notes that the peer has nothing under way to this node.
+func (l *link) peerDrained(s *session) {
+	l.conductor.mu.Lock()
+	defer l.conductor.mu.Unlock()
+	if l.session == s {
+		l.drained = true
+	}
 }
 
 // lookup finds a method on the peer, with conductor.mu held. retry says that

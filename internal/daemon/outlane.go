@@ -26,6 +26,7 @@ type outLane struct {
 	// group: their slots stay until that has arrived too.
 	deferred []int
 	again    bool // in domain.againOut
+	freed    bool // in domain.freed
 	onBroken func(error)
 }
 
@@ -204,9 +205,13 @@ func (l *outLane) settle(i int) {
 	}
 }
 
+// free frees a run. Who waits for free slots is woken once, at the end of the cycle.
 func (l *outLane) free(i, run int) {
 	l.ring.Free(i, run)
-	l.ring.WakeFree()
+	if !l.freed {
+		l.freed = true
+		l.domain.freed = append(l.domain.freed, l)
+	}
 }
 
 // immediate implements laneEnd: a group of answers has arrived.

@@ -42,6 +42,9 @@ const (
 	peerPong peerType = "pong"
 	// peerDrain says that the sender takes no new requests.
 	peerDrain peerType = "drain"
+	// peerDrained answers it: none of the sender's requests is under way, and
+	// its lanes to the receiver are down.
+	peerDrained peerType = "drained"
 )
 
 // peerMessage is the envelope of all messages; Seq of an answer is that of its

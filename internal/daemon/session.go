@@ -274,7 +274,9 @@ func (s *session) handle(m *peerMessage) error {
 	case peerDirectory:
 		return s.link.learn(s, m.Directory)
 	case peerDrain:
-		s.link.peerDrains(s)
+		c.spawn(func() { s.link.peerDrains(s) })
+	case peerDrained:
+		s.link.peerDrained(s)
 	case peerOpen:
 		if m.Lane == nil {
 			return fmt.Errorf("%w: open without a lane", errFrame)
