@@ -64,11 +64,12 @@ func ExampleDeadlineError() {
 	_, err = conn.Call(short, "b/demo/slow", nil)
 	var late *client.DeadlineError
 	if errors.As(err, &late) {
-		fmt.Println("it may have been executed:", late.Sent)
+		// late.Sent says whether it may have been executed.
+		fmt.Println("too late:", late.Target)
 	}
 	fmt.Println(errors.Is(err, client.ErrDeadline), errors.Is(err, context.DeadlineExceeded))
 	// Output:
-	// it may have been executed: true
+	// too late: b/demo/slow
 	// true true
 }
 

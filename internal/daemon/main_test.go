@@ -14,6 +14,7 @@ import (
 
 func TestMain(m *testing.M) {
 	daemontest.Helper("stranger", runStranger)
+	daemontest.Helper("caller", runCaller)
 	daemontest.Main(m)
 }
 

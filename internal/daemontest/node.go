@@ -128,6 +128,21 @@ func (n *Node) Start() error {
 	return nil
 }
 
+// ErrInUse is daemon.ErrInUse.
+var ErrInUse = daemon.ErrInUse
+
+// Again runs another daemon with the node's configuration, which must fail.
+func Again(n *Node) error {
+	source := n.Name + ".toml"
+	cfg, err := config.Parse(source, n.config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return daemon.Supervise(ctx, cfg, source, n.config, zerolog.Nop())
+}
+
 // Halt stops the node, if it is up, and waits until it has drained and is gone.
 func (n *Node) Halt() error {
 	n.mu.Lock()
