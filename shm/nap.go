@@ -5,35 +5,48 @@ import (
 	"time"
 )
 
-// Nap sleeps on a futex word in the way that suits how long the sleeps of its
-// owner have been: behind the Go scheduler's back while they are short, which
-// saves microseconds each, and with the scheduler's knowledge once one was long,
-// so that a thread that waits for long does not keep its processor (P) from
-// other goroutines. The zero Nap is ready. Not safe for concurrent use.
-type Nap struct{ long bool }
+// Nap sleeps on a futex word in the way that suits how long the waits of its
+// owner have been: behind the Go scheduler's back while they are short, and with
+// the scheduler's knowledge once one was long, so that an idle thread does not
+// keep its processor (P). The zero Nap is ready. Not safe for concurrent use.
+type Nap struct {
+	// long: the current wait, or the last one, has lasted.
+	long bool
+	// since is when the current wait began, 0 between two waits.
+	since int64
+}
 
 const (
 	// RawLimit bounds a sleep that the Go scheduler does not know of. A garbage
-	// collection need not wait for it: the runtime's preemption signal ends the
-	// system call. It is not shorter because a timeout that comes before the
-	// kernel's next tick (4 ms at 250 Hz) makes the kernel set a hardware timer,
-	// which costs several microseconds for each sleep in a virtual machine; see
+	// collection need not wait for it: the runtime's preemption signal, which
+	// also comes every 10 ms for the sake of other goroutines, ends the system
+	// call. It is not shorter because a timeout that comes before the kernel's
+	// next tick (4 ms at 250 Hz) makes the kernel set a hardware timer, which
+	// costs several microseconds for each sleep in a virtual machine; see
 	// docs/performance.md.
 	RawLimit = 20 * time.Millisecond
-	// shortSleep is up to where a sleep counts as short: the time between two
-	// answers for each of some hundred busy processes.
-	shortSleep = int64(5 * time.Millisecond)
+	// longWait is from when on a wait is long. A sleep that the Go scheduler
+	// knows of costs more than it seems: the runtime's monitor thread, once at
+	// rest, is woken by the next one and looks around every 20 us for a
+	// millisecond. Hundreds of processes that sleep some milliseconds between
+	// two answers would spend most of their time on that.
+	longWait = int64(100 * time.Millisecond)
 )
 
 // Sleep sleeps while *word == old, until a FutexWake on it, or for at most limit;
-// see FutexWait. It may return early, and does so for a sleep of more than
-// RawLimit when earlier ones were short.
+// see FutexWait. It may return early. A wait may take several sleeps; it ends
+// when the word has changed.
 func (n *Nap) Sleep(word *atomic.Uint32, old uint32, limit time.Duration) {
-	start := Nanotime()
+	if n.since == 0 {
+		n.since = Nanotime()
+	}
 	if n.long {
 		FutexWait(word, old, limit)
 	} else {
 		FutexWaitRaw(word, old, min(limit, RawLimit))
 	}
-	n.long = Nanotime()-start > shortSleep
+	n.long = Nanotime()-n.since > longWait
+	if word.Load() != old {
+		n.since = 0
+	}
 }
