@@ -96,7 +96,7 @@ func TestIdleServer(t *testing.T) {
 	if _, err := caller(t, a, "b/t/quick").Call(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // until everything has gone to sleep
+	time.Sleep(500 * time.Millisecond) // until everything has gone to sleep for good
 	before := switches(t)
 	time.Sleep(300 * time.Millisecond) // the time that is measured
 	if n := switches(t) - before; n > 100 {
