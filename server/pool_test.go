@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -126,12 +127,17 @@ func TestBalance(t *testing.T) {
 		start(t, s)
 	}
 	m := caller(t, a, "b/t/count")
-	for range 300 {
-		if _, err := m.Go(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+	sent := int64(0)
+	send := func() error {
+		sent++
+		_, err := m.Go(t.Context(), nil)
+		return err
 	}
+	// A process gets none before it has mapped the lane.
 	daemontest.Eventually(t, "all processes have one", func() error {
+		if err := send(); err != nil {
+			return err
+		}
 		for i := range counts {
 			if counts[i].Load() == 0 {
 				return fmt.Errorf("process %d has none", i)
@@ -139,13 +145,25 @@ func TestBalance(t *testing.T) {
 		}
 		return nil
 	})
+	for range 300 {
+		if err := send(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	daemontest.Eventually(t, "all are delivered", func() error {
+		st, err := b.Status(t.Context())
+		if err == nil && st.Counters["requests_received"] < uint64(sent) {
+			err = errors.New("not yet")
+		}
+		return err
+	})
 	g.Open()
 	if err := b.Quiet(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range counts {
-		if n := counts[i].Load(); n < 80 || n > 120 {
-			t.Errorf("process %d got %d of 300", i, n)
+		if n := counts[i].Load(); n < sent/3-20 || n > sent/3+20 {
+			t.Errorf("process %d got %d of %d", i, n, sent)
 		}
 	}
 }
