@@ -1,6 +1,8 @@
 package shm
 
 import (
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -33,6 +35,14 @@ const (
 	longWait = int64(100 * time.Millisecond)
 )
 
+// rawSleepers counts the threads of this process that sleep behind the Go
+// scheduler's back. Each keeps a processor (P), so one is left to the rest of the
+// process where there is more than one.
+var (
+	rawSleepers    atomic.Int32
+	maxRawSleepers = sync.OnceValue(func() int32 { return int32(max(1, runtime.GOMAXPROCS(0)-1)) })
+)
+
 // Sleep sleeps while *word == old, until a FutexWake on it, or for at most limit;
 // see FutexWait. It may return early. A wait may take several sleeps; it ends
 // when the word has changed.
@@ -40,10 +50,15 @@ func (n *Nap) Sleep(word *atomic.Uint32, old uint32, limit time.Duration) {
 	if n.since == 0 {
 		n.since = Nanotime()
 	}
-	if n.long {
+	switch {
+	case n.long:
 		FutexWait(word, old, limit)
-	} else {
+	case rawSleepers.Add(1) > maxRawSleepers():
+		rawSleepers.Add(-1)
+		FutexWait(word, old, limit)
+	default:
 		FutexWaitRaw(word, old, min(limit, RawLimit))
+		rawSleepers.Add(-1)
 	}
 	n.long = Nanotime()-n.since > longWait
 	if word.Load() != old {
