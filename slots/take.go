@@ -115,6 +115,6 @@ func (r *Ring) Finish(u Run, owner int) bool {
 	return r.answers[u.Index].CompareAndSwap(uint64(w), uint64(w.With(Done)))
 }
 
-// Forget clears slot i's responder word, once its answer is on the way or its
-// worker is dead.
+// Forget clears slot i's responder word, for a delivery that no worker was told
+// of. After an answer the word may stay: without a record nobody looks at it.
 func (r *Ring) Forget(i int) { r.answers[i].Store(0) }
