@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -160,18 +159,7 @@ func (d *domain) endpoint(ring *slots.Ring) (*endpointPair, error) {
 	if c.device == nil {
 		return nil, fmt.Errorf("%w: node %s has no fabric", attach.ErrNoService, c.node)
 	}
-	mr, err := c.device.Register(ring.Slots(), fabric.AccessRemoteWrite)
-	if err != nil {
-		return nil, err
-	}
-	tag := c.tags.Add(1)
-	ep, err := c.device.CreateEndpoint(fabric.EndpointAttr{
-		CQ: d.agent.cq, Tag: tag, SendDepth: sendDepth, RecvDepth: recvDepth, Reach: []fabric.MemoryRegion{mr},
-	})
-	if err != nil {
-		return nil, errors.Join(err, mr.Close())
-	}
-	return newEndpointPair(tag, ep, mr, fabric.RemoteKey{}, ring.Geometry()), nil
+	return newEndpointPair(c.device, d.agent.cq, c.tags.Add(1), ring)
 }
 
 // connect joins the endpoint with the peer's.
@@ -185,8 +173,7 @@ func (p *endpointPair) connect(ctx context.Context, peer *laneBody, ring *slots.
 
 // discard closes an endpoint that no lane has.
 func (p *endpointPair) discard() {
-	_ = p.ep.Close()
-	_ = p.mr.Close()
+	_ = p.release()
 }
 
 // acceptLane makes the answering end of a lane for a peer.

@@ -18,6 +18,7 @@ const recvDepth = 512
 // endpointPair is the fabric side of a lane's end: groups out, immediates in.
 type endpointPair struct {
 	tag    uint64
+	pd     fabric.ProtectionDomain // of this lane alone: the peer reaches nothing else
 	ep     fabric.Endpoint
 	mr     fabric.MemoryRegion
 	remote fabric.RemoteKey
@@ -30,12 +31,38 @@ type endpointPair struct {
 	spent              int // receives used since the last refill
 }
 
-func newEndpointPair(tag uint64, ep fabric.Endpoint, mr fabric.MemoryRegion, remote fabric.RemoteKey, g slots.Geometry) *endpointPair {
-	return &endpointPair{
-		tag: tag, ep: ep, mr: mr, remote: remote, size: g.SlotSize, next: 1,
+// newEndpointPair makes an unconnected endpoint for a ring. The peer will reach the
+// ring's slots and nothing else.
+func newEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ring) (*endpointPair, error) {
+	p := &endpointPair{
+		tag: tag, size: ring.Geometry().SlotSize, next: 1,
 		wrs:   make([]fabric.SendWR, 0, sendDepth),
 		recvs: make([]fabric.RecvWR, recvDepth),
 	}
+	var err error
+	if p.pd, err = dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	if p.mr, err = p.pd.Register(ring.Slots(), fabric.AccessRemoteWrite); err != nil {
+		return nil, errors.Join(err, p.release())
+	}
+	p.ep, err = p.pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, Tag: tag, SendDepth: sendDepth, RecvDepth: recvDepth})
+	if err != nil {
+		return nil, errors.Join(err, p.release())
+	}
+	return p, nil
+}
+
+// release closes what has been made, the last first.
+func (p *endpointPair) release() error {
+	var errs []error
+	if p.ep != nil {
+		errs = append(errs, p.ep.Close())
+	}
+	if p.mr != nil {
+		errs = append(errs, p.mr.Close())
+	}
+	return errors.Join(append(errs, p.pd.Close())...)
 }
 
 // start posts the first receives and lets completions flow to e.
@@ -51,7 +78,7 @@ func (p *endpointPair) start(a *agent, e laneEnd) error {
 // and no completion reaches the lane.
 func (p *endpointPair) close(a *agent) {
 	delete(a.ends, p.tag)
-	if err := errors.Join(p.ep.Close(), p.mr.Close()); err != nil {
+	if err := p.release(); err != nil {
 		a.log.Warn().Err(err).Msg("closing a lane's endpoint")
 	}
 }

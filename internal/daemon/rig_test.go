@@ -116,15 +116,11 @@ func (s *side) localLane(t testing.TB) (*outLane, *inLane) {
 
 // endpointOf makes the fabric side of one end of a lane.
 func (s *side) endpointOf(t testing.TB, r *slots.Ring, tag uint64) *endpointPair {
-	mr, err := s.dev.Register(r.Slots(), fabric.AccessRemoteWrite)
+	p, err := newEndpointPair(s.dev, s.a.cq, tag, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ep, err := s.dev.CreateEndpoint(fabric.EndpointAttr{CQ: s.a.cq, Tag: tag, SendDepth: sendDepth, RecvDepth: recvDepth, Reach: []fabric.MemoryRegion{mr}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newEndpointPair(tag, ep, mr, fabric.RemoteKey{}, r.Geometry())
+	return p
 }
 
 // join connects two endpoints.

@@ -13,10 +13,10 @@
 // # Ownership
 //
 // Everything of one CQ - its endpoints' PostSend, PostRecv and Activate, and the
-// CQ's own methods - belongs to one goroutine, the agent. Open, Register,
-// CreateCQ, CreateEndpoint, Connect and the Close methods of devices and memory
-// regions may be called from others. Memory named by a work request must stay
-// valid and registered until its completion has been polled.
+// CQ's own methods - belongs to one goroutine, the agent. Open, AllocPD, Register,
+// CreateCQ, CreateEndpoint, Connect and the Close methods of devices, protection
+// domains and memory regions may be called from others. Memory named by a work
+// request must stay valid and registered until its completion has been polled.
 package fabric
 
 import (
@@ -55,6 +55,10 @@ type Caps struct {
 	// OrderedWrites reports that writes of one endpoint land in posting order
 	// and that a write-with-imm's completion implies all earlier writes.
 	OrderedWrites bool
+	// Disconnects reports that an endpoint learns of its peer's Close at once.
+	// Without it OpDisconnect comes only when a work request that needs the
+	// peer has failed.
+	Disconnects bool
 }
 
 // Access is what a peer may do with a memory region.
@@ -69,21 +73,34 @@ const (
 	AccessRemoteAtomic
 )
 
-// Device is an opened device with its protection domain.
+// Device is an opened device.
 type Device interface {
 	// Caps returns what the device can do.
 	Caps() Caps
+	// AllocPD makes a protection domain.
+	AllocPD() (ProtectionDomain, error)
+	// CreateCQ makes a completion queue for up to depth completions: at least
+	// the sum of the depths of its endpoints. With a poller the CQ announces
+	// completions through descriptors it registers there (a completion
+	// channel); without one it can only be polled.
+	CreateCQ(depth int, p *poller.Poller) (CQ, error)
+	// Close releases the device. Its endpoints, queues and protection domains
+	// must have been closed before.
+	Close() error
+}
+
+// ProtectionDomain joins regions and endpoints: a peer reaches the regions of the
+// protection domain of the endpoint it is connected to, as far as their Access
+// allows, and no others, whatever keys it sends. Work requests use local memory of
+// their endpoint's protection domain only.
+type ProtectionDomain interface {
 	// Register makes mem usable as the source of work requests and, as access
 	// says, as the target of the peer's. mem must stay valid until the region
 	// is closed.
 	Register(mem []byte, access Access) (MemoryRegion, error)
-	// CreateCQ makes a completion queue for up to depth completions. With a
-	// poller the CQ announces completions through descriptors it registers
-	// there (a completion channel); without one it can only be polled.
-	CreateCQ(depth int, p *poller.Poller) (CQ, error)
 	// CreateEndpoint makes an unconnected endpoint.
 	CreateEndpoint(EndpointAttr) (Endpoint, error)
-	// Close releases the device. Its endpoints, queues and regions must have
+	// Close releases the protection domain. Its endpoints and regions must have
 	// been closed before.
 	Close() error
 }
@@ -116,9 +133,6 @@ type EndpointAttr struct {
 	Tag uint64
 	// SendDepth and RecvDepth are how many work requests may be outstanding.
 	SendDepth, RecvDepth int
-	// Reach limits what the connected peer can touch: only these regions,
-	// whatever rkeys it sends. Empty: nothing.
-	Reach []MemoryRegion
 }
 
 // Role decides who connects and who accepts where a provider needs to know.

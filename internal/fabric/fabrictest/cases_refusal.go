@@ -40,7 +40,7 @@ func (w *world) refusedWith(a *end, id uint64, want fabric.Status) {
 // either side, the poster learns why, the connection ends on both.
 func caseRefused(w *world, op fabric.Op, right fabric.Access) {
 	const size = 4096
-	other := w.register(w.sides[1], size, allAccess)
+	other := w.register(w.newPD(w.sides[1]), size, allAccess)
 	closed := func(a, b *end, wr *fabric.SendWR) { w.must(b.mr.Close()) }
 	cases := map[string]struct {
 		shape  shape
@@ -50,10 +50,9 @@ func caseRefused(w *world, op fabric.Op, right fabric.Access) {
 		"one byte before":  {shape{}, func(_, b *end, wr *fabric.SendWR) { wr.RemoteAddr = b.mr.Remote().Addr - 1 }},
 		"address wraps":    {shape{}, func(_, _ *end, wr *fabric.SendWR) { wr.RemoteAddr = ^uint64(0) - 3 }},
 		"wrong key":        {shape{}, func(_, _ *end, wr *fabric.SendWR) { wr.RemoteKey ^= 1 }},
-		"other region": {shape{}, func(_, _ *end, wr *fabric.SendWR) {
+		"other domain": {shape{}, func(_, _ *end, wr *fabric.SendWR) {
 			wr.RemoteAddr, wr.RemoteKey = other.Remote().Addr, other.Remote().Key
 		}},
-		"not in reach":  {shape{unreachable: true}, nil},
 		"right missing": {shape{access: allAccess &^ right}, nil},
 		"closed region": {shape{}, closed},
 	}

@@ -95,7 +95,7 @@ func caseWriteImm(w *world) {
 
 // Without payload neither region nor key matter.
 func caseEmptyWriteImm(w *world) {
-	a, b := w.connect(shape{unreachable: true})
+	a, b := w.connect(shape{})
 	b.recv(1)
 	a.post(fabric.SendWR{ID: 1, Op: fabric.OpWriteImm, Imm: 9})
 	w.completed(b.take(1)[0], fabric.Completion{Tag: b.tag, ID: 1000, Op: fabric.OpRecvImm, Imm: 9})
@@ -207,8 +207,9 @@ func casePostedEarly(w *world) {
 func caseInvalid(w *world) {
 	a, b := w.connect(shape{})
 	size := len(a.mr.Bytes())
-	foreign := w.register(w.sides[1], 64, allAccess)
-	closed := w.register(w.sides[0], 64, allAccess)
+	foreign := w.register(w.newPD(w.sides[1]), 64, allAccess)
+	other := w.register(w.newPD(w.sides[0]), 64, allAccess)
+	closed := w.register(a.pd, 64, allAccess)
 	w.must(closed.Close())
 	for name, change := range map[string]func(*fabric.SendWR){
 		"no op":          func(wr *fabric.SendWR) { wr.Op = 0 },
@@ -219,6 +220,7 @@ func caseInvalid(w *world) {
 		"longer than it": func(wr *fabric.SendWR) { wr.Local.Len = uint32(size) + 1 },
 		"no region":      func(wr *fabric.SendWR) { wr.Local.Region = nil },
 		"foreign region": func(wr *fabric.SendWR) { wr.Local.Region = foreign },
+		"other domain":   func(wr *fabric.SendWR) { wr.Local.Region = other },
 		"closed region":  func(wr *fabric.SendWR) { wr.Local.Region = closed },
 		"inline too long": func(wr *fabric.SendWR) {
 			wr.Flags |= fabric.FlagInline

@@ -64,6 +64,7 @@ type side struct {
 type end struct {
 	w    *world
 	side *side
+	pd   fabric.ProtectionDomain
 	ep   fabric.Endpoint
 	mr   fabric.MemoryRegion
 	tag  uint64
@@ -74,10 +75,9 @@ type end struct {
 
 // shape describes a connection to make.
 type shape struct {
-	memory      int           // bytes per end; 0: 64 KiB
-	send, recv  int           // depths; 0: 64
-	access      fabric.Access // 0: everything
-	unreachable bool          // leave the memory out of Reach
+	memory     int           // bytes per end; 0: 64 KiB
+	send, recv int           // depths; 0: 64
+	access     fabric.Access // 0: everything
 }
 
 const allAccess = fabric.AccessRemoteWrite | fabric.AccessRemoteRead | fabric.AccessRemoteAtomic
@@ -145,14 +145,10 @@ func (w *world) newEnd(on *side, s shape) *end {
 		s.access = allAccess
 	}
 	w.lastTag++
-	e := &end{w: w, side: on, tag: w.lastTag}
-	e.mr = w.register(on, s.memory, s.access)
-	attr := fabric.EndpointAttr{CQ: on.cq, Tag: e.tag, SendDepth: s.send, RecvDepth: s.recv}
-	if !s.unreachable {
-		attr.Reach = []fabric.MemoryRegion{e.mr}
-	}
+	e := &end{w: w, side: on, tag: w.lastTag, pd: w.newPD(on)}
+	e.mr = w.register(e.pd, s.memory, s.access)
 	var err error
-	e.ep, err = on.dev.CreateEndpoint(attr)
+	e.ep, err = e.pd.CreateEndpoint(fabric.EndpointAttr{CQ: on.cq, Tag: e.tag, SendDepth: s.send, RecvDepth: s.recv})
 	w.must(err)
 	w.Cleanup(func() { w.check(e.ep.Close()) })
 	if n := len(e.ep.Address()); n == 0 || n > fabric.MaxAddress {
@@ -162,9 +158,17 @@ func (w *world) newEnd(on *side, s shape) *end {
 	return e
 }
 
-func (w *world) register(on *side, size int, access fabric.Access) fabric.MemoryRegion {
+func (w *world) newPD(on *side) fabric.ProtectionDomain {
 	w.Helper()
-	mr, err := on.dev.Register(shm.AlignedBytes(size), access)
+	pd, err := on.dev.AllocPD()
+	w.must(err)
+	w.Cleanup(func() { w.check(pd.Close()) })
+	return pd
+}
+
+func (w *world) register(pd fabric.ProtectionDomain, size int, access fabric.Access) fabric.MemoryRegion {
+	w.Helper()
+	mr, err := pd.Register(shm.AlignedBytes(size), access)
 	w.must(err)
 	w.Cleanup(func() { w.check(mr.Close()) })
 	return mr

@@ -52,13 +52,13 @@ func newNode(p fabric.Provider) *node {
 	dev, err := p.Open(fabric.Options{})
 	check(err)
 	n := &node{}
-	n.mem, err = dev.Register(make([]byte, 4096), fabric.AccessRemoteWrite)
+	pd, err := dev.AllocPD()
+	check(err)
+	n.mem, err = pd.Register(make([]byte, 4096), fabric.AccessRemoteWrite)
 	check(err)
 	n.cq, err = dev.CreateCQ(16, nil)
 	check(err)
-	n.ep, err = dev.CreateEndpoint(fabric.EndpointAttr{
-		CQ: n.cq, SendDepth: 16, RecvDepth: 16, Reach: []fabric.MemoryRegion{n.mem},
-	})
+	n.ep, err = pd.CreateEndpoint(fabric.EndpointAttr{CQ: n.cq, SendDepth: 16, RecvDepth: 16})
 	check(err)
 	return n
 }

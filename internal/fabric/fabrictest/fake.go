@@ -51,28 +51,41 @@ type fakeDevice struct{ net *Fake }
 func (d *fakeDevice) Caps() fabric.Caps {
 	return fabric.Caps{
 		MaxInline: fakeInline, MaxSendDepth: fakeDepth, MaxRecvDepth: fakeDepth,
-		Atomics: true, OrderedWrites: true,
+		Atomics: true, OrderedWrites: true, Disconnects: true,
 	}
 }
 
 func (d *fakeDevice) Close() error { return nil }
 
-func (d *fakeDevice) Register(mem []byte, access fabric.Access) (fabric.MemoryRegion, error) {
+func (d *fakeDevice) AllocPD() (fabric.ProtectionDomain, error) { return &fakePD{dev: d}, nil }
+
+// fakePD is a list of regions.
+type fakePD struct {
+	dev     *fakeDevice
+	regions []*fakeRegion // guarded by dev.net.mu
+}
+
+func (p *fakePD) Close() error { return nil }
+
+func (p *fakePD) Register(mem []byte, access fabric.Access) (fabric.MemoryRegion, error) {
 	if len(mem) == 0 {
 		return nil, fabric.ErrInvalid
 	}
-	d.net.mu.Lock()
-	defer d.net.mu.Unlock()
-	id := d.net.next()
-	return &fakeRegion{dev: d, mem: mem, base: id << 40, key: id * 0x9e3779b97f4a7c15, access: access}, nil
+	net := p.dev.net
+	net.mu.Lock()
+	defer net.mu.Unlock()
+	id := net.next()
+	r := &fakeRegion{pd: p, mem: mem, base: id << 40, key: id * 0x9e3779b97f4a7c15, access: access}
+	p.regions = append(p.regions, r)
+	return r, nil
 }
 
 type fakeRegion struct {
-	dev       *fakeDevice
+	pd        *fakePD
 	mem       []byte
 	base, key uint64
 	access    fabric.Access
-	closed    bool // guarded by dev.net.mu
+	closed    bool // guarded by pd.dev.net.mu
 }
 
 func (r *fakeRegion) Bytes() []byte { return r.mem }
@@ -82,19 +95,20 @@ func (r *fakeRegion) Remote() fabric.RemoteKey {
 }
 
 func (r *fakeRegion) Close() error {
-	r.dev.net.mu.Lock()
-	defer r.dev.net.mu.Unlock()
+	r.pd.dev.net.mu.Lock()
+	defer r.pd.dev.net.mu.Unlock()
 	r.closed = true
+	r.pd.regions = slices.DeleteFunc(r.pd.regions, func(o *fakeRegion) bool { return o == r })
 	return nil
 }
 
 // local returns the memory of l, or false when l can never work.
-func (d *fakeDevice) local(l fabric.Local) ([]byte, bool) {
+func (p *fakePD) local(l fabric.Local) ([]byte, bool) {
 	if l.Len == 0 {
 		return nil, true
 	}
 	r, ok := l.Region.(*fakeRegion)
-	if !ok || r == nil || r.dev != d || r.closed {
+	if !ok || r == nil || r.pd != p || r.closed {
 		return nil, false
 	}
 	size := uint64(len(r.mem))

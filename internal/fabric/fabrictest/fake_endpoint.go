@@ -21,7 +21,7 @@ var errFakeAddress = errors.New("not an address of a fake endpoint")
 // lock except the fields that never change.
 type fakeEndpoint struct {
 	net  *Fake
-	dev  *fakeDevice
+	pd   *fakePD
 	cq   *fakeCQ
 	id   uint64
 	attr fabric.EndpointAttr
@@ -51,21 +51,16 @@ type fakeSend struct {
 	data []byte
 }
 
-func (d *fakeDevice) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {
+func (p *fakePD) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {
+	d := p.dev
 	q, ok := a.CQ.(*fakeCQ)
 	if !ok || q == nil || q.dev != d || a.SendDepth < 0 || a.SendDepth > fakeDepth || a.RecvDepth < 0 || a.RecvDepth > fakeDepth {
 		return nil, fabric.ErrInvalid
 	}
-	for _, m := range a.Reach {
-		if r, ok := m.(*fakeRegion); !ok || r == nil || r.dev != d {
-			return nil, fabric.ErrInvalid
-		}
-	}
-	a.Reach = slices.Clone(a.Reach)
 	d.net.mu.Lock()
 	defer d.net.mu.Unlock()
 	e := &fakeEndpoint{
-		net: d.net, dev: d, cq: q, id: d.net.next(), attr: a,
+		net: d.net, pd: p, cq: q, id: d.net.next(), attr: a,
 		joined: make(chan struct{}), ended: make(chan struct{}),
 	}
 	d.net.endpoints[e.id] = e
@@ -131,7 +126,7 @@ func (e *fakeEndpoint) PostSend(wrs []fabric.SendWR) (int, error) {
 		if e.busy >= e.attr.SendDepth {
 			return i, fabric.ErrQueueFull
 		}
-		data, ok := e.dev.local(w.Local)
+		data, ok := e.pd.local(w.Local)
 		atomic := w.Op == fabric.OpCompareSwap || w.Op == fabric.OpFetchAdd
 		if !ok || w.Op < fabric.OpWrite || w.Op > fabric.OpFetchAdd || atomic && len(data) != 8 {
 			return i, fabric.ErrInvalid
@@ -160,7 +155,7 @@ func (e *fakeEndpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 		if len(e.rq) >= e.attr.RecvDepth {
 			return i, fabric.ErrQueueFull
 		}
-		if _, ok := e.dev.local(w.Local); !ok {
+		if _, ok := e.pd.local(w.Local); !ok {
 			return i, fabric.ErrInvalid
 		}
 		e.rq = append(e.rq, w)
@@ -289,7 +284,7 @@ func (e *fakeEndpoint) execute(w *fakeSend) bool {
 // perform moves the bytes of w.
 func (e *fakeEndpoint) perform(w *fakeSend) fabric.Status {
 	if w.Op == fabric.OpSend {
-		dst, ok := e.peer.dev.local(e.peer.rq[0].Local)
+		dst, ok := e.peer.pd.local(e.peer.rq[0].Local)
 		if !ok || len(w.data) > len(dst) {
 			e.peer.short = true
 			return fabric.StatusRemoteInvalid
@@ -335,8 +330,7 @@ func (e *fakeEndpoint) perform(w *fakeSend) fabric.Status {
 
 // reachable returns the region that w names and w's offset in it.
 func (e *fakeEndpoint) reachable(w *fakeSend, right fabric.Access) ([]byte, int, bool) {
-	for _, m := range e.attr.Reach {
-		r := m.(*fakeRegion)
+	for _, r := range e.pd.regions {
 		off := w.RemoteAddr - r.base
 		size := uint64(len(r.mem))
 		if r.key == w.RemoteKey && !r.closed && r.access&right != 0 && off <= size && uint64(len(w.data)) <= size-off {

@@ -73,14 +73,28 @@ func (d *faultyDevice) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) 
 	}, nil
 }
 
-// CreateEndpoint implements fabric.Device.
-func (d *faultyDevice) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {
+// AllocPD implements fabric.Device.
+func (d *faultyDevice) AllocPD() (fabric.ProtectionDomain, error) {
+	pd, err := d.Device.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	return &faultyPD{ProtectionDomain: pd, p: d.p}, nil
+}
+
+type faultyPD struct {
+	fabric.ProtectionDomain
+	p *faultyProvider
+}
+
+// CreateEndpoint implements fabric.ProtectionDomain.
+func (d *faultyPD) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {
 	q, ok := a.CQ.(*faultyCQ)
 	if !ok || q == nil {
 		return nil, fabric.ErrInvalid
 	}
 	a.CQ = q.CQ
-	e, err := d.Device.CreateEndpoint(a)
+	e, err := d.ProtectionDomain.CreateEndpoint(a)
 	if err != nil {
 		return nil, err
 	}

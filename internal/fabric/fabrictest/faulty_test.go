@@ -28,15 +28,15 @@ func newRig(t *testing.T, p fabric.Provider) *rig {
 	for i := range r.ep {
 		d, err := p.Open(fabric.Options{})
 		r.must(err)
-		r.mem[i], err = d.Register(shm.AlignedBytes(4096), fabric.AccessRemoteWrite)
+		pd, err := d.AllocPD()
+		r.must(err)
+		r.mem[i], err = pd.Register(shm.AlignedBytes(4096), fabric.AccessRemoteWrite)
 		r.must(err)
 		r.cq[i], err = d.CreateCQ(256, nil)
 		r.must(err)
-		r.ep[i], err = d.CreateEndpoint(fabric.EndpointAttr{
-			CQ: r.cq[i], Tag: uint64(i), SendDepth: 64, RecvDepth: 64, Reach: r.mem[i : i+1],
-		})
+		r.ep[i], err = pd.CreateEndpoint(fabric.EndpointAttr{CQ: r.cq[i], Tag: uint64(i), SendDepth: 64, RecvDepth: 64})
 		r.must(err)
-		t.Cleanup(func() { r.must(errors.Join(r.ep[i].Close(), r.cq[i].Close(), r.mem[i].Close(), d.Close())) })
+		t.Cleanup(func() { r.must(errors.Join(r.ep[i].Close(), r.cq[i].Close(), r.mem[i].Close(), pd.Close(), d.Close())) })
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -31,9 +31,11 @@ func newPair(t testing.TB) *pair {
 		p.cq[i], err = d.CreateCQ(64, p.pol[i])
 		must(t, err)
 		t.Cleanup(func() { must(t, p.cq[i].Close()) })
-		p.mem[i], err = d.Register(shm.AlignedBytes(1<<20), fabric.AccessRemoteWrite|fabric.AccessRemoteRead)
+		pd, err := d.AllocPD()
 		must(t, err)
-		e, err := d.CreateEndpoint(fabric.EndpointAttr{CQ: p.cq[i], SendDepth: 256, RecvDepth: 256, Reach: p.mem[i : i+1]})
+		p.mem[i], err = pd.Register(shm.AlignedBytes(1<<20), fabric.AccessRemoteWrite|fabric.AccessRemoteRead)
+		must(t, err)
+		e, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: p.cq[i], SendDepth: 256, RecvDepth: 256})
 		must(t, err)
 		t.Cleanup(func() { must(t, e.Close()) })
 		p.ep[i] = e.(*Endpoint)
@@ -160,7 +162,7 @@ func TestNoAllocations(t *testing.T) {
 func TestFairTurns(t *testing.T) {
 	w := newWire(t, 60)
 	defer w.close()
-	quiet, err := w.dev.CreateEndpoint(fabric.EndpointAttr{CQ: w.cq, Tag: 9, RecvDepth: 1})
+	quiet, err := w.ep.pd.CreateEndpoint(fabric.EndpointAttr{CQ: w.cq, Tag: 9, RecvDepth: 1})
 	must(t, err)
 	defer func() { must(t, quiet.Close()) }()
 	if _, err := quiet.PostRecv([]fabric.RecvWR{{ID: 33}}); err != nil {

@@ -134,6 +134,7 @@ func (d *Device) Caps() fabric.Caps {
 		MaxRecvDepth:  maxDepth,
 		Atomics:       true,
 		OrderedWrites: true,
+		Disconnects:   true,
 	}
 }
 

@@ -36,7 +36,7 @@
 // # Trust
 //
 // Frames come from another machine and are checked field by field: a peer reaches
-// only the regions of EndpointAttr.Reach, whatever it sends. A request that is
+// only the regions of the endpoint's protection domain, whatever it sends. A request that is
 // refused changes no byte, is answered with a NAK, and ends the connection. The
 // bytes on the wire are not encrypted.
 //

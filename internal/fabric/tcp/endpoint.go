@@ -43,6 +43,7 @@ const (
 // to the agent of the CQ.
 type Endpoint struct {
 	dev  *Device
+	pd   *protectionDomain
 	cq   *cq
 	tag  uint64
 	addr address
@@ -58,7 +59,6 @@ type Endpoint struct {
 
 	// Everything below belongs to the agent.
 
-	reach    map[uint64]*region
 	link     linkState
 	active   bool
 	closing  bool // the end was asked for by Close: no OpDisconnect
@@ -103,23 +103,16 @@ type Stats struct {
 // Stats returns the counters. It belongs to the agent like PostSend.
 func (e *Endpoint) Stats() Stats { return e.stats }
 
-// CreateEndpoint implements fabric.Device. The queues, the receive buffer and
-// everything else the data path needs are allocated here.
-func (d *Device) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {
+// CreateEndpoint implements fabric.ProtectionDomain. The queues, the receive
+// buffer and everything else the data path needs are allocated here.
+func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {
+	d := p.dev
 	q, ok := a.CQ.(*cq)
 	if !ok || q == nil || q.dev != d {
 		return nil, fabric.ErrInvalid
 	}
 	if a.SendDepth < 0 || a.SendDepth > maxDepth || a.RecvDepth < 0 || a.RecvDepth > maxDepth {
 		return nil, fabric.ErrInvalid
-	}
-	reach := make(map[uint64]*region, len(a.Reach))
-	for _, m := range a.Reach {
-		r, ok := m.(*region)
-		if !ok || r == nil || r.dev != d {
-			return nil, fabric.ErrInvalid
-		}
-		reach[r.key] = r
 	}
 	select {
 	case <-d.closed:
@@ -129,6 +122,7 @@ func (d *Device) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) 
 	ended, end := context.WithCancel(context.Background())
 	e := &Endpoint{
 		dev:     d,
+		pd:      p,
 		cq:      q,
 		tag:     a.Tag,
 		addr:    address{host: d.host, port: d.port, token: newToken()},
@@ -136,7 +130,6 @@ func (d *Device) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) 
 		end:     end,
 		arrived: make(chan arrival, 1),
 		fd:      -1,
-		reach:   reach,
 		sq:      newSendQueue(a.SendDepth),
 		rq:      newRecvQueue(a.RecvDepth),
 		rx:      receiver{buf: make([]byte, d.cfg.ReceiveBuffer)},

@@ -65,12 +65,18 @@ func newWire(t testing.TB, recvs int) *wire {
 	q, err := w.dev.CreateCQ(1, nil)
 	must(t, err)
 	w.cq = q.(*cq)
-	m, err := w.dev.Register(shm.AlignedBytes(wireMemory), fabric.AccessRemoteWrite|fabric.AccessRemoteRead|fabric.AccessRemoteAtomic)
+	pd, err := w.dev.AllocPD()
+	must(t, err)
+	m, err := pd.Register(shm.AlignedBytes(wireMemory), fabric.AccessRemoteWrite|fabric.AccessRemoteRead|fabric.AccessRemoteAtomic)
 	must(t, err)
 	w.mem = m.(*region)
 	// A fuzzer's corpus must mean the same in every run.
 	w.mem.base, w.mem.key = 1<<20, 77
-	e, err := w.dev.CreateEndpoint(fabric.EndpointAttr{CQ: w.cq, Tag: 5, SendDepth: 64, RecvDepth: 64, Reach: []fabric.MemoryRegion{m}})
+	w.mem.pd.change(func(m map[uint64]*region) {
+		clear(m)
+		m[w.mem.key] = w.mem
+	})
+	e, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: w.cq, Tag: 5, SendDepth: 64, RecvDepth: 64})
 	must(t, err)
 	w.ep = e.(*Endpoint)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

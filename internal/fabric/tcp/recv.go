@@ -41,7 +41,7 @@ func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 			err = fabric.ErrQueueFull
 			break
 		}
-		r, mem, ok := e.dev.local(wrs[n].Local)
+		r, mem, ok := e.pd.local(wrs[n].Local)
 		if !ok {
 			err = fabric.ErrInvalid
 			break

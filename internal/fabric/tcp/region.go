@@ -3,18 +3,51 @@ package tcp
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"maps"
 	"reflect"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rdmad/rdmad/internal/fabric"
 )
+
+// protectionDomain is a set of regions by key. An arrival looks a region up while
+// others are registered: the map in use is never changed, only replaced.
+type protectionDomain struct {
+	dev *Device
+
+	mu      sync.Mutex // serialises changes
+	regions atomic.Pointer[map[uint64]*region]
+}
+
+// AllocPD implements fabric.Device.
+func (d *Device) AllocPD() (fabric.ProtectionDomain, error) {
+	p := &protectionDomain{dev: d}
+	p.regions.Store(&map[uint64]*region{})
+	return p, nil
+}
+
+// Close implements fabric.ProtectionDomain.
+func (p *protectionDomain) Close() error { return nil }
+
+// find returns the region with the given key, or nil.
+func (p *protectionDomain) find(key uint64) *region { return (*p.regions.Load())[key] }
+
+// change replaces the map by a changed copy.
+func (p *protectionDomain) change(f func(map[uint64]*region)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := maps.Clone(*p.regions.Load())
+	f(m)
+	p.regions.Store(&m)
+}
 
 // region is registered memory.
 //
 // The peer's requests touch mem only between acquire and release, so that Close,
 // from any goroutine, returns when nothing of the wire can touch it any more.
 type region struct {
-	dev    *Device
+	pd     *protectionDomain
 	mem    []byte
 	base   uint64
 	key    uint64
@@ -26,23 +59,25 @@ type region struct {
 	closed bool // guarded by mu
 }
 
-// Register implements fabric.Device. Keys and remote addresses are random; they
-// identify, they do not protect.
-func (d *Device) Register(mem []byte, access fabric.Access) (fabric.MemoryRegion, error) {
+// Register implements fabric.ProtectionDomain. Keys and remote addresses are
+// random; they identify, they do not protect.
+func (p *protectionDomain) Register(mem []byte, access fabric.Access) (fabric.MemoryRegion, error) {
 	if len(mem) == 0 {
 		return nil, fabric.ErrInvalid
 	}
-	var r [16]byte
-	_, _ = rand.Read(r[:])
-	return &region{
-		dev: d,
+	var random [16]byte
+	_, _ = rand.Read(random[:])
+	r := &region{
+		pd:  p,
 		mem: mem,
 		// Below 2^47 and in whole pages: no range of the region can wrap.
-		base:   binary.LittleEndian.Uint64(r[:]) & (1<<47 - 1) &^ 0xfff,
-		key:    binary.LittleEndian.Uint64(r[8:]),
+		base:   binary.LittleEndian.Uint64(random[:]) & (1<<47 - 1) &^ 0xfff,
+		key:    binary.LittleEndian.Uint64(random[8:]),
 		access: access,
 		skew:   uint64(reflect.ValueOf(mem).Pointer()) & 7,
-	}, nil
+	}
+	p.change(func(m map[uint64]*region) { m[r.key] = r })
+	return r, nil
 }
 
 // Bytes implements fabric.MemoryRegion.
@@ -55,6 +90,7 @@ func (r *region) Remote() fabric.RemoteKey {
 
 // Close implements fabric.MemoryRegion. It waits for a transfer of the moment.
 func (r *region) Close() error {
+	r.pd.change(func(m map[uint64]*region) { delete(m, r.key) })
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
@@ -87,14 +123,14 @@ func (r *region) slice(addr, n uint64) ([]byte, bool) {
 	return r.mem[off : off+n : off+n], true
 }
 
-// local returns the memory of l if l is inside an open region of d. An empty l
+// local returns the memory of l if l is inside an open region of p. An empty l
 // needs no region.
-func (d *Device) local(l fabric.Local) (*region, []byte, bool) {
+func (p *protectionDomain) local(l fabric.Local) (*region, []byte, bool) {
 	if l.Len == 0 {
 		return nil, nil, true
 	}
 	r, ok := l.Region.(*region)
-	if !ok || r == nil || r.dev != d {
+	if !ok || r == nil || r.pd != p {
 		return nil, nil, false
 	}
 	size := uint64(len(r.mem))

@@ -45,7 +45,7 @@ func (e *Endpoint) reachable(f *frame, n uint64, access fabric.Access) ([]byte, 
 	if n == 0 {
 		return nil, nil, true
 	}
-	r := e.reach[f.key]
+	r := e.pd.find(f.key)
 	if r == nil || r.access&access == 0 {
 		e.refuse(f.seq, fabric.StatusRemoteAccess)
 		return nil, nil, false

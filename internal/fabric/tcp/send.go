@@ -118,7 +118,7 @@ func (e *Endpoint) enqueue(w *fabric.SendWR) error {
 	if w.Op < fabric.OpWrite || w.Op > fabric.OpFetchAdd || w.Local.Len > MaxPayload {
 		return fabric.ErrInvalid
 	}
-	r, mem, ok := e.dev.local(w.Local)
+	r, mem, ok := e.pd.local(w.Local)
 	if !ok {
 		return fabric.ErrInvalid
 	}
