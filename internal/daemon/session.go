@@ -288,6 +288,13 @@ func (s *session) handle(m *peerMessage) error {
 		}) {
 			return errStopping
 		}
+	case peerBroken:
+		if m.Lane == nil {
+			return fmt.Errorf("%w: broken without a lane", errFrame)
+		}
+		if !c.spawn(func() { c.laneBroken(s, m) }) {
+			return errStopping
+		}
 	case peerPing:
 		return s.send(&peerMessage{Type: peerPong, Seq: m.Seq})
 	case peerAccept, peerRefuse, peerPong:

@@ -13,7 +13,8 @@
 // # Ownership
 //
 // Everything of one CQ - its endpoints' PostSend, PostRecv and Activate, and the
-// CQ's own methods - belongs to one goroutine, the agent. Open, AllocPD, Register,
+// CQ's own methods - belongs to one goroutine, the agent. Before Connect the one
+// that made an endpoint may call its PostRecv. Open, AllocPD, Register,
 // CreateCQ, CreateEndpoint, Connect and the Close methods of devices, protection
 // domains and memory regions may be called from others. Memory named by a work
 // request must stay valid and registered until its completion has been polled.
@@ -172,6 +173,15 @@ type Endpoint interface {
 	// StatusFlushed, in a Poll after this call. After the CQ is closed it does
 	// nothing.
 	Close() error
+}
+
+// Explainer is implemented by endpoints that can say more about a failed
+// completion than its status does: what it means on this device, with these
+// settings, and what to do. It belongs to the agent like PostSend.
+type Explainer interface {
+	// Explain returns the error of a completion whose status is not success. It
+	// wraps the *StatusError.
+	Explain(Completion) error
 }
 
 // Op is what a work request does or a completion reports.
