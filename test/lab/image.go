@@ -23,16 +23,19 @@ var initScript []byte
 // busybox is the only program of the guest's own.
 const busybox = "/bin/busybox"
 
+// imageVersion is to be changed with how images are built.
+const imageVersion = 2
+
 // image is a directory with a kernel and its initramfs.
 type image struct{ dir string }
 
-func (i image) kernel() string { return filepath.Join(i.dir, "vmlinuz") }
+func (i image) kernel() string { return filepath.Join(i.dir, "kernel") }
 func (i image) initrd() string { return filepath.Join(i.dir, "initrd.gz") }
 
 // imageKey names an image by all that it is made from.
 func imageKey(k kernel, script []byte, modules []module) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%d\n%s\n", k.pkg, k.version, len(script), script)
+	fmt.Fprintf(h, "%d\n%s\n%s\n%d\n%s\n", imageVersion, k.pkg, k.version, len(script), script)
 	for _, m := range modules {
 		fmt.Fprintf(h, "%s %t\n", m.name, m.optional)
 	}
@@ -134,7 +137,30 @@ func buildImage(ctx context.Context, dir string, k kernel) error {
 	if err := os.WriteFile(img.initrd(), initrd, 0o644); err != nil {
 		return err
 	}
-	return os.Rename(filepath.Join(tree, "boot", "vmlinuz-"+k.release()), img.kernel())
+	return buildKernel(ctx, filepath.Join(tree, "boot", "vmlinuz-"+k.release()), img.kernel())
+}
+
+// buildKernel unpacks a kernel, or takes it as it is if it is of another kind
+// than expected.
+func buildKernel(ctx context.Context, from, to string) error {
+	packed, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if p := payload(packed); p != nil {
+		file := from + ".xz"
+		if err := os.WriteFile(file, p, 0o644); err != nil {
+			return err
+		}
+		unpacked, err := output(ctx, "", "xz", "--decompress", "--stdout", file)
+		if err != nil {
+			return err
+		}
+		if startable([]byte(unpacked)) {
+			return os.WriteFile(to, []byte(unpacked), 0o644)
+		}
+	}
+	return os.Rename(from, to)
 }
 
 // buildInitrd makes the initramfs: busybox, /init and the modules.

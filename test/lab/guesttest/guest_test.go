@@ -1,7 +1,6 @@
 package guesttest
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -94,51 +93,55 @@ func finish(t *testing.T, cmd *exec.Cmd, out io.Reader) {
 	}
 }
 
-// awaitListener waits until somebody listens at a TCP port of this machine, given
+// await waits until something is so.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !so(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s after %v", what, patience)
+		}
+	}
+}
+
+// listens reports whether somebody listens at a TCP port of this machine, given
 // in hexadecimal as /proc has it.
-func awaitListener(t *testing.T, port string) {
+func listens(t *testing.T, port string) bool {
 	t.Helper()
 	const listening = "0A"
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-			b, err := os.ReadFile(table)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for line := range strings.Lines(string(b)) {
-				if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], ":"+port) && f[3] == listening {
-					return
-				}
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := os.ReadFile(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], ":"+port) && f[3] == listening {
+				return true
 			}
 		}
 	}
-	t.Fatalf("nobody listens at port 0x%s after %v", port, patience)
+	return false
 }
 
 func TestPingPong(t *testing.T) {
 	args := []string{"-d", "rxe0", "-g", "1", "-n", "100", "-p", "18515"}
 	server, serverOut := start(t, "ibv_rc_pingpong", args...)
-	awaitListener(t, "4853")
+	await(t, "listener of ibv_rc_pingpong", func() bool { return listens(t, "4853") })
 	client, clientOut := start(t, "ibv_rc_pingpong", append(args, "127.0.0.1")...)
 	finish(t, client, clientOut)
 	finish(t, server, serverOut)
 }
 
 func TestConnectionManager(t *testing.T) {
-	// The server says that it listens only when asked to tell everything, and
-	// goes on with telling it.
-	server, serverOut := start(t, "rping", "-s", "-a", "10.9.9.1", "-p", "7174", "-C", "10", "-d")
-	lines := bufio.NewScanner(serverOut)
-	for lines.Scan() && !strings.Contains(lines.Text(), "rdma_listen") {
-	}
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		for lines.Scan() {
+	const address, port = "10.9.9.1", "7174"
+	server, serverOut := start(t, "rping", "-s", "-a", address, "-p", port, "-C", "10")
+	await(t, "listener of rdma_cm", func() bool {
+		out, err := exec.Command("rdma", "resource", "show", "cm_id").Output()
+		if err != nil {
+			t.Fatalf("rdma resource show cm_id: %v", err)
 		}
-	}()
-	client, clientOut := start(t, "rping", "-c", "-a", "10.9.9.1", "-p", "7174", "-C", "10")
+		return strings.Contains(string(out), "LISTEN") && strings.Contains(string(out), address+":"+port)
+	})
+	client, clientOut := start(t, "rping", "-c", "-a", address, "-p", port, "-C", "10")
 	finish(t, client, clientOut)
-	<-drained
 	finish(t, server, serverOut)
 }
