@@ -21,6 +21,8 @@ var troubles = []string{"Kernel panic", "BUG:", "Oops:", "WARNING:", "general pr
 // console keeps what the guest writes on its console.
 type console struct {
 	log io.Writer
+	// begun is closed when there is something on it.
+	begun chan struct{}
 	// ready is closed when the agent has said that commands may come.
 	ready chan struct{}
 
@@ -31,7 +33,7 @@ type console struct {
 }
 
 func newConsole(log io.Writer) *console {
-	return &console{log: log, ready: make(chan struct{})}
+	return &console{log: log, begun: make(chan struct{}), ready: make(chan struct{})}
 }
 
 // Write takes the next piece of the console. It never fails, as the guest would
@@ -40,6 +42,7 @@ func (c *console) Write(b []byte) (int, error) {
 	_, _ = c.log.Write(b)
 	c.lock.Lock()
 	defer c.lock.Unlock()
+	closeOnce(c.begun)
 	rest := b
 	for {
 		part, after, full := bytes.Cut(rest, []byte("\n"))
@@ -53,14 +56,19 @@ func (c *console) Write(b []byte) (int, error) {
 	}
 }
 
+// closeOnce closes a channel unless it is closed. The caller has the lock.
+func closeOnce(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
 // endLine takes a whole line.
 func (c *console) endLine(line string) {
 	if line == readyLine {
-		select {
-		case <-c.ready:
-		default:
-			close(c.ready)
-		}
+		closeOnce(c.ready)
 	}
 	for _, t := range troubles {
 		if strings.Contains(line, t) && len(c.trouble) < tailLines {

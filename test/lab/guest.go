@@ -20,6 +20,8 @@ const (
 	stopGrace = 5 * time.Second
 	// portTries is how often another port is tried when somebody has been faster.
 	portTries = 5
+	// portTaken is part of what QEMU says then.
+	portTaken = "host forwarding"
 )
 
 // guest is a running virtual machine.
@@ -27,6 +29,8 @@ type guest struct {
 	cmd     *exec.Cmd
 	console *console
 	port    int
+	// pinned says what became of pinning its CPUs.
+	pinned string
 	// ended is closed when QEMU has ended.
 	ended chan struct{}
 }
@@ -99,17 +103,35 @@ func bootGuest(ctx context.Context, img image, runDir string, memory int, newCon
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case <-c.ready:
+		err = g.await(ctx)
+		if err == nil {
 			return g, nil
-		case <-ctx.Done():
-			g.stop()
-			return nil, fmt.Errorf("%w while the guest was starting; its console ended with:\n%s", context.Cause(ctx), c.tail())
-		case <-g.ended:
-			if try < portTries && strings.Contains(c.tail(), "host forwarding") {
-				continue
+		}
+		g.stop()
+		if try == portTries || !strings.Contains(c.tail(), portTaken) {
+			return nil, fmt.Errorf("%w; its console ended with:\n%s", err, c.tail())
+		}
+	}
+}
+
+// await waits until the guest takes commands.
+func (g *guest) await(ctx context.Context) error {
+	begun := g.console.begun
+	for {
+		select {
+		case <-begun:
+			// Now QEMU has its threads. Starting is faster with them pinned, too.
+			pinned, err := pinCPUs(g.cmd.Process.Pid, guestCPUs)
+			if err != nil && !strings.Contains(g.console.tail(), portTaken) {
+				return err
 			}
-			return nil, fmt.Errorf("the guest did not start; its console ended with:\n%s", c.tail())
+			g.pinned, begun = pinned, nil
+		case <-g.console.ready:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("%w while the guest was starting", context.Cause(ctx))
+		case <-g.ended:
+			return errors.New("the guest did not start")
 		}
 	}
 }

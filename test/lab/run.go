@@ -80,11 +80,7 @@ func run(o runOptions, args []string, p progress) error {
 		return err
 	}
 	defer g.stop()
-	pinned, err := pinCPUs(g.cmd.Process.Pid, guestCPUs)
-	if err != nil {
-		return err
-	}
-	p.say("guest up in %.1f s, %s", time.Since(start).Seconds(), pinned)
+	p.say("guest up in %.1f s, %s", time.Since(start).Seconds(), g.pinned)
 	err = runCommand(ctx, args, g, guestAddress{token, fmt.Sprintf("127.0.0.1:%d", g.port)})
 	if lines := g.console.complaints(); len(lines) > 0 {
 		p.say("the guest's kernel has complained:\n%s", strings.Join(lines, "\n"))
