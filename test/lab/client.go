@@ -37,6 +37,8 @@ type client struct {
 	lock sync.Mutex // of writes
 	// taken has a value when the guest wants more input.
 	taken chan struct{}
+	// ended is closed when the guest says nothing more.
+	ended chan struct{}
 }
 
 // dial connects to a guest and starts a command there.
@@ -45,7 +47,7 @@ func dial(to guestAddress, req request) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no guest at %s, its lab run may have ended: %w", to.hostPort, err)
 	}
-	c := &client{conn: conn, in: bufio.NewReaderSize(conn, piece), taken: make(chan struct{}, 1)}
+	c := &client{conn: conn, in: bufio.NewReaderSize(conn, piece), taken: make(chan struct{}, 1), ended: make(chan struct{})}
 	if err := c.greet(to.token, req); err != nil {
 		conn.Close()
 		return nil, err
@@ -70,8 +72,10 @@ func (c *client) greet(token string, req request) error {
 	return c.conn.SetDeadline(time.Time{})
 }
 
-// output copies the program's output until it ends, and returns how it ended.
+// output copies the program's output until it ends, and returns how it ended. It
+// is called once.
 func (c *client) output(stdout, stderr io.Writer) (exit, error) {
+	defer close(c.ended)
 	for {
 		kind, rest, err := readFrame(c.in)
 		if err != nil {
@@ -109,7 +113,11 @@ func (c *client) input(stdin io.Reader) {
 			if c.send(frameStdin, buf[:n]) != nil {
 				return
 			}
-			<-c.taken
+			select {
+			case <-c.taken:
+			case <-c.ended:
+				return
+			}
 		}
 		if err != nil {
 			_ = c.send(frameStdin, nil) // the guest may be gone, which output reports

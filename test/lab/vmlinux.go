@@ -59,7 +59,7 @@ func startable(kernel []byte) bool {
 // hasEntryNote looks for the note among all notes of an ELF file.
 func hasEntryNote(notes []byte) bool {
 	const header, entryNote = 12, 18
-	padded := func(n uint32) int { return int(n+3) &^ 3 }
+	padded := func(n uint32) int { return (int(n) + 3) &^ 3 }
 	for len(notes) >= header {
 		name := binary.LittleEndian.Uint32(notes)
 		value := binary.LittleEndian.Uint32(notes[4:])
