@@ -109,7 +109,7 @@ func bootGuest(ctx context.Context, img image, runDir string, memory int, newCon
 		}
 		g.stop()
 		if try == portTries || !strings.Contains(c.tail(), portTaken) {
-			return nil, fmt.Errorf("%w; its console ended with:\n%s", err, c.tail())
+			return nil, fmt.Errorf("starting the guest: %w; its console ended with:\n%s", err, c.tail())
 		}
 	}
 }
@@ -129,9 +129,9 @@ func (g *guest) await(ctx context.Context) error {
 		case <-g.console.ready:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%w while the guest was starting", context.Cause(ctx))
+			return context.Cause(ctx)
 		case <-g.ended:
-			return errors.New("the guest did not start")
+			return errGuestDied
 		}
 	}
 }
