@@ -25,8 +25,6 @@ type agent struct {
 	token []byte
 	// live is where the host's files are seen as they are now; empty if nowhere.
 	live string
-	// programs is a directory for copies of programs.
-	programs string
 	// groups is a directory of the cgroup file system for a group per command;
 	// empty makes process groups do.
 	groups string
@@ -57,7 +55,6 @@ func newAgent() *cobra.Command {
 	c.Flags().StringVar(&listen, "listen", "", "address of the command port")
 	c.Flags().StringVar(&tokenFile, "token", "", "file with the token that clients must know")
 	c.Flags().StringVar(&a.live, "live", "", "where the host's files are seen as they are now")
-	c.Flags().StringVar(&a.programs, "programs", "", "directory for copies of programs")
 	c.Flags().StringVar(&a.groups, "groups", "", "directory for control groups")
 	return c
 }

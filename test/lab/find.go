@@ -1,58 +1,32 @@
 package main
 
 import (
-	"bytes"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxCopy is the size up to which programs are copied into the guest's memory.
-const maxCopy = 256 << 20
-
-// findProgram returns the path of the request's program and a function that
-// removes what was made for it.
-//
-// Programs that are not part of the host's system are copied into memory first:
-// from there they start at once, the copy cannot change while it runs, and it is
-// made from the host's file as it is now, whatever the guest saw there before.
-func (a *agent) findProgram(req request) (path string, remove func(), err error) {
-	remove = func() {}
-	path, err = lookProgram(req)
+// findProgram returns the path of the request's program. Programs that are not
+// part of the host's system may have been built a moment ago. Where the guest
+// does not see such a file as it is now, the path is one where it does.
+func (a *agent) findProgram(req request) (string, error) {
+	path, err := lookProgram(req)
 	if err != nil || a.live == "" || ofSystem(path) {
-		return path, remove, err
+		return path, err
 	}
-	from, err := openLive(a.live, path)
+	live, dev, err := resolveLive(a.live, path)
 	if err != nil {
-		return path, remove, nil // the guest's own
+		return path, nil // it is the guest's own, if it is anywhere
 	}
-	defer from.Close()
-	info, err := from.Stat()
-	if err != nil {
-		return "", remove, err
+	var here unix.Stat_t
+	if unix.Stat(path, &here) == nil && here.Dev == dev {
+		return path, nil
 	}
-	magic := make([]byte, 4)
-	_, _ = from.ReadAt(magic, 0)
-	// Scripts want to know where they are.
-	if !bytes.Equal(magic, []byte("\x7fELF")) || info.Mode()&0o111 == 0 || info.Size() > maxCopy {
-		return path, remove, nil
-	}
-	dir, err := os.MkdirTemp(a.programs, "")
-	if err != nil {
-		return "", remove, err
-	}
-	remove = func() { os.RemoveAll(dir) }
-	copied := filepath.Join(dir, filepath.Base(path))
-	if err := copyProgram(copied, from); err != nil {
-		remove()
-		return "", func() {}, err
-	}
-	return copied, remove, nil
+	return live, nil
 }
 
 // lookProgram returns the absolute path of the request's program.
@@ -84,38 +58,26 @@ func ofSystem(path string) bool {
 	return false
 }
 
-// openLive opens a file of the host. Symbolic links lead where they do on the
-// host.
-func openLive(live, path string) (*os.File, error) {
+// resolveLive returns the path of a file of the host below live, and the device
+// that it is on. Symbolic links lead where they do on the host.
+func resolveLive(live, path string) (string, uint64, error) {
 	root, err := os.Open(live)
 	if err != nil {
-		return nil, err
+		return "", 0, err
 	}
 	defer root.Close()
 	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_CLOEXEC,
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT,
 	})
 	if err != nil {
-		return nil, err
+		return "", 0, err
 	}
-	return os.NewFile(uintptr(fd), path), nil
-}
-
-// copyProgram writes a new program. Large reads are what the host's files are
-// fast with.
-func copyProgram(to string, from io.Reader) error {
-	// A program cannot be run while a process has it open for writing, and one
-	// that is just being forked for another command would inherit the descriptor.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return "", 0, err
 	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{from}, make([]byte, 1<<20))
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	resolved, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	return resolved, stat.Dev, err
 }

@@ -40,7 +40,7 @@ mount -t tmpfs -o mode=1777 tmpfs /new/dev/shm
 mount -t hugetlbfs hugetlbfs /new/dev/hugepages
 mount -t cgroup2 cgroup2 /new/sys/fs/cgroup || fail "no control groups"
 mount -t tmpfs -o mode=755 tmpfs /new/run
-mkdir -p /new/run/lab/live /new/run/lab/programs /new/run/lock /new/sys/fs/cgroup/lab
+mkdir -p /new/run/lab/live /new/run/lock /new/sys/fs/cgroup/lab
 mount --bind /live /new/run/lab/live
 dd if=/run/lab of=/new/run/lab/lab bs=512k 2>/dev/null && chmod 755 /new/run/lab/lab || fail "no agent"
 cp /run/token /new/run/lab/token && chmod 600 /new/run/lab/token || fail "no token"
@@ -68,7 +68,7 @@ device 1 10.9.8.1
 ulimit -l unlimited
 ulimit -n 65536
 chroot /new /run/lab/lab agent --listen 10.0.2.15:7 --token /run/lab/token --live /run/lab/live \
-	--programs /run/lab/programs --groups /sys/fs/cgroup/lab &
+	--groups /sys/fs/cgroup/lab &
 # The shell also takes leave of processes whose parents have died.
 wait $!
 fail "the agent ended with status $?"

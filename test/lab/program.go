@@ -20,11 +20,10 @@ func (a *agent) run(conn net.Conn, req request) exit {
 	if info, err := os.Stat(req.Dir); err != nil || !info.IsDir() {
 		return exit{statusFailed, fmt.Sprintf("there is no directory %s in the guest", req.Dir)}
 	}
-	path, remove, err := a.findProgram(req)
+	path, err := a.findProgram(req)
 	if err != nil {
 		return notRun(req.Args[0], err)
 	}
-	defer remove()
 	cmd := &exec.Cmd{Path: path, Args: append([]string{path}, req.Args[1:]...), Dir: req.Dir, Env: req.Env}
 	p, err := startProgram(cmd, a.groups)
 	if err != nil {

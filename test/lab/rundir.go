@@ -56,12 +56,11 @@ func removeDead(dir string) {
 	os.RemoveAll(dir)
 }
 
-// copySelf copies this program.
+// copySelf copies this program, which may be built again while the guest runs.
 func copySelf(to string) error {
-	self, err := os.Open("/proc/self/exe")
+	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		return err
 	}
-	defer self.Close()
-	return copyProgram(to, self)
+	return os.WriteFile(to, self, 0o755)
 }
