@@ -63,7 +63,10 @@ func (c *client) greet(token string, req request) error {
 		return fmt.Errorf("the guest does not listen: %w", err)
 	}
 	kind, _, err := readFrame(c.in)
-	if err != nil || kind != frameWelcome {
+	if err == nil && kind != frameWelcome {
+		err = fmt.Errorf("frame %q instead of a welcome", kind)
+	}
+	if err != nil {
 		return fmt.Errorf("the guest does not answer or does not know the token: %w", err)
 	}
 	if err := writeJSON(c.conn, frameRequest, req); err != nil {

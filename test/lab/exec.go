@@ -45,13 +45,13 @@ func newExec() *cobra.Command {
 
 // execInGuest runs a command in a guest with this process's standard files.
 func execInGuest(to guestAddress, req request) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	c, err := dial(to, req)
 	if err != nil {
 		return err
 	}
 	defer c.conn.Close()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	go func() {
 		for s := range signals {
 			if s == syscall.SIGQUIT {
