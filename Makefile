@@ -72,6 +72,12 @@ cross: toolchain ## Build everything for the supported platforms, without cgo.
 demo: build ## Serve the pages of FILE (bin/rdmad) between two daemons on this machine.
 	FILE="$(FILE)" bin/rdmad sandbox -- bin/pageserver demo --workers 4 --file "$(FILE)"
 
+# The lab needs Debian, and root if packages are missing: docs/lab.md.
+.PHONY: lab
+lab: toolchain ## Run the tests that need RDMA in a virtual machine that has it in software.
+	CGO_ENABLED=0 go build -o bin/lab ./test/lab
+	bin/lab run -- go test -exec "$(CURDIR)/bin/lab exec --" ./test/lab/guesttest
+
 .PHONY: clean
 clean: ## Remove what was built.
 	rm -rf bin coverage*
