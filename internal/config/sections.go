@@ -116,6 +116,9 @@ func allSections() []section {
 			at: plain(func(c *Config) *Node { return &c.Node }), keys: nodeKeys()},
 		{name: "fabric", doc: "The transport between nodes.",
 			at: plain(func(c *Config) *Fabric { return &c.Fabric }), keys: fabricKeys()},
+		{name: "verbs", doc: "The RDMA device and its queue pairs, for the provider verbs; others ignore this. " +
+			"What there is to choose from: rdmad devices. What is wrong with it: rdmad doctor.",
+			at: plain(func(c *Config) *Verbs { return &c.Verbs }), keys: verbsKeys()},
 		{name: "agent", doc: "The threads that move messages.",
 			at: plain(func(c *Config) *Agent { return &c.Agent }), keys: agentKeys()},
 		{name: "group_send", doc: "Sending consecutive messages, of any workers, with one post.",
