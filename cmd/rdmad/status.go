@@ -71,6 +71,12 @@ func printStatus(out io.Writer, s *daemon.Status) error {
 	}
 	fmt.Fprintf(&b, "node %s: %s for %s, rdmad %s, fabric %s, listens on %s, pids %d (supervisor) %d (core)\n",
 		s.Node, state, seconds(s.UptimeS), s.Version, s.Fabric, listen, s.PIDs.Supervisor, s.PIDs.Core)
+	if s.FabricDetail != "" {
+		fmt.Fprintf(&b, "fabric %s: %s\n", s.Fabric, s.FabricDetail)
+	}
+	if s.FallbackReason != "" {
+		fmt.Fprintf(&b, "WARNING: fabric.provider = %q fell back to %s: %s (for more see: rdmad doctor)\n", s.FabricWanted, s.Fabric, s.FallbackReason)
+	}
 
 	peers := newTable("PEER", "ADDRESS", "STATE", "SINCE", "SERVICES", "ERROR")
 	for _, p := range s.Peers {
@@ -92,13 +98,19 @@ func printStatus(out io.Writer, s *daemon.Status) error {
 	for _, l := range s.Lanes {
 		lanes.row(l.ID, l.Direction, l.Peer, l.Domain, l.Class, l.State, l.Slots, l.SlotSize, l.Busy)
 	}
+	paths := newTable("LANE", "PATH")
+	for _, l := range s.Lanes {
+		if l.Path != "" {
+			paths.row(l.ID, l.Path)
+		}
+	}
 	counters := newTable("COUNTER", "VALUE")
 	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
 		if n := s.Counters[name]; n != 0 {
 			counters.row(name, n)
 		}
 	}
-	for _, t := range []*table{peers, services, workers, lanes, counters} {
+	for _, t := range []*table{peers, services, workers, lanes, paths, counters} {
 		t.print(&b)
 	}
 	_, err := io.WriteString(out, b.String())
