@@ -69,8 +69,12 @@ func printStatus(out io.Writer, s *daemon.Status) error {
 	if listen == "" {
 		listen = "no peers"
 	}
+	fabric := s.Fabric
+	if fabric == "" {
+		fabric = "none"
+	}
 	fmt.Fprintf(&b, "node %s: %s for %s, rdmad %s, fabric %s, listens on %s, pids %d (supervisor) %d (core)\n",
-		s.Node, state, seconds(s.UptimeS), s.Version, s.Fabric, listen, s.PIDs.Supervisor, s.PIDs.Core)
+		s.Node, state, seconds(s.UptimeS), s.Version, fabric, listen, s.PIDs.Supervisor, s.PIDs.Core)
 	if s.FabricDetail != "" {
 		fmt.Fprintf(&b, "fabric %s: %s\n", s.Fabric, s.FabricDetail)
 	}
@@ -122,7 +126,8 @@ func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }
 
-// table is rows of columns, aligned.
+// table is rows of columns, aligned. Empty cells are printed as a dash, except in
+// columns without a heading, which hold remarks.
 type table struct {
 	head []string
 	rows [][]string
@@ -133,7 +138,8 @@ func newTable(head ...string) *table { return &table{head: head} }
 func (t *table) row(values ...any) {
 	r := make([]string, len(values))
 	for i, v := range values {
-		if r[i] = fmt.Sprint(v); r[i] == "" {
+		r[i] = fmt.Sprint(v)
+		if r[i] == "" && t.head[i] != "" {
 			r[i] = "-"
 		}
 	}
@@ -146,10 +152,22 @@ func (t *table) print(b *strings.Builder) {
 		return
 	}
 	b.WriteByte('\n')
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	t.printRows(b)
+}
+
+// printRows writes the table, if it has rows.
+func (t *table) printRows(b *strings.Builder) {
+	if len(t.rows) == 0 {
+		return
+	}
+	var aligned strings.Builder
+	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
 	for _, r := range append([][]string{t.head}, t.rows...) {
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
 	// Writing to a strings.Builder cannot fail.
 	_ = w.Flush()
+	for line := range strings.Lines(aligned.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
 }

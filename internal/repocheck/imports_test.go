@@ -41,7 +41,7 @@ var layers = []layer{
 	{"internal/attach", []string{"slots", "shm"}},
 	{"internal/config", []string{"shm"}},
 	{"internal/daemon", []string{"shm", "slots", "groupsend", "internal/poller", "internal/fabric/...", "internal/rdmasys", "internal/attach", "internal/config"}},
-	{"internal/doctor", []string{"slots", "internal/fabric/verbs", "internal/rdmasys", "internal/config", "internal/daemon"}},
+	{"internal/doctor", []string{"shm", "slots", "internal/fabric/verbs", "internal/rdmasys", "internal/attach", "internal/config", "internal/daemon"}},
 	{"internal/daemontest", []string{"internal/daemon", "internal/attach", "internal/config"}},
 	{"client", []string{"internal/attach", "slots", "shm"}},
 	{"server", []string{"internal/attach", "groupsend", "slots", "shm"}},
