@@ -73,6 +73,11 @@ func describeDevices(devices []verbs.DeviceInfo, source string) []device {
 	used, port, err := rdmasys.Choose(devices, "", 0)
 	list := make([]device, len(devices))
 	for i, d := range devices {
+		// Lists are lists in JSON, also if they are empty.
+		d.Ports = append([]verbs.PortInfo{}, d.Ports...)
+		for j := range d.Ports {
+			d.Ports[j].GIDs = append([]verbs.GID{}, d.Ports[j].GIDs...)
+		}
 		list[i] = device{DeviceInfo: d, Source: source}
 		if source == fromVerbs && d.Err == "" {
 			list[i].Limits = &d.Limits

@@ -81,6 +81,9 @@ func TestDevicesJSON(t *testing.T) {
 	if got[0].Used || got[0].Limits != nil || !got[1].Used || got[1].Limits["max_qp"] != 1000.0 || got[1].Ports[0].GIDs[1].GID != "::ffff:192.0.2.1" {
 		t.Errorf("%+v", got)
 	}
+	if empty := encode(describeDevices([]verbs.DeviceInfo{{Ports: make([]verbs.PortInfo, 1)}, {}}, fromVerbs)); !strings.Contains(empty, `"gids": []`) || !strings.Contains(empty, `"ports": []`) {
+		t.Errorf("empty lists:\n%s", empty)
+	}
 	if less := encode(describeDevices(testDevices(), fromSysfs)); strings.Count(less, `"limits": null`) != 2 || strings.Contains(less, "max_qp") {
 		t.Errorf("limits that are not known:\n%s", less)
 	}

@@ -20,8 +20,8 @@ func verbsPathKeys() []key {
 			"The port of the device, from 1; 0 takes the first active one."),
 		bind("gid_index", int64(-1), func(v *Verbs) *int { return &v.GIDIndex },
 			number(-1, 255, 1),
-			"The entry of the port's GID table that packets come from; -1 chooses: RoCE v2 before v1, routable addresses "+
-				"before link-local ones. Both ends need the same RoCE version."),
+			"The entry of the port's GID table that packets come from; -1 chooses: RoCE v2 before v1, then IPv4 before "+
+				"routable IPv6 before link-local addresses; on InfiniBand 0. Both ends need the same RoCE version."),
 		bind("connect", "oob", func(v *Verbs) *string { return &v.Connect },
 			oneOf("oob", "rdmacm"),
 			`How queue pairs are connected: "oob" exchanges their numbers over the connection that the daemons have `+

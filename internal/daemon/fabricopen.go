@@ -13,6 +13,9 @@ import (
 	"github.com/rdmad/rdmad/internal/rdmasys"
 )
 
+// tcpName is the name of the provider that is always there.
+const tcpName = "tcp"
+
 // openFabric is an open device with how it came to be chosen.
 type openFabric struct {
 	device fabric.Device
@@ -61,7 +64,7 @@ func (o *fabricOpener) open() (*openFabric, error) {
 	f := &openFabric{wanted: o.cfg.Fabric.Provider}
 	var err error
 	switch f.wanted {
-	case "tcp":
+	case tcpName:
 		err = o.openWith(f, tcp.New(tcp.Config{}))
 	case verbs.Name:
 		err = o.openVerbs(f)
@@ -102,7 +105,7 @@ func (o *fabricOpener) openWith(f *openFabric, p fabric.Provider) error {
 		return err
 	}
 	f.device, f.name, f.detail = dev, p.Name(), describe(dev)
-	if f.detail == "" {
+	if f.detail == "" && f.name == tcpName {
 		f.detail = "advertised as " + advertise
 	}
 	return nil

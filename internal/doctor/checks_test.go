@@ -119,6 +119,8 @@ func TestPort(t *testing.T) {
 	m.Config.Verbs.GIDIndex = 1
 	m.expect(t, "gid", Fail, "no such GID", "3 others", "rdmad devices")
 	m.Config.Verbs.GIDIndex = -1
+	m.Devices[0].Ports[0].Chosen, m.Devices[0].Ports[0].Why = -1, "none of 3 is of RoCE"
+	m.expect(t, "gid", Fail, "will do: none of 3", "ip address add")
 	m.Devices[0].Ports[0].State = "DOWN"
 	m.expect(t, "port", Fail, "port 1 of mlx5_0 is DOWN", "ip link set")
 	m.Config.Verbs.Device = "mlx5_9"

@@ -19,14 +19,15 @@ func checkDaemon(_ context.Context, e *Env) []Finding {
 	const name = "daemon"
 	s := e.Daemon
 	if s == nil {
+		why := strings.TrimPrefix(e.DaemonErr.Error(), "client: ")
 		_, err := fs.Stat(e.Root, inRoot(e.Socket))
 		switch {
 		case !errors.Is(e.DaemonErr, attach.ErrNotRunning):
-			return one(Warn, name, "run this as a user that a [[domain]] of the daemon admits, with the rdmad of the daemon's release", "%v", e.DaemonErr)
+			return one(Warn, name, "run this as a user that a [[domain]] of the daemon admits, with the rdmad of the daemon's release", "%s", why)
 		case e.SocketNamed:
-			return one(Fail, name, "start it: rdmad run -c FILE", "%v", e.DaemonErr)
+			return one(Fail, name, "start it: rdmad run -c FILE", "%s", why)
 		case err == nil:
-			return one(Warn, name, "start it: rdmad run -c FILE", "%s was left by a daemon that was killed: %v", e.Socket, e.DaemonErr)
+			return one(Warn, name, "start it: rdmad run -c FILE", "%s was left by a daemon that was killed: %s", e.Socket, why)
 		}
 		return good(name, "none runs at %s: its limits and peers are not checked", e.Socket)
 	}

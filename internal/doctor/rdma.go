@@ -161,6 +161,10 @@ func (e *Env) checkGID(d verbs.DeviceInfo, p verbs.PortInfo) []Finding {
 	if e.Config.Verbs.GIDIndex != verbs.AutoGID {
 		index, why = e.Config.Verbs.GIDIndex, "configured"
 	}
+	if index < 0 {
+		return one(e.severity(), name, "ip address add ADDRESS/LENGTH dev INTERFACE, or set verbs.gid_index to one of: rdmad devices",
+			"no GID of port %d of %s will do: %s", p.Number, d.Name, p.Why)
+	}
 	i := slices.IndexFunc(p.GIDs, func(g verbs.GID) bool { return g.Index == index })
 	if i < 0 {
 		return one(e.severity(), name, "set verbs.gid_index = -1 or one of: rdmad devices",

@@ -79,43 +79,54 @@ func stateWord(s string) string {
 	return s
 }
 
-// ChooseGID returns the index of the GID to use when none is configured, and what
-// spoke for it: an address that can be routed before a link-local one, then RoCE
-// v2 before v1, then IPv4 before IPv6, then the smaller index. It returns -1
-// without any.
-func ChooseGID(gids []verbs.GID) (index int, why string) {
-	if len(gids) == 0 {
-		return -1, "there is none"
-	}
-	best := slices.MaxFunc(gids, func(a, b verbs.GID) int {
-		if s, t := score(a), score(b); s != t {
-			return s - t
+// linkInfiniBand is the link layer on which GIDs are not addresses of network
+// interfaces.
+const linkInfiniBand = "InfiniBand"
+
+// ChooseGID returns the index of the GID that a port uses when none is configured,
+// and what spoke for it. On InfiniBand that is 0, the port's own. On Ethernet RoCE
+// v2 goes before v1; then an address made of an IPv4 address before a routable IPv6
+// address before a link-local one; then the smaller index. It returns -1 if none
+// will do. The verbs provider has the same rules.
+func ChooseGID(linkLayer string, gids []verbs.GID) (index int, why string) {
+	if linkLayer == linkInfiniBand {
+		if slices.ContainsFunc(gids, func(g verbs.GID) bool { return g.Index == 0 }) {
+			return 0, "the port's own"
 		}
-		return b.Index - a.Index
-	})
-	var reasons []string
-	if IsLinkLocal(best.Addr) {
-		reasons = append(reasons, "link-local, nothing better")
-	} else {
-		reasons = append(reasons, "routable")
+		return -1, "the port has no GID 0"
 	}
-	if best.Type != "" {
-		reasons = append(reasons, best.Type)
+	var best verbs.GID
+	most := 0
+	for _, g := range gids {
+		if s := score(g); s > most || s > 0 && s == most && g.Index < best.Index {
+			best, most = g, s
+		}
 	}
-	if best.Addr.Is4In6() {
-		reasons = append(reasons, "IPv4")
+	switch {
+	case most == 0:
+		return -1, fmt.Sprintf("none of %d is of RoCE", len(gids))
+	case best.Addr.Is4In6():
+		return best.Index, best.Type + ", IPv4"
+	case IsLinkLocal(best.Addr):
+		return best.Index, best.Type + ", link-local, nothing better"
 	}
-	return best.Index, strings.Join(reasons, ", ")
+	return best.Index, best.Type + ", IPv6"
 }
 
+// score is more for a better GID of an Ethernet port, 0 for one of no use.
 func score(g verbs.GID) (s int) {
-	if !IsLinkLocal(g.Addr) {
-		s += 8
+	switch g.Type {
+	case "RoCE v2":
+		s = 10
+	case "RoCE v1":
+		s = 1
+	default:
+		return 0
 	}
-	if g.Type == "RoCE v2" {
-		s += 4
-	}
-	if g.Addr.Is4In6() {
+	switch {
+	case g.Addr.Is4In6():
+		s += 3
+	case !IsLinkLocal(g.Addr):
 		s += 2
 	}
 	return s

@@ -20,16 +20,23 @@ func TestChooseGID(t *testing.T) {
 		want int
 		why  string
 	}{
-		{nil, -1, "there is none"},
-		{[]verbs.GID{gid(0, "fe80::1", v1), gid(1, "fe80::1", v2)}, 1, "link-local, nothing better, RoCE v2"},
-		{[]verbs.GID{gid(0, "fe80::1", v2), gid(5, "2001:db8::1", v1)}, 5, "routable, RoCE v1"},
-		{[]verbs.GID{gid(3, "2001:db8::1", v2), gid(4, "::ffff:10.0.0.1", v1), gid(5, "::ffff:10.0.0.1", v2)}, 5, "routable, RoCE v2, IPv4"},
-		{[]verbs.GID{gid(6, "2001:db8::2", v2), gid(7, "2001:db8::1", v2)}, 6, "routable, RoCE v2"},
-		{[]verbs.GID{gid(0, "::ffff:169.254.0.1", v2), gid(1, "2001:db8::1", v1)}, 1, "routable, RoCE v1"},
+		{nil, -1, "none of 0 is of RoCE"},
+		{[]verbs.GID{gid(0, "fe80::1", "IB"), gid(1, "fe80::1", "")}, -1, "none of 2 is of RoCE"},
+		{[]verbs.GID{gid(0, "fe80::1", v1), gid(1, "fe80::1", v2)}, 1, "RoCE v2, link-local, nothing better"},
+		{[]verbs.GID{gid(0, "fe80::1", v1), gid(5, "2001:db8::1", v1)}, 5, "RoCE v1, IPv6"},
+		{[]verbs.GID{gid(0, "fe80::1", v2), gid(5, "2001:db8::1", v1)}, 0, "RoCE v2, link-local, nothing better"},
+		{[]verbs.GID{gid(3, "2001:db8::1", v2), gid(4, "::ffff:10.0.0.1", v1), gid(5, "::ffff:10.0.0.1", v2)}, 5, "RoCE v2, IPv4"},
+		{[]verbs.GID{gid(7, "2001:db8::2", v2), gid(6, "2001:db8::1", v2)}, 6, "RoCE v2, IPv6"},
 	} {
-		if got, why := ChooseGID(c.gids); got != c.want || why != c.why {
+		if got, why := ChooseGID("Ethernet", c.gids); got != c.want || why != c.why {
 			t.Errorf("%+v: %d %q, want %d %q", c.gids, got, why, c.want, c.why)
 		}
+	}
+	if got, _ := ChooseGID("InfiniBand", []verbs.GID{gid(0, "fe80::1", "IB"), gid(1, "2001:db8::1", "IB")}); got != 0 {
+		t.Errorf("InfiniBand: %d", got)
+	}
+	if got, why := ChooseGID("InfiniBand", []verbs.GID{gid(1, "fe80::1", "IB")}); got != -1 || why != "the port has no GID 0" {
+		t.Errorf("InfiniBand without its own: %d %q", got, why)
 	}
 }
 

@@ -81,7 +81,7 @@ func ports(root fs.FS, dir string) []verbs.PortInfo {
 			LID: int(number(read(root, at, "lid"))),
 		}
 		p.GIDs = gids(root, at, p.LinkLayer)
-		p.Chosen, p.Why = ChooseGID(p.GIDs)
+		p.Chosen, p.Why = ChooseGID(p.LinkLayer, p.GIDs)
 		p.ActiveMTU = roceMTU(root, p)
 		list = append(list, p)
 	}
@@ -109,7 +109,7 @@ func gids(root fs.FS, port, linkLayer string) []verbs.GID {
 // and RoCE v1.
 func gidType(kernel, linkLayer string) string {
 	switch {
-	case linkLayer == "InfiniBand":
+	case linkLayer == linkInfiniBand:
 		return "IB"
 	case kernel == "IB/RoCE v1":
 		return "RoCE v1"

@@ -63,12 +63,12 @@ func TestDevices(t *testing.T) {
 	}
 	want := []verbs.DeviceInfo{
 		{Name: "mlx5_0", Node: "/dev/infiniband/uverbs0", GUID: "b859:9f03:0012:3456", Firmware: "16.35.2000", Ports: []verbs.PortInfo{
-			{Number: 1, State: "ACTIVE", LinkLayer: "InfiniBand", LID: 0x1c, Why: "link-local, nothing better, IB",
+			{Number: 1, State: "ACTIVE", LinkLayer: "InfiniBand", LID: 0x1c, Why: "the port's own",
 				GIDs: []verbs.GID{{Addr: netip.MustParseAddr("fe80::b859:9f03:12:3456"), Type: "IB"}}},
-			{Number: 2, State: "DOWN", LinkLayer: "InfiniBand", LID: 0xffff, GIDs: []verbs.GID{}, Chosen: -1, Why: "there is none"},
+			{Number: 2, State: "DOWN", LinkLayer: "InfiniBand", LID: 0xffff, GIDs: []verbs.GID{}, Chosen: -1, Why: "the port has no GID 0"},
 		}},
 		{Name: "rxe0", Node: "/dev/infiniband/uverbs1", GUID: "5054:00ff:fe12:3456", Ports: []verbs.PortInfo{
-			{Number: 1, State: "ACTIVE", LinkLayer: "Ethernet", ActiveMTU: 1024, Chosen: 1, Why: "routable, RoCE v2, IPv4", GIDs: []verbs.GID{
+			{Number: 1, State: "ACTIVE", LinkLayer: "Ethernet", ActiveMTU: 1024, Chosen: 1, Why: "RoCE v2, IPv4", GIDs: []verbs.GID{
 				{Index: 0, Addr: netip.MustParseAddr("fe80::5054:ff:fe12:3456"), Type: "RoCE v2", Netdev: "eth0"},
 				{Index: 1, Addr: netip.MustParseAddr("::ffff:192.0.2.1"), Type: "RoCE v2", Netdev: "eth0"},
 			}},
