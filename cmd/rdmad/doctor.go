@@ -15,6 +15,7 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/doctor"
+	"github.com/rdmad/rdmad/internal/fabric/verbs"
 )
 
 // doctorFlags are the flags of a check-up.
@@ -76,12 +77,16 @@ func (f *doctorFlags) env(ctx context.Context) *doctor.Env {
 	e := &doctor.Env{
 		Root: os.DirFS("/"), OpenNode: openNode, Dial: dial,
 		ConfigFile: f.config, ConfigNamed: f.configNamed,
-		Version: daemon.Version, Peer: f.peer,
+		Built: verbs.Built, Version: daemon.Version, Peer: f.peer,
 	}
 	if e.Config, _, e.ConfigErr = loadConfig(f.config); e.ConfigErr != nil {
 		e.Config = config.Default()
 	}
-	e.Devices, _, e.NotBuilt, e.DevicesErr = rdmaDevices(e.Root)
+	var why error
+	e.Devices, _, why, e.DevicesErr = rdmaDevices(e.Root)
+	if verbs.Built && why != nil && len(e.Devices) > 0 {
+		e.DevicesErr = why
+	}
 	e.Socket, e.SocketNamed = cmp.Or(f.socket, os.Getenv(attach.SocketEnv), e.Config.Node.Socket), f.socket != ""
 	if absolute, err := filepath.Abs(e.Socket); err == nil {
 		e.Socket = absolute

@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"syscall"
 
 	"github.com/rs/zerolog"
 
@@ -119,6 +121,10 @@ func (o *fabricOpener) verbsUsable() error {
 		return err
 	}
 	devices, err := o.verbs.devices()
+	if errors.Is(err, syscall.ENOSYS) {
+		// What libibverbs says where the kernel has no RDMA at all.
+		return fmt.Errorf("%w, or its kernel module ib_uverbs is not loaded: %w", rdmasys.ErrNoDevice, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -96,6 +97,7 @@ func TestOpenFabric(t *testing.T) {
 		{name: "auto without device", provider: "auto", built: true, use: "tcp", says: []string{"no RDMA device", "rdmad doctor"}},
 		{name: "auto with port down", provider: "auto", built: true, devices: down, use: "tcp", says: []string{"port 1 of mlx5_0 is DOWN"}},
 		{name: "auto with no list", provider: "auto", built: true, listErr: broken, use: "tcp", says: []string{"is broken"}},
+		{name: "auto without RDMA in the kernel", provider: "auto", built: true, listErr: syscall.ENOSYS, use: "tcp", says: []string{"no RDMA device", "ib_uverbs"}},
 		{name: "auto broken", provider: "auto", built: true, devices: up, openErr: broken, use: "tcp", says: []string{"is broken"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

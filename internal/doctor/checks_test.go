@@ -33,7 +33,7 @@ func TestConfig(t *testing.T) {
 func TestProvider(t *testing.T) {
 	m := healthy(t)
 	m.expect(t, "provider", OK, "verbs")
-	m.NotBuilt = errors.New("not built")
+	m.Built = false
 	m.expect(t, "provider", Fail, "-tags verbs", "libibverbs-dev")
 	m.Config.Fabric.Provider = "auto"
 	m.expect(t, "provider", Warn, `"auto"`, "-tags verbs")

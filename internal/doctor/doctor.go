@@ -62,9 +62,10 @@ type Env struct {
 	ConfigFile  string
 	ConfigNamed bool
 
-	// NotBuilt says why this build has no verbs provider; nil if it has.
-	NotBuilt error
-	// Devices are the RDMA devices; DevicesErr says why they are not known.
+	// Built reports whether this build has the verbs provider.
+	Built bool
+	// Devices are the RDMA devices; DevicesErr says why they are not known, or
+	// why libibverbs does not see those that there are.
 	Devices    []verbs.DeviceInfo
 	DevicesErr error
 

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -57,7 +56,7 @@ func healthy(t *testing.T) *machine {
 	m := &machine{files: fstest.MapFS{}}
 	m.Env = &Env{
 		Root: m.files, OpenNode: func(string) error { return nil }, Dial: func(context.Context, string) error { return nil },
-		Config: parse(t, twoNodes+"[fabric]\nprovider = 'verbs'\n"), ConfigFile: "test.toml",
+		Config: parse(t, twoNodes+"[fabric]\nprovider = 'verbs'\n"), ConfigFile: "test.toml", Built: true,
 		Devices: []verbs.DeviceInfo{{
 			Name: "mlx5_0", Node: "/dev/infiniband/uverbs0", Limits: verbs.Limits{MaxQP: 4, MaxMR: 4, MaxPD: 4},
 			Ports: []verbs.PortInfo{{
@@ -127,7 +126,7 @@ func TestHealthy(t *testing.T) {
 
 func TestText(t *testing.T) {
 	m := healthy(t)
-	m.ConfigErr, m.NotBuilt = os.ErrNotExist, errors.New("not built")
+	m.ConfigErr, m.Built = os.ErrNotExist, false
 	m.ConfigFile = "/etc/rdmad/config.toml"
 	found := Run(t.Context(), m.Env)
 	last := found[len(found)-1]
@@ -177,7 +176,7 @@ func TestJSON(t *testing.T) {
 func TestNoRDMA(t *testing.T) {
 	m := healthy(t)
 	m.Config = parse(t, twoNodes)
-	m.Devices, m.NotBuilt, m.OpenNode = nil, errors.New("not built"), nil
+	m.Devices, m.Built, m.OpenNode = nil, false, nil
 	delete(m.files, "sys/module/ib_uverbs/refcnt")
 	for _, f := range Run(t.Context(), m.Env) {
 		if f.Level != OK {

@@ -113,7 +113,8 @@ func checkPort(_ context.Context, e *Env) []Finding {
 		return nil
 	}
 	if e.DevicesErr != nil {
-		return one(e.severity(), name, "rdmad devices", "devices cannot be listed: %v", e.DevicesErr)
+		return one(e.severity(), name, "install the library for the device (ibverbs-providers, rdma-core); modprobe ib_uverbs; ibv_devices must list it",
+			"devices cannot be used: %v", e.DevicesErr)
 	}
 	v := e.Config.Verbs
 	d, p, err := rdmasys.Choose(e.Devices, v.Device, v.Port)

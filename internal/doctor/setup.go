@@ -41,9 +41,9 @@ func checkProvider(_ context.Context, e *Env) []Finding {
 	switch {
 	case e.Config.Fabric.Provider == "libfabric":
 		return one(Fail, name, `set fabric.provider = "tcp", "verbs" or "auto"`, `fabric.provider = "libfabric", which no build has`)
-	case e.wantsRDMA() && e.NotBuilt != nil:
+	case e.wantsRDMA() && !e.Built:
 		return one(e.severity(), name, "go build -tags verbs, with cgo, libibverbs-dev and librdmacm-dev installed; or set fabric.provider = \"tcp\"",
-			"fabric.provider = %q: this build has no %s", e.Config.Fabric.Provider, verbs.Name)
+			"fabric.provider = %q: this build has no provider %s", e.Config.Fabric.Provider, verbs.Name)
 	}
 	return good(name, "fabric.provider = %q is built in", e.Config.Fabric.Provider)
 }
