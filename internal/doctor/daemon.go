@@ -58,7 +58,11 @@ func checkFabric(_ context.Context, e *Env) []Finding {
 		return one(Warn, name, "restart the daemon", "the daemon was started with fabric.provider = %q, %s has %q",
 			s.FabricWanted, e.ConfigFile, e.Config.Fabric.Provider)
 	}
-	return good(name, "the daemon uses %s, wanted is %s (%s)", s.Fabric, s.FabricWanted, s.FabricDetail)
+	detail := ""
+	if s.FabricDetail != "" {
+		detail = ": " + s.FabricDetail
+	}
+	return good(name, "the daemon uses %s, wanted is %s%s", s.Fabric, s.FabricWanted, detail)
 }
 
 // dialLimit is how long a peer's address may take to answer.

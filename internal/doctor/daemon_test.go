@@ -30,7 +30,9 @@ func TestDaemon(t *testing.T) {
 func TestFabric(t *testing.T) {
 	m := healthy(t)
 	s := m.running()
-	m.expect(t, "fabric", OK, "uses verbs", "mlx5_0 port 1")
+	m.expect(t, "fabric", OK, "uses verbs, wanted is verbs: mlx5_0 port 1\n")
+	s.FabricDetail = ""
+	m.expect(t, "fabric", OK, "uses verbs, wanted is verbs\n")
 	m.Config.Fabric.Provider = "tcp"
 	m.expect(t, "fabric", Warn, `started with fabric.provider = "verbs"`, `test.toml has "tcp"`, "restart")
 	m.Config.Fabric.Provider = "auto"

@@ -67,7 +67,7 @@ func choosePort(d verbs.DeviceInfo, port int) (verbs.PortInfo, error) {
 	case len(problems) > 0:
 		return verbs.PortInfo{}, errors.New(strings.Join(problems, ", "))
 	case port != 0:
-		return verbs.PortInfo{}, fmt.Errorf("%s has no port %d (verbs.port), but %d ports", d.Name, port, len(d.Ports))
+		return verbs.PortInfo{}, fmt.Errorf("%s has no port %d (verbs.port); its ports: %d", d.Name, port, len(d.Ports))
 	}
 	return verbs.PortInfo{}, fmt.Errorf("%s has no port", d.Name)
 }

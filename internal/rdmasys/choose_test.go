@@ -63,7 +63,7 @@ func TestChoose(t *testing.T) {
 		{all, "", 0, "late/2"},
 		{all, "", 2, "late/2"},
 		{all, "late", 1, "port 1 of late is INIT"},
-		{all, "late", 3, "late has no port 3 (verbs.port), but 2 ports"},
+		{all, "late", 3, "late has no port 3 (verbs.port); its ports: 2"},
 		{all, "down", 0, "port 1 of down is DOWN"},
 		{all, "bare", 0, "port 1 of bare has no GID"},
 		{all, "shut", 0, "shut cannot be opened: permission denied"},
