@@ -181,6 +181,9 @@ func decodeAddress(b []byte) (address, error) {
 		token:     token(b[40:56]),
 		reads:     int(b[56]),
 	}
+	if a.token == (token{}) {
+		return a, fmt.Errorf("%w: no token", errAddress)
+	}
 	if !validMTU(a.mtu) {
 		return a, fmt.Errorf("%w: MTU %d", errAddress, a.mtu)
 	}

@@ -62,9 +62,8 @@ func (e *Endpoint) connect(ctx context.Context, a address, role fabric.Role) err
 	}
 	e.state.Store(uint32(phaseConnecting))
 	e.peer = a
-	if e.met == a.token && !e.isHeard {
-		e.isHeard = true
-		close(e.heard)
+	if e.met == a.token {
+		e.hear()
 	}
 	e.mu.Unlock()
 
@@ -191,13 +190,18 @@ func (d *Device) heard(m message) {
 		e.peerGone()
 		return
 	}
-	if !e.isHeard {
-		e.isHeard = true
-		close(e.heard)
-	}
+	e.hear()
 	if m.kind == msgReady && e.ready && !e.destroyed {
 		// A lost answer is asked for again.
 		_ = e.say(msgReadyBoth)
+	}
+}
+
+// hear notes that the peer is there; e.mu is held.
+func (e *Endpoint) hear() {
+	if !e.isHeard {
+		e.isHeard = true
+		close(e.heard)
 	}
 }
 
@@ -220,9 +224,9 @@ func (d *Device) depart(e *Endpoint) {
 	defer e.mu.Unlock()
 	switch {
 	case e.isLost:
-	case d.cm != nil:
-		e.cm.disconnect()
-	case e.ready:
+	case e.cm != nil:
+		_ = e.cm.disconnect()
+	case d.ctl != nil && e.ready:
 		_ = e.say(msgGone)
 	}
 }

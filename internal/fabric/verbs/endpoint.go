@@ -110,7 +110,7 @@ func newRing[T any](n int) ring[T] {
 	return ring[T]{slots: make([]T, 1<<bits.Len(uint(max(n, 1)-1)))}
 }
 
-func (r *ring[T]) len() int        { return int(r.tail - r.head) }
+func (r *ring[T]) len() int         { return int(r.tail - r.head) }
 func (r *ring[T]) at(pos uint32) *T { return &r.slots[pos&uint32(len(r.slots)-1)] }
 
 // find returns the position of which the low 31 bits are given, and whether it is

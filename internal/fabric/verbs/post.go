@@ -103,7 +103,8 @@ func (e *Endpoint) build(s *cSend, w *fabric.SendWR) error {
 		if !e.dev.limits.Atomics {
 			return fabric.ErrNotSupported
 		}
-		if w.Local.Len != 8 {
+		// Some devices would refuse it here, others on the other side.
+		if w.Local.Len != 8 || w.RemoteAddr%8 != 0 {
 			return fabric.ErrInvalid
 		}
 	default:
