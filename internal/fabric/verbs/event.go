@@ -1,9 +1,6 @@
 package verbs
 
-import (
-	"fmt"
-	"sync/atomic"
-)
+import "fmt"
 
 // EventKind is what an asynchronous event of a device is about.
 type EventKind uint8
@@ -66,13 +63,4 @@ func (e Event) String() string {
 		s += fmt.Sprintf(", queue pair %#x", e.QPN)
 	}
 	return s
-}
-
-// eventBacklog is how many events wait for a reader of Device.Events.
-const eventBacklog = 64
-
-// eventCounts counts events by kind, and those nobody had room for.
-type eventCounts struct {
-	kinds   [eventKinds]atomic.Uint64
-	dropped atomic.Uint64
 }

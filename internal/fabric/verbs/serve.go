@@ -3,12 +3,22 @@
 package verbs
 
 import (
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/fabric"
 )
+
+// eventBacklog is how many events wait for a reader of Device.Events.
+const eventBacklog = 64
+
+// eventCounts counts events by kind, and those nobody had room for.
+type eventCounts struct {
+	kinds   [eventKinds]atomic.Uint64
+	dropped atomic.Uint64
+}
 
 // Events returns the device's asynchronous events. The channel is closed by Close;
 // events that find it full are only counted.
