@@ -285,3 +285,12 @@ type CQ interface {
 	// Close releases the queue, after its endpoints were closed.
 	Close() error
 }
+
+// Explainer is implemented by endpoints that know more about a failed work request
+// than its Status. Any goroutine may call it.
+type Explainer interface {
+	// Explain returns what is known about the failure that a completion of this
+	// endpoint reports, for logs, wrapping its *StatusError; nil for a
+	// completion without failure.
+	Explain(Completion) error
+}
