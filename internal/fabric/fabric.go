@@ -175,15 +175,6 @@ type Endpoint interface {
 	Close() error
 }
 
-// Explainer is implemented by endpoints that can say more about a failed
-// completion than its status does: what it means on this device, with these
-// settings, and what to do. It belongs to the agent like PostSend.
-type Explainer interface {
-	// Explain returns the error of a completion whose status is not success. It
-	// wraps the *StatusError.
-	Explain(Completion) error
-}
-
 // Op is what a work request does or a completion reports.
 type Op uint8
 
