@@ -46,6 +46,10 @@ func descriptors(t *testing.T) int {
 // kernel.
 func TestNoLeaks(t *testing.T) {
 	eachMode(t, func(t *testing.T, cfg Config) {
+		// librdmacm opens every device of the machine once for the whole process.
+		if err := openDevice(t, cfg).Close(); err != nil {
+			t.Fatal(err)
+		}
 		kernel, fds, objects := kernelObjects(t, needDevice(t).Name), descriptors(t), live.Load()
 		t.Run("cycles", func(t *testing.T) {
 			r := newRig(t, cfg, 1024, true)
@@ -105,6 +109,7 @@ func TestExplain(t *testing.T) {
 		r := newRig(t, cfg, 256, true)
 		a, b := r.pair(8, 8)
 		wr := writeImm(a, b, 8, 5)
+		wr.Op = fabric.OpWrite
 		wr.RemoteKey ^= 0x55
 		if n, err := a.ep.PostSend([]fabric.SendWR{wr}); n != 1 || err != nil {
 			t.Fatal(n, err)
@@ -130,6 +135,82 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// vanish ends an endpoint as the death of its machine would: nobody is told.
+func vanish(e *Endpoint) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.isLost = true
+}
+
+// A peer that is gone without a word is noticed by the first work request that needs
+// it, which says what the retries were.
+func TestPeerVanishes(t *testing.T) {
+	needDevice(t)
+	cfg := Default()
+	cfg.Timeout, cfg.RetryCount = 12, 3
+	r := newRig(t, cfg, 256, true)
+	a, b := r.pair(8, 8)
+	vanish(b.ep)
+	r.must(b.ep.Close())
+	if n, err := a.ep.PostSend([]fabric.SendWR{writeImm(a, b, 8, 1), writeImm(a, b, 8, 2)}); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	r.until("disconnect", func() bool { return r.count(0, fabric.OpDisconnect) == 1 })
+	got := r.got[0]
+	if len(got) != 3 || got[0].Status != fabric.StatusRetryExceeded || got[1].Status != fabric.StatusFlushed || got[2].Status != fabric.StatusRetryExceeded {
+		t.Fatalf("%+v", got)
+	}
+	err := a.ep.Explain(got[0])
+	for _, s := range []string{"timeout 12 (16.777216ms)", "retry_count 3", "rdmad doctor"} {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%v does not say %q", err, s)
+		}
+	}
+}
+
+// A receiver that is never ready is given up if the configuration says so.
+func TestReceiverNeverReady(t *testing.T) {
+	needDevice(t)
+	cfg := Default()
+	cfg.RNRRetry = 2
+	r := newRig(t, cfg, 256, true)
+	a, b := r.pair(8, 8)
+	if n, err := a.ep.PostSend([]fabric.SendWR{writeImm(a, b, 8, 1)}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	r.until("ends", func() bool { return r.count(0, fabric.OpDisconnect) == 1 && r.count(1, fabric.OpDisconnect) == 1 })
+	if c := r.got[0][0]; c.Status != fabric.StatusRNRExceeded || c.ID != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Messages of strangers and of the past change nothing.
+func TestStrangeMessages(t *testing.T) {
+	needDevice(t)
+	r := newRig(t, Default(), 256, true)
+	a, b := r.pair(8, 8)
+	for _, m := range []message{
+		{kind: msgGone, to: newToken(), from: b.ep.addr.token},
+		{kind: msgGone, to: a.ep.addr.token, from: newToken()},
+		{kind: msgReady, to: a.ep.addr.token, from: newToken()},
+		{kind: msgReady, to: a.ep.addr.token, from: b.ep.addr.token},
+		{kind: msgReadyBoth, to: a.ep.addr.token, from: b.ep.addr.token},
+	} {
+		r.must(r.dev[1].ctl.send(b.ep.to.ah, b.ep.to.qpn, b.ep.to.secret, m))
+	}
+	if n, err := b.ep.PostRecv(make([]fabric.RecvWR, 1)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if n, err := a.ep.PostSend([]fabric.SendWR{writeImm(a, b, 8, 1)}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	r.until("arrival", func() bool { return r.count(1, fabric.OpRecvImm) == 1 })
+	if n := r.count(0, fabric.OpDisconnect) + r.count(1, fabric.OpDisconnect); n != 0 {
+		t.Errorf("%d disconnects", n)
+	}
 }
 
 // The end of a broken queue, device or queue pair reaches a sleeping owner, who gets
@@ -248,11 +329,16 @@ func TestQueueClosedFirst(t *testing.T) {
 		r := newRig(t, cfg, 256, true)
 		a, b := r.pair(8, 8)
 		r.must(r.cq[0].Close())
-		r.until("disconnect", func() bool {
+		for deadline := time.Now().Add(patience); ; {
 			n, err := r.cq[1].Poll(r.buf[:])
 			r.must(err)
-			return slices.ContainsFunc(r.buf[:n], func(c fabric.Completion) bool { return c.Op == fabric.OpDisconnect && c.Tag == b.tag })
-		})
+			if slices.ContainsFunc(r.buf[:n], func(c fabric.Completion) bool { return c.Op == fabric.OpDisconnect && c.Tag == b.tag }) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("no disconnect")
+			}
+		}
 		if _, err := a.ep.PostSend([]fabric.SendWR{writeImm(a, b, 8, 1)}); !errors.Is(err, fabric.ErrClosed) {
 			t.Errorf("PostSend: %v", err)
 		}
