@@ -50,6 +50,14 @@ func (m *Method) Go(ctx context.Context, req []byte) (*Future, error) {
 	return m.start(ctx, req, nil)
 }
 
+// GoInto is Go with a buffer: the answer is appended to dst[:0], which grows only
+// if it has too little room. The request has been copied when GoInto returns, but
+// dst belongs to the future until its outcome is known. With enough room, and
+// with Release, a call allocates nothing.
+func (m *Method) GoInto(ctx context.Context, req, dst []byte) (*Future, error) {
+	return m.start(ctx, req, dst)
+}
+
 // Post sends msg one way. It returns when the message has been handed to the
 // daemon; whether it is executed remains unknown, and errors show up only in
 // the daemons' counters.
