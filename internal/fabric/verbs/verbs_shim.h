@@ -84,6 +84,13 @@ struct vs_event {
 	uint32_t type;
 };
 
+// vs_failed returns a negative errno, whatever the library left in errno. vs_code makes
+// one of a return value that is 0, -1 with errno, or an errno: libibverbs has all of
+// them.
+int vs_failed(void);
+int vs_code(int rc);
+void vs_ah_attr(const struct vs_path *p, struct ibv_ah_attr *a);
+
 int vs_list(struct vs_name *names, int max);
 int vs_open(const char *name, struct ibv_context **ctx);
 int vs_query_device(struct ibv_context *ctx, struct vs_limits *out);
