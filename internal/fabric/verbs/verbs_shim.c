@@ -20,6 +20,14 @@ int vs_code(int rc)
 	return rc > 0 ? -rc : vs_failed();
 }
 
+int vs_fork_init(void)
+{
+	// Old kernels need to be told which pages a child must not share, and then
+	// the library has to look up how large they are.
+	setenv("RDMAV_HUGEPAGES_SAFE", "1", 0);
+	return vs_code(ibv_fork_init());
+}
+
 static void name_of(struct ibv_device *d, struct vs_name *out)
 {
 	memset(out, 0, sizeof *out);

@@ -9,7 +9,7 @@
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
-enum { VS_NAME = 64, VS_MAX_GIDS = 256 };
+enum { VS_NAME = 64, VS_MAX_DEVICES = 256, VS_MAX_GIDS = 1024 };
 
 struct vs_name {
 	char name[VS_NAME];
@@ -91,6 +91,8 @@ int vs_failed(void);
 int vs_code(int rc);
 void vs_ah_attr(const struct vs_path *p, struct ibv_ah_attr *a);
 
+// vs_fork_init makes registered memory, huge pages too, safe in a process that forks.
+int vs_fork_init(void);
 int vs_list(struct vs_name *names, int max);
 int vs_open(const char *name, struct ibv_context **ctx);
 int vs_query_device(struct ibv_context *ctx, struct vs_limits *out);
