@@ -14,10 +14,19 @@ import (
 	"go.uber.org/goleak"
 )
 
-// messages is how many messages TestProcesses sends.
-var messages = flag.Int("rdmad.messages", 200_000, "messages of the test of many processes")
+const defaultMessages = 200_000
 
-// programs are the commands that TestMain has built.
+var (
+	// messages is how many messages TestProcesses sends.
+	messages = flag.Int("rdmad.messages", defaultMessages, "messages of the test of many processes; others scale with it")
+	// fabricName and connect are what the nodes of all tests use.
+	fabricName = flag.String("rdmad.fabric", "tcp", "the fabric of the nodes: tcp or verbs")
+	connect    = flag.String("rdmad.connect", "", "with verbs, how queue pairs are connected: oob or rdmacm")
+	// prebuilt saves building the programs where there is no Go.
+	prebuilt = flag.String("rdmad.programs", "", "a directory with rdmad and pageserver, instead of building them")
+)
+
+// programs are the commands that TestMain has built or was given.
 var programs struct{ dir, rdmad, pageserver, self string }
 
 func TestMain(m *testing.M) {
@@ -28,6 +37,8 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) (status int) {
+	flag.DurationVar(&limit, "rdmad.limit", limit, "how long a test waits for anything")
+	flag.Parse()
 	dir, err := os.MkdirTemp("", "rdmad-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -50,13 +61,38 @@ func runTests(m *testing.M) (status int) {
 	return status
 }
 
-// build builds the programs with the race detector if the tests have it. Other
-// users must be able to run them, so that tests can.
+// build builds the programs, unless they were given, with the race detector if the
+// tests have it. Other users must be able to run them, so that tests can.
 func build(dir string) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	binary, err := os.ReadFile(self)
+	if err != nil {
+		return err
+	}
+	programs.self = filepath.Join(dir, "worker")
+	if err := os.WriteFile(programs.self, binary, 0o755); err != nil {
+		return err
+	}
+	programs.dir = dir
+	if *prebuilt != "" {
+		if dir, err = filepath.Abs(*prebuilt); err != nil {
+			return err
+		}
+	}
+	programs.rdmad, programs.pageserver = filepath.Join(dir, "rdmad"), filepath.Join(dir, "pageserver")
+	if *prebuilt != "" {
+		return nil
+	}
 	args := []string{"build", "-o", dir}
+	if *fabricName == "verbs" {
+		args = append(args, "-tags", "verbs")
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "-race" && s.Value == "true" {
@@ -68,17 +104,7 @@ func build(dir string) error {
 	if err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	binary, err := os.ReadFile(self)
-	if err != nil {
-		return err
-	}
-	programs.dir, programs.rdmad, programs.pageserver = dir, filepath.Join(dir, "rdmad"), filepath.Join(dir, "pageserver")
-	programs.self = filepath.Join(dir, "worker")
-	return os.WriteFile(programs.self, binary, 0o755)
+	return nil
 }
 
 // children returns the child processes of a process that have not been waited

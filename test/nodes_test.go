@@ -3,6 +3,7 @@ package test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,9 @@ type cluster struct {
 // other. It starts none.
 func newCluster(t *testing.T, s sandbox.Settings, names ...string) *cluster {
 	t.Helper()
+	if s.Fabric = *fabricName; *connect != "" {
+		s.Extra += fmt.Sprintf("\n[verbs]\nconnect = %q\n", *connect)
+	}
 	dir, err := os.MkdirTemp("", "rdmad-nodes-")
 	if err != nil {
 		t.Fatal(err)

@@ -40,6 +40,7 @@ type roleArgs struct {
 // encoder, and should end when ctx does.
 var roles = map[string]func(context.Context, *roleArgs, *json.Encoder) error{
 	"attach":  attachRole,
+	"early":   earlyRole,
 	"hang":    hangRole,
 	"mixed":   mixedRole,
 	"service": serviceRole,

@@ -111,10 +111,12 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	if err != nil {
 		return err
 	}
-	answer, err := s.ask(ctx, &peerMessage{Type: peerOpen, Lane: &laneBody{
+	question := &peerMessage{Type: peerOpen, Lane: &laneBody{
 		Domain: d.name, Class: o.info.Class, Geometry: o.info.Geometry,
 		Address: pair.ep.Address(), Key: pair.mr.Remote(),
-	}})
+	}}
+	answer, err := s.ask(ctx, question)
+	pair.opening = opening{s, question.Seq}
 	if err == nil {
 		err = pair.connect(ctx, answer.Lane, ring, fabric.Active)
 	}
@@ -123,7 +125,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 		return err
 	}
 	d.agent.commands.call(func() {
-		o.lane.onBroken = func(err error) { o.broken(d, s, err) }
+		o.lane.onBroken = func(err error) { o.broken(d, pair.opening, err) }
 		err = o.lane.up(pair)
 	})
 	if err != nil {
@@ -137,8 +139,10 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 // broken notes that the lane has gone down while its link lives, so that the next
 // request opens it again. What one domain's workers write into their slots can
 // close their own lanes; it must not reach further.
-func (o *outgoing) broken(d *domain, s *session, err error) {
+func (o *outgoing) broken(d *domain, conn opening, err error) {
+	s := conn.session
 	d.conductor.log.Warn().Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Msg("outgoing lane closed")
+	conn.tellBroken(d, o.info.Class, false, err.Error())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.session == s && !o.isUp(d) {
@@ -211,6 +215,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 	if err != nil {
 		return err
 	}
+	pair.opening = opening{s, m.Seq}
 	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
 	defer cancel()
 	err = s.send(&peerMessage{Type: peerAccept, Seq: m.Seq, Lane: &laneBody{Address: pair.ep.Address(), Key: pair.mr.Remote()}})
@@ -218,8 +223,9 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 		err = pair.connect(ctx, m.Lane, in.lane.ring, fabric.Passive)
 	}
 	if err != nil {
-		// The peer has been told yes: its end breaks, and it may ask again.
+		// The peer has been told yes: its end is to break, and it may ask again.
 		pair.discard()
+		pair.opening.tellBroken(d, class.Name, true, err.Error())
 		c.log.Warn().Err(err).Str("peer", s.link.name).Str("class", class.Name).Msg("incoming lane not connected")
 		return nil
 	}
@@ -230,6 +236,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 		}
 		in.lane.onBroken = func(err error) {
 			c.log.Warn().Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", class.Name).Msg("incoming lane closed")
+			pair.opening.tellBroken(d, class.Name, true, err.Error())
 		}
 		in.lane.clock = s.clock
 		err = in.lane.up(pair)
@@ -384,17 +391,24 @@ func (o *outgoing) drain(d *domain, s *session) bool {
 	defer step.Stop()
 	for {
 		quiet := false
+		var ended *opening
 		d.agent.commands.call(func() {
 			// Again, for a lane that was being opened when it was set.
 			o.lane.setDraining()
 			o.lane.plan.Rescan()
 			o.lane.send()
 			if quiet = o.lane.busy == 0; quiet {
+				if p := o.lane.pair; p != nil {
+					ended = &p.opening
+				}
 				o.lane.down("node " + s.link.name + " is draining")
 			}
 		})
 		if quiet {
 			o.session = nil
+			if ended != nil {
+				ended.tellBroken(d, o.info.Class, false, "drained")
+			}
 			return true
 		}
 		select {

@@ -286,7 +286,7 @@ func (l *outLane) sent(id uint64) {
 }
 
 // broken implements laneEnd.
-func (l *outLane) broken(c *fabric.Completion) { l.fail("connection lost", c.Status.Err()) }
+func (l *outLane) broken(c *fabric.Completion) { l.fail("connection lost", l.pair.cause(c)) }
 
 // violation ends a lane whose peer breaks the protocol. A local lane goes on.
 func (l *outLane) violation(what string) {

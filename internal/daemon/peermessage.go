@@ -37,6 +37,9 @@ const (
 	peerOpen   peerType = "open"
 	peerAccept peerType = "accept"
 	peerRefuse peerType = "refuse"
+	// peerBroken says that the sender's end of a lane's connection is gone; Seq
+	// is that of the open that made it.
+	peerBroken peerType = "broken"
 	// peerPing is answered by peerPong.
 	peerPing peerType = "ping"
 	peerPong peerType = "pong"
@@ -87,6 +90,8 @@ type laneBody struct {
 	Geometry slots.Geometry   `json:"geometry,omitzero"`
 	Address  []byte           `json:"address"`
 	Key      fabric.RemoteKey `json:"key"`
+	// Incoming, of a broken lane: requests came in by the sender's end.
+	Incoming bool `json:"incoming,omitempty"`
 }
 
 var errFrame = errors.New("malformed frame")

@@ -23,16 +23,19 @@ type endpointPair struct {
 	mr     fabric.MemoryRegion
 	remote fabric.RemoteKey
 	size   int // of a slot
-	wrs    []fabric.SendWR
-	recvs  []fabric.RecvWR
+	// opening says which connection of the lane this is.
+	opening opening
+	wrs     []fabric.SendWR
+	recvs   []fabric.RecvWR
 	// next is the id of the next work request, done the last one known to be
 	// complete, posted the last one the provider has taken.
 	next, posted, done uint64
 	spent              int // receives used since the last refill
 }
 
-// newEndpointPair makes an unconnected endpoint for a ring. The peer will reach the
-// ring's slots and nothing else.
+// newEndpointPair makes an unconnected endpoint for a ring, with its first receives
+// posted: the peer may send before the agent has seen the endpoint. The peer will
+// reach the ring's slots and nothing else.
 func newEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ring) (*endpointPair, error) {
 	p := &endpointPair{
 		tag: tag, size: ring.Geometry().SlotSize, next: 1,
@@ -50,6 +53,9 @@ func newEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ri
 	if err != nil {
 		return nil, errors.Join(err, p.release())
 	}
+	if _, err := p.ep.PostRecv(p.recvs); err != nil {
+		return nil, errors.Join(err, p.release())
+	}
 	return p, nil
 }
 
@@ -65,12 +71,9 @@ func (p *endpointPair) release() error {
 	return errors.Join(append(errs, p.pd.Close())...)
 }
 
-// start posts the first receives and lets completions flow to e.
+// start lets completions flow to e.
 func (p *endpointPair) start(a *agent, e laneEnd) error {
 	a.ends[p.tag] = e
-	if _, err := p.ep.PostRecv(p.recvs); err != nil {
-		return err
-	}
 	return p.ep.Activate()
 }
 
@@ -81,6 +84,14 @@ func (p *endpointPair) close(a *agent) {
 	if err := p.release(); err != nil {
 		a.log.Warn().Err(err).Msg("closing a lane's endpoint")
 	}
+}
+
+// cause says why the connection ended, in the provider's words if it has any.
+func (p *endpointPair) cause(c *fabric.Completion) error {
+	if e, ok := p.ep.(fabric.Explainer); ok {
+		return e.Explain(*c)
+	}
+	return c.Status.Err()
 }
 
 // room is how many more groups may be posted now.

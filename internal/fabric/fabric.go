@@ -13,7 +13,8 @@
 // # Ownership
 //
 // Everything of one CQ - its endpoints' PostSend, PostRecv and Activate, and the
-// CQ's own methods - belongs to one goroutine, the agent. Open, AllocPD, Register,
+// CQ's own methods - belongs to one goroutine, the agent. Before Connect the one
+// that made an endpoint may call its PostRecv. Open, AllocPD, Register,
 // CreateCQ, CreateEndpoint, Connect and the Close methods of devices, protection
 // domains and memory regions may be called from others. Memory named by a work
 // request must stay valid and registered until its completion has been polled.

@@ -1,0 +1,52 @@
+package daemon
+
+import "fmt"
+
+// opening identifies one connection of a lane: the session over which it was
+// opened, and the number of the question that opened it.
+type opening struct {
+	session *session
+	seq     uint64
+}
+
+// tellBroken tells the peer that this node's end of the connection is gone. A
+// reliable connection of an RDMA device does not: its other end learns it when it
+// sends, and one that only waits never does. incoming: this node's end is the one
+// that requests come in by.
+func (o opening) tellBroken(d *domain, class string, incoming bool, why string) {
+	err := o.session.send(&peerMessage{
+		Type: peerBroken, Seq: o.seq, Reason: why, Lane: &laneBody{Domain: d.name, Class: class, Incoming: incoming},
+	})
+	if err != nil {
+		o.session.end(fmt.Errorf("cannot tell of a lane's end: %w", err))
+	}
+}
+
+// laneBroken takes this node's end of a connection down after the peer's end has
+// gone. Connections that were opened since are left alone.
+func (c *conductor) laneBroken(s *session, m *peerMessage) {
+	d := c.domainNamed(m.Lane.Domain)
+	if d == nil {
+		return
+	}
+	key := laneKey{s.link.name, m.Lane.Class}
+	gone := opening{s, m.Seq}
+	c.mu.Lock()
+	out, in := d.outs[key], d.ins[key]
+	c.mu.Unlock()
+	why := "the peer has closed the lane: " + printable(m.Reason)
+	switch {
+	case m.Lane.Incoming && out != nil:
+		d.agent.commands.call(func() {
+			if l := out.lane; l.pair != nil && l.pair.opening == gone {
+				l.fail(why, nil)
+			}
+		})
+	case !m.Lane.Incoming && in != nil:
+		d.agent.commands.call(func() {
+			if l := in.lane; l.pair != nil && l.pair.opening == gone {
+				l.fail(why, nil)
+			}
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package daemon_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/tcp"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// impostor is a scripted peer on the bootstrap socket of a node.
+type impostor struct {
+	t    *testing.T
+	conn net.Conn
+}
+
+// frame is a message as it travels; see docs/protocol.md.
+type frame map[string]any
+
+func (p *impostor) send(m frame) {
+	p.t.Helper()
+	data, err := json.Marshal(m)
+	if err == nil {
+		_, err = p.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// receive returns the next message of the given type.
+func (p *impostor) receive(kind string) frame {
+	p.t.Helper()
+	for {
+		var size [4]byte
+		if _, err := io.ReadFull(p.conn, size[:]); err != nil {
+			p.t.Fatalf("waiting for %q: %v", kind, err)
+		}
+		data := make([]byte, binary.BigEndian.Uint32(size[:]))
+		if _, err := io.ReadFull(p.conn, data); err != nil {
+			p.t.Fatal(err)
+		}
+		var m frame
+		if err := json.Unmarshal(data, &m); err != nil {
+			p.t.Fatal(err)
+		}
+		if m["type"] == kind {
+			return m
+		}
+	}
+}
+
+// pose takes the place of node "b", which must be down, towards node a.
+func pose(t *testing.T, a *daemontest.Node) *impostor {
+	t.Helper()
+	st, err := a.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", st.Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	p := &impostor{t, conn}
+	p.send(frame{"type": "hello", "hello": frame{
+		"magic": "rdmad-peer", "protocol": 1, "abi": shm.ABIVersion, "node": "b", "incarnation": "impostor", "fabric": "tcp", "now": shm.Nanotime(),
+	}})
+	p.receive("hello")
+	p.send(frame{"type": "ready"})
+	return p
+}
+
+// laneState is the state of the lane that requests of b come in by at a.
+func laneState(t *testing.T, a *daemontest.Node) string {
+	t.Helper()
+	st, err := a.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range st.Lanes {
+		if l.Peer == "b" && l.Class == "small" && l.Direction == "in" {
+			return l.State
+		}
+	}
+	return "none"
+}
+
+// A peer that says that its end of a lane is gone ends that connection of the
+// lane, also on a fabric that would not notice, and no other one.
+func TestPeerTellsOfABrokenLane(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	if err := b.Halt(); err != nil {
+		t.Fatal(err)
+	}
+	p := pose(t, a)
+	dev, err := tcp.New(tcp.Config{}).Open(fabric.Options{})
+	check(t, err)
+	defer func() { check(t, dev.Close()) }()
+	cq, err := dev.CreateCQ(16, nil)
+	check(t, err)
+	defer func() { check(t, cq.Close()) }()
+	pd, err := dev.AllocPD()
+	check(t, err)
+	mr, err := pd.Register(shm.AlignedBytes(128*4096), fabric.AccessRemoteWrite)
+	check(t, err)
+	ep, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, SendDepth: 1, RecvDepth: 1})
+	check(t, err)
+	defer func() { check(t, ep.Close()) }()
+
+	const seq = 7
+	lane := frame{"domain": "default", "class": "small"}
+	p.send(frame{"type": "open", "seq": seq, "lane": frame{
+		"domain": "default", "class": "small", "geometry": frame{"slot_size": 128, "slots": 4096, "max_run": 64},
+		"address": ep.Address(), "key": mr.Remote(),
+	}})
+	var accept struct{ Lane struct{ Address []byte } }
+	data, err := json.Marshal(p.receive("accept"))
+	check(t, err)
+	check(t, json.Unmarshal(data, &accept))
+	check(t, ep.Connect(t.Context(), accept.Lane.Address, fabric.Active))
+	daemontest.Eventually(t, "the lane is up", func() error {
+		if s := laneState(t, a); s != "up" {
+			return fmt.Errorf("it is %s", s)
+		}
+		return nil
+	})
+
+	// Of another connection, or of the other direction: nothing happens. The
+	// answered ping shows that they have been read.
+	p.send(frame{"type": "broken", "seq": seq - 1, "lane": lane})
+	p.send(frame{"type": "broken", "seq": seq, "lane": frame{"domain": "default", "class": "small", "incoming": true}})
+	p.send(frame{"type": "broken", "seq": seq, "lane": frame{"domain": "none", "class": "small"}})
+	p.send(frame{"type": "ping", "seq": 1})
+	p.receive("pong")
+	if s := laneState(t, a); s != "up" {
+		t.Fatalf("the lane is %s", s)
+	}
+	p.send(frame{"type": "broken", "seq": seq, "lane": lane, "reason": "a test"})
+	m := p.receive("broken")
+	if got, ok := m["lane"].(map[string]any); !ok || m["seq"] != float64(seq) || got["incoming"] != true {
+		t.Fatalf("the node says %v of its own end", m)
+	}
+	if s := laneState(t, a); s != "down" {
+		t.Fatalf("the lane is %s", s)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

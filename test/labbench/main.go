@@ -1,0 +1,109 @@
+// Command labbench compares rdmad over verbs with the raw tools of perftest on the
+// same device, interleaved, and prints one table with ratios. It is made for the
+// guest of the lab ("make lab-bench") and works on any machine with an RDMA device
+// and perftest installed.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.rdmad, "rdmad", "bin/verbs/rdmad", "the rdmad to measure, built with -tags verbs")
+	flag.StringVar(&o.device, "device", "rxe0", "the RDMA device")
+	flag.IntVar(&o.gid, "gid", 1, "the GID index for the raw tools")
+	flag.IntVar(&o.rounds, "rounds", 3, "how often everything is measured; medians are shown")
+	flag.DurationVar(&o.duration, "duration", 2*time.Second, "how long each measurement of rdmad takes")
+	flag.BoolVar(&o.json, "json", false, "print the figures as JSON")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, &o, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "labbench:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	rdmad, device string
+	gid, rounds   int
+	duration      time.Duration
+	json          bool
+}
+
+// Report is what labbench prints with -json.
+type Report struct {
+	Raw   []RawResult `json:"raw"`
+	Rdmad []Result    `json:"rdmad"`
+	// LatencyChecks are ib_write_lat at 64 B at the start of each round and at
+	// the end, in microseconds: when they differ much, the machine was not
+	// quiet and the figures mean nothing.
+	LatencyChecks []float64 `json:"latency_checks_us"`
+}
+
+// RawResult is a figure of perftest: the median of the rounds.
+type RawResult struct {
+	Tool string `json:"tool"`
+	Size int    `json:"size_bytes"`
+	// LatencyUS is the typical one-way latency, for ib_write_lat.
+	LatencyUS float64 `json:"latency_us,omitempty"`
+	// Rate is in messages per second, for ib_write_bw.
+	Rate float64 `json:"messages_per_s,omitempty"`
+}
+
+// Result is a figure of rdmad: the median of the rounds.
+type Result struct {
+	Workload string `json:"workload"`
+	Size     int    `json:"size_bytes"`
+	Clients  int    `json:"clients"`
+	Depth    int    `json:"depth"`
+	Idle     string `json:"idle"`
+	Groups   bool   `json:"group_send"`
+	// Rate is in messages per second, P50US the full round trip.
+	Rate  float64 `json:"messages_per_s"`
+	P50US float64 `json:"p50_us"`
+	// Group is the average number of requests per work request.
+	Group float64 `json:"requests_per_group"`
+	// Against says what Ratio is: this figure as a multiple of a raw one.
+	Against string  `json:"against"`
+	Ratio   float64 `json:"ratio"`
+}
+
+// run measures round by round, everything in each, so that a disturbance hits all.
+func run(ctx context.Context, o *options, out, progress io.Writer) error {
+	raw, product := newRawFigures(), newFigures()
+	var report Report
+	for round := range o.rounds {
+		fmt.Fprintf(progress, "round %d of %d: raw verbs\n", round+1, o.rounds)
+		if err := raw.measure(ctx, o); err != nil {
+			return err
+		}
+		for _, s := range settings {
+			fmt.Fprintf(progress, "round %d of %d: rdmad, %s\n", round+1, o.rounds, s)
+			if err := product.measure(ctx, o, s); err != nil {
+				return err
+			}
+		}
+	}
+	last, err := writeLatency(ctx, o, 64)
+	if err != nil {
+		return err
+	}
+	report.LatencyChecks = append(raw.checks(), last)
+	report.Raw = raw.results()
+	report.Rdmad = product.results(report.Raw)
+	if o.json {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(report)
+	}
+	return report.print(out)
+}

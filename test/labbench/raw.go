@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// toolLimit bounds one run of a tool of perftest.
+const toolLimit = 60 * time.Second
+
+// rawPoint is a measurement of perftest.
+type rawPoint struct {
+	tool string
+	size int
+}
+
+var rawPoints = []rawPoint{
+	{"ib_write_lat", 64}, {"ib_write_lat", 8 << 10},
+	{"ib_write_bw", 64}, {"ib_write_bw", 8 << 10}, {"ib_write_bw", 64 << 10},
+}
+
+// rawFigures collects the rounds.
+type rawFigures struct{ values map[rawPoint][]float64 }
+
+func newRawFigures() *rawFigures { return &rawFigures{values: make(map[rawPoint][]float64)} }
+
+func (f *rawFigures) measure(ctx context.Context, o *options) error {
+	for _, p := range rawPoints {
+		measure := writeRate
+		if p.tool == "ib_write_lat" {
+			measure = writeLatency
+		}
+		v, err := measure(ctx, o, p.size)
+		if err != nil {
+			return err
+		}
+		f.values[p] = append(f.values[p], v)
+	}
+	return nil
+}
+
+func (f *rawFigures) checks() []float64 { return f.values[rawPoint{"ib_write_lat", 64}] }
+
+func (f *rawFigures) results() []RawResult {
+	var rs []RawResult
+	for _, p := range rawPoints {
+		r := RawResult{Tool: p.tool, Size: p.size}
+		if v := median(f.values[p]); p.tool == "ib_write_lat" {
+			r.LatencyUS = v
+		} else {
+			r.Rate = v
+		}
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+// writeLatency returns the typical one-way latency of ib_write_lat in microseconds.
+func writeLatency(ctx context.Context, o *options, size int) (float64, error) {
+	fields, err := perftest(ctx, o, "ib_write_lat", size, 2000)
+	if err != nil {
+		return 0, err
+	}
+	return fields[4], nil // #bytes #iterations t_min t_max t_typical ...
+}
+
+// writeRate returns the messages per second of ib_write_bw.
+func writeRate(ctx context.Context, o *options, size int) (float64, error) {
+	fields, err := perftest(ctx, o, "ib_write_bw", size, 5000)
+	if err != nil {
+		return 0, err
+	}
+	return fields[4] * 1e6, nil // #bytes #iterations BW-peak BW-average MsgRate[Mpps]
+}
+
+// perftest runs a tool as server and client on the device and returns the numbers
+// of its result line.
+func perftest(ctx context.Context, o *options, tool string, size, iterations int) ([]float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, toolLimit)
+	defer cancel()
+	args := []string{"-d", o.device, "-x", strconv.Itoa(o.gid), "-s", strconv.Itoa(size), "-n", strconv.Itoa(iterations), "-F"}
+	var serverOut bytes.Buffer
+	server := exec.CommandContext(ctx, tool, args...)
+	server.Stdout, server.Stderr = &serverOut, &serverOut
+	if err := server.Start(); err != nil {
+		return nil, fmt.Errorf("%s: %w (Debian's package perftest has it)", tool, err)
+	}
+	var out []byte
+	// The server listens some time after its start; the client tries once.
+	for try := 0; ; try++ {
+		var err error
+		out, err = exec.CommandContext(ctx, tool, append(args, "127.0.0.1")...).CombinedOutput()
+		if err == nil {
+			break
+		}
+		if try == 100 || ctx.Err() != nil || !strings.Contains(string(out), "Couldn't connect") {
+			cancel()
+			return nil, errors.Join(fmt.Errorf("%s: %w\n%s", tool, err, out), server.Wait())
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err := server.Wait(); err != nil {
+		return nil, fmt.Errorf("%s, the server: %w\n%s", tool, err, serverOut.Bytes())
+	}
+	return resultLine(string(out), size)
+}
+
+// resultLine finds the line of numbers that starts with the size.
+func resultLine(out string, size int) ([]float64, error) {
+	for line := range strings.Lines(out) {
+		words := strings.Fields(line)
+		if len(words) < 5 || words[0] != strconv.Itoa(size) {
+			continue
+		}
+		var numbers []float64
+		for _, w := range words {
+			n, err := strconv.ParseFloat(w, 64)
+			if err != nil {
+				break
+			}
+			numbers = append(numbers, n)
+		}
+		if len(numbers) >= 5 {
+			return numbers, nil
+		}
+	}
+	return nil, fmt.Errorf("no result for %d bytes in:\n%s", size, out)
+}
+
+// median returns the middle value, of an even number the lower one of the middle.
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(v))
+	return s[(len(s)-1)/2]
+}
