@@ -6,6 +6,10 @@ import "github.com/rdmad/rdmad/internal/fabric"
 
 // complete handles a completion of the device.
 func (e *Endpoint) complete(w *cWC) {
+	if !e.active {
+		e.held = append(e.held, *w)
+		return
+	}
 	if e.link >= linkDead {
 		return // what it is about is reported as flushed
 	}
@@ -81,8 +85,23 @@ func (e *Endpoint) failed(status fabric.Status, vendor uint32) {
 	e.fail(status, vendor, endPeer)
 }
 
+// wake handles what came before Activate.
+func (e *Endpoint) wake() {
+	for i := range e.held {
+		e.complete(&e.held[i])
+	}
+	for _, n := range e.told {
+		e.noticed(n)
+	}
+	e.held, e.told = nil, nil
+}
+
 // noticed handles what another goroutine has found out.
 func (e *Endpoint) noticed(n notice) {
+	if n.end != endClosed && !e.active {
+		e.told = append(e.told, n)
+		return
+	}
 	if n.end != endClosed {
 		e.fail(n.why, n.vendor, n.end)
 		return
@@ -100,14 +119,7 @@ func (e *Endpoint) noticed(n notice) {
 // finish reports what is left of an ended endpoint, and returns true when nothing
 // is. Send queue first, then receives, then OpDisconnect.
 func (e *Endpoint) finish() bool {
-	closed := e.phase() == phaseClosed
-	switch {
-	case e.link == linkDead:
-	case e.drained && e.rq.len() == 0:
-	default:
-		return false
-	}
-	if !closed && !e.active {
+	if e.link != linkDead && !(e.drained && e.rq.len() == 0) {
 		return false
 	}
 	for ; e.sq.head != e.sq.tail; e.sq.head++ {
@@ -118,7 +130,7 @@ func (e *Endpoint) finish() bool {
 	for ; e.rq.head != e.rq.tail; e.rq.head++ {
 		e.emit(*e.rq.at(e.rq.head), fabric.OpRecv, fabric.StatusFlushed, e.vendor)
 	}
-	if !closed {
+	if e.phase() != phaseClosed {
 		e.emit(0, fabric.OpDisconnect, e.cause, e.vendor)
 	}
 	e.link = linkGone

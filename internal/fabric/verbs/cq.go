@@ -59,6 +59,8 @@ type cq struct {
 	// ending are endpoints whose connection is gone and whose outstanding work
 	// requests are not reported yet.
 	ending []*Endpoint
+	// woken are endpoints that were activated after something had come for them.
+	woken []*Endpoint
 	// released is room of ended endpoints whose completions may still be in the
 	// queue; it is free once the queue was seen empty.
 	released int
@@ -229,6 +231,10 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 		q.n = copy(c, q.spill)
 		q.spill = slices.Delete(q.spill, 0, q.n)
 	}
+	for _, e := range q.woken {
+		e.wake()
+	}
+	q.woken = q.woken[:0]
 	q.handle()
 	released, empty := q.released, false
 	var err error
@@ -325,7 +331,7 @@ func (q *cq) Arm() (bool, error) {
 	if q.poller == nil {
 		return false, fabric.ErrNotSupported
 	}
-	if q.head < q.tail || len(q.spill) > 0 || q.noticed.Load() {
+	if q.head < q.tail || len(q.spill)+len(q.woken) > 0 || q.noticed.Load() {
 		return false, nil
 	}
 	q.stats.Arms++
@@ -356,7 +362,7 @@ func (q *cq) Close() error {
 	q.dev.mu.Lock()
 	delete(q.dev.queues, q)
 	q.dev.mu.Unlock()
-	q.ending, q.spill = nil, nil
+	q.ending, q.woken, q.spill = nil, nil, nil
 	return errors.Join(append(errs, q.destroy())...)
 }
 

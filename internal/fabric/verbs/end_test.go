@@ -137,6 +137,43 @@ func TestExplain(t *testing.T) {
 	})
 }
 
+// What comes between Connect and Activate waits for Activate, the end included.
+func TestHeldUntilActivate(t *testing.T) {
+	eachMode(t, func(t *testing.T, cfg Config) {
+		r := newRig(t, cfg, 256, true)
+		a, b := r.newEnd(0, 8, 8), r.newEnd(1, 8, 8)
+		if n, err := b.ep.PostRecv(make([]fabric.RecvWR, 3)); n != 3 || err != nil {
+			t.Fatal(n, err)
+		}
+		passive := make(chan error, 1)
+		go func() { passive <- a.ep.Connect(context.Background(), b.ep.Address(), fabric.Passive) }()
+		r.must(b.ep.Connect(context.Background(), a.ep.Address(), fabric.Active))
+		r.must(<-passive)
+		r.must(a.ep.Activate())
+		if n, err := a.ep.PostSend([]fabric.SendWR{writeImm(a, b, 8, 1)}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		r.until("completion", func() bool { return r.count(0, fabric.OpWriteImm) == 1 })
+		r.must(a.ep.Close())
+		<-b.ep.lost
+		for range 100 {
+			r.poll()
+		}
+		if len(r.got[1]) != 0 {
+			t.Fatalf("before Activate: %+v", r.got[1])
+		}
+		r.must(b.ep.Activate())
+		if ok, err := r.cq[1].Arm(); ok || err != nil {
+			t.Errorf("Arm with completions held: %v, %v", ok, err)
+		}
+		r.until("end", func() bool { return r.count(1, fabric.OpDisconnect) == 1 })
+		got := r.got[1]
+		if len(got) != 4 || got[0].Op != fabric.OpRecvImm || got[0].Imm != 1 || got[1].Status != fabric.StatusFlushed || got[3].Op != fabric.OpDisconnect {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 // vanish ends an endpoint as the death of its machine would: nobody is told.
 func vanish(e *Endpoint) {
 	e.mu.Lock()

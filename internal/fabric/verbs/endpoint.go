@@ -75,10 +75,14 @@ type Endpoint struct {
 	link    linkState
 	drained bool // the marker behind the last work request has come back
 	active  bool
-	cause   fabric.Status
-	vendor  uint32
-	sq      ring[sendEntry]
-	rq      ring[uint64] // the IDs of posted receives
+	// held and told are what came before Activate. Until then the queues belong
+	// to whoever made the endpoint.
+	held   []cWC
+	told   []notice
+	cause  fabric.Status
+	vendor uint32
+	sq     ring[sendEntry]
+	rq     ring[uint64] // the IDs of posted receives
 	// quiet is how many work requests in a row were posted unsignaled.
 	quiet, maxQuiet int
 	sends           []cSend
@@ -210,8 +214,8 @@ func (e *Endpoint) Address() []byte { return e.addr.encode() }
 
 func (e *Endpoint) phase() phase { return phase(e.state.Load()) }
 
-// Activate implements fabric.Endpoint. Completions of receives that were posted
-// before may have come before it; OpDisconnect only comes after it.
+// Activate implements fabric.Endpoint. What has completed before is reported by the
+// next Poll.
 func (e *Endpoint) Activate() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -224,6 +228,9 @@ func (e *Endpoint) Activate() error {
 	}
 	e.state.Store(uint32(phaseActive))
 	e.active = true
+	if len(e.held)+len(e.told) > 0 {
+		e.cq.woken = append(e.cq.woken, e)
+	}
 	return nil
 }
 

@@ -6,7 +6,7 @@ import "fmt"
 type EventKind uint8
 
 const (
-	// EventOther is an event that needs no action.
+	// EventOther is an event that needs no action, and is only counted.
 	EventOther EventKind = iota
 	// EventPortActive: the port works again.
 	EventPortActive

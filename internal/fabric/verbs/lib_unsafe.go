@@ -65,17 +65,16 @@ func callErrno(name string, rc C.int) error {
 	return call(name, -rc)
 }
 
-// forkInit makes registered memory safe in a process that starts others: without
-// it a child shares pages that the device writes to. It must come before every
-// other call of the library.
-var forkInit = sync.OnceValue(func() error { return callErrno("ibv_fork_init", C.ibv_fork_init()) })
+// forkInit makes registered memory safe in a process that starts others. It must
+// come before every other call of the library.
+var forkInit = sync.OnceValue(func() error { return call("ibv_fork_init", C.vs_fork_init()) })
 
 // listDevices returns the names and character devices of the RDMA devices.
 func listDevices() (names, nodes []string, err error) {
 	if err := forkInit(); err != nil {
 		return nil, nil, err
 	}
-	var list [64]C.struct_vs_name
+	list := make([]C.struct_vs_name, C.VS_MAX_DEVICES)
 	n := C.vs_list(&list[0], C.int(len(list)))
 	if err := call("ibv_get_device_list", n); err != nil {
 		return nil, nil, err

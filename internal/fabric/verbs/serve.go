@@ -20,8 +20,8 @@ type eventCounts struct {
 	dropped atomic.Uint64
 }
 
-// Events returns the device's asynchronous events. The channel is closed by Close;
-// events that find it full are only counted.
+// Events returns the device's asynchronous events other than EventOther. The channel
+// is closed by Close; events that find it full are only counted.
 func (d *Device) Events() <-chan Event { return d.events }
 
 // EventCount returns how many events of a kind there were.
@@ -135,6 +135,9 @@ func (s *server) async() bool {
 
 func (d *Device) publish(ev Event) {
 	d.counts.kinds[ev.Kind].Add(1)
+	if ev.Kind == EventOther {
+		return
+	}
 	select {
 	case d.events <- ev:
 	default:

@@ -147,9 +147,9 @@ int vs_cm_ready(struct rdma_cm_id *id, struct vs_qp *q, const struct vs_link *l)
 		a.ah_attr.grh.hop_limit = l->path.hop_limit;
 	}
 	a.ah_attr.sl = l->path.sl;
-	rc = ibv_modify_qp(q->qp, &a, mask | IBV_QP_MIN_RNR_TIMER);
+	rc = vs_code(ibv_modify_qp(q->qp, &a, mask | IBV_QP_MIN_RNR_TIMER));
 	if (rc)
-		return rc > 0 ? -rc : rc;
+		return rc;
 	memset(&a, 0, sizeof a);
 	a.qp_state = IBV_QPS_RTS;
 	rc = result(rdma_init_qp_attr(id, &a, &mask));

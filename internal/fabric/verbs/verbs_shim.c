@@ -11,16 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-// failed returns a negative errno, whatever the library left in errno.
-static int failed(void) { return errno > 0 ? -errno : -EIO; }
+int vs_failed(void) { return errno > 0 ? -errno : -EIO; }
 
-// code makes a negative errno of a return value that is 0, -1 with errno, or an
-// errno: libibverbs has all of them.
-static int code(int rc)
+int vs_code(int rc)
 {
 	if (rc == 0)
 		return 0;
-	return rc > 0 ? -rc : failed();
+	return rc > 0 ? -rc : vs_failed();
+}
+
+int vs_fork_init(void)
+{
+	// Old kernels need to be told which pages a child must not share, and then
+	// the library has to look up how large they are.
+	setenv("RDMAV_HUGEPAGES_SAFE", "1", 0);
+	return vs_code(ibv_fork_init());
 }
 
 static void name_of(struct ibv_device *d, struct vs_name *out)
@@ -36,7 +41,7 @@ int vs_list(struct vs_name *names, int max)
 	errno = 0;
 	struct ibv_device **list = ibv_get_device_list(&n);
 	if (!list)
-		return failed();
+		return vs_failed();
 	for (int i = 0; i < n && i < max; i++)
 		name_of(list[i], &names[i]);
 	ibv_free_device_list(list);
@@ -49,13 +54,13 @@ int vs_open(const char *name, struct ibv_context **ctx)
 	errno = 0;
 	struct ibv_device **list = ibv_get_device_list(&n);
 	if (!list)
-		return failed();
+		return vs_failed();
 	for (int i = 0; i < n; i++) {
 		if (strcmp(ibv_get_device_name(list[i]), name))
 			continue;
 		errno = 0;
 		*ctx = ibv_open_device(list[i]);
-		rc = *ctx ? 0 : failed();
+		rc = *ctx ? 0 : vs_failed();
 		break;
 	}
 	ibv_free_device_list(list);
@@ -65,7 +70,7 @@ int vs_open(const char *name, struct ibv_context **ctx)
 int vs_query_device(struct ibv_context *ctx, struct vs_limits *out)
 {
 	struct ibv_device_attr a;
-	int rc = code(ibv_query_device(ctx, &a));
+	int rc = vs_code(ibv_query_device(ctx, &a));
 	if (rc)
 		return rc;
 	memset(out, 0, sizeof *out);
@@ -101,7 +106,7 @@ int vs_query_port(struct ibv_context *ctx, int port, struct vs_port *out)
 {
 	struct ibv_port_attr a;
 	memset(&a, 0, sizeof a);
-	int rc = code(ibv_query_port(ctx, port, &a));
+	int rc = vs_code(ibv_query_port(ctx, port, &a));
 	if (rc)
 		return rc;
 	out->max_msg = a.max_msg_sz;
@@ -142,7 +147,7 @@ int vs_query_pkey(struct ibv_context *ctx, int port, int index, uint16_t *pkey)
 {
 	__be16 k = 0;
 	errno = 0;
-	int rc = code(ibv_query_pkey(ctx, (uint8_t)port, index, &k));
+	int rc = vs_code(ibv_query_pkey(ctx, (uint8_t)port, index, &k));
 	*pkey = ntohs(k);
 	return rc;
 }
@@ -151,7 +156,7 @@ int vs_nonblocking(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return failed();
+		return vs_failed();
 	return 0;
 }
 
@@ -160,7 +165,7 @@ int vs_async(struct ibv_context *ctx, struct vs_event *out)
 	struct ibv_async_event e;
 	errno = 0;
 	if (ibv_get_async_event(ctx, &e))
-		return errno == EAGAIN ? 0 : failed();
+		return errno == EAGAIN ? 0 : vs_failed();
 	out->type = e.event_type;
 	switch (e.event_type) {
 	case IBV_EVENT_QP_FATAL:
@@ -187,7 +192,7 @@ int vs_alloc_pd(struct ibv_context *ctx, struct ibv_pd **pd)
 {
 	errno = 0;
 	*pd = ibv_alloc_pd(ctx);
-	return *pd ? 0 : failed();
+	return *pd ? 0 : vs_failed();
 }
 
 int vs_reg_mr(struct ibv_pd *pd, void *addr, uint64_t len, int remote_write, int remote_read, int remote_atomic, struct ibv_mr **mr)
@@ -201,7 +206,7 @@ int vs_reg_mr(struct ibv_pd *pd, void *addr, uint64_t len, int remote_write, int
 		access |= IBV_ACCESS_REMOTE_ATOMIC;
 	errno = 0;
 	*mr = ibv_reg_mr(pd, addr, len, access);
-	return *mr ? 0 : failed();
+	return *mr ? 0 : vs_failed();
 }
 
 int vs_create_channel(struct ibv_context *ctx, struct ibv_comp_channel **ch)
@@ -209,7 +214,7 @@ int vs_create_channel(struct ibv_context *ctx, struct ibv_comp_channel **ch)
 	errno = 0;
 	*ch = ibv_create_comp_channel(ctx);
 	if (!*ch)
-		return failed();
+		return vs_failed();
 	int rc = vs_nonblocking((*ch)->fd);
 	if (rc)
 		ibv_destroy_comp_channel(*ch);
@@ -220,13 +225,13 @@ int vs_create_cq(struct ibv_context *ctx, int depth, struct ibv_comp_channel *ch
 {
 	errno = 0;
 	*cq = ibv_create_cq(ctx, depth, NULL, ch, 0);
-	return *cq ? 0 : failed();
+	return *cq ? 0 : vs_failed();
 }
 
 int vs_resize_cq(struct ibv_cq *cq, int depth)
 {
 	errno = 0;
-	return code(ibv_resize_cq(cq, depth));
+	return vs_code(ibv_resize_cq(cq, depth));
 }
 
 int vs_poll(struct ibv_cq *cq, struct vs_wc *out, int max)
@@ -256,7 +261,7 @@ int vs_poll(struct ibv_cq *cq, struct vs_wc *out, int max)
 int vs_arm(struct ibv_cq *cq, int notify, struct vs_wc *out, int max)
 {
 	if (notify) {
-		int rc = code(ibv_req_notify_cq(cq, 0));
+		int rc = vs_code(ibv_req_notify_cq(cq, 0));
 		if (rc)
 			return rc;
 	}
@@ -269,7 +274,7 @@ int vs_cq_event(struct ibv_comp_channel *ch)
 	void *context;
 	errno = 0;
 	if (ibv_get_cq_event(ch, &cq, &context))
-		return errno == EAGAIN ? 0 : failed();
+		return errno == EAGAIN ? 0 : vs_failed();
 	return 1;
 }
 
@@ -296,7 +301,7 @@ int vs_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends, uint32_t 
 		a.cap.max_inline_data = max_inline;
 		errno = 0;
 		q->qp = ibv_create_qp(pd, &a);
-		rc = q->qp ? 0 : failed();
+		rc = q->qp ? 0 : vs_failed();
 		q->max_inline = a.cap.max_inline_data;
 	}
 	if (rc) {
@@ -309,7 +314,7 @@ int vs_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends, uint32_t 
 
 int vs_destroy_qp(struct vs_qp *q)
 {
-	int rc = q->qp ? code(ibv_destroy_qp(q->qp)) : 0;
+	int rc = q->qp ? vs_code(ibv_destroy_qp(q->qp)) : 0;
 	if (rc)
 		return rc;
 	free(q->swr);
@@ -330,10 +335,10 @@ int vs_to_init(struct vs_qp *q, int port, int pkey_index, int atomics)
 	a.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 	if (atomics)
 		a.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
-	return code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS));
+	return vs_code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS));
 }
 
-static void ah_attr(const struct vs_path *p, struct ibv_ah_attr *a)
+void vs_ah_attr(const struct vs_path *p, struct ibv_ah_attr *a)
 {
 	memset(a, 0, sizeof *a);
 	a->port_num = p->port;
@@ -353,13 +358,13 @@ int vs_to_rtr(struct vs_qp *q, const struct vs_link *l)
 	struct ibv_qp_attr a;
 	memset(&a, 0, sizeof a);
 	a.qp_state = IBV_QPS_RTR;
-	ah_attr(&l->path, &a.ah_attr);
+	vs_ah_attr(&l->path, &a.ah_attr);
 	a.path_mtu = mtu_code(l->mtu);
 	a.dest_qp_num = l->dest_qpn;
 	a.rq_psn = l->rq_psn;
 	a.max_dest_rd_atomic = l->max_dest_rd;
 	a.min_rnr_timer = l->min_rnr_timer;
-	return code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	return vs_code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
 }
 
@@ -373,7 +378,7 @@ int vs_to_rts(struct vs_qp *q, const struct vs_link *l)
 	a.retry_cnt = l->retry;
 	a.rnr_retry = l->rnr_retry;
 	a.max_rd_atomic = l->max_rd;
-	return code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+	return vs_code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
@@ -382,7 +387,7 @@ int vs_to_err(struct vs_qp *q)
 	struct ibv_qp_attr a;
 	memset(&a, 0, sizeof a);
 	a.qp_state = IBV_QPS_ERR;
-	return code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE));
+	return vs_code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE));
 }
 
 static const enum ibv_wr_opcode opcodes[] = {
@@ -426,7 +431,7 @@ int vs_post_send(struct vs_qp *q, const struct vs_send *wrs, int n, int *posted)
 		}
 	}
 	struct ibv_send_wr *bad = NULL;
-	int rc = code(ibv_post_send(q->qp, q->swr, &bad));
+	int rc = vs_code(ibv_post_send(q->qp, q->swr, &bad));
 	*posted = rc ? (bad ? (int)(bad - q->swr) : 0) : n;
 	return rc;
 }
@@ -449,181 +454,7 @@ int vs_post_recv(struct vs_qp *q, const struct vs_recv *wrs, int n, int *posted)
 		w->num_sge = r->len > 0;
 	}
 	struct ibv_recv_wr *bad = NULL;
-	int rc = code(ibv_post_recv(q->qp, q->rwr, &bad));
+	int rc = vs_code(ibv_post_recv(q->qp, q->rwr, &bad));
 	*posted = rc ? (bad ? (int)(bad - q->rwr) : 0) : n;
 	return rc;
-}
-
-// Datagrams. A receive buffer starts with the 40 bytes of the global route header.
-enum { CTL_RECVS = 128, CTL_SENDS = 32, CTL_GRH = 40, CTL_SLOT = 128 };
-
-struct vs_ctl {
-	struct ibv_pd *pd;
-	struct ibv_comp_channel *ch;
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
-	struct ibv_mr *mr;
-	uint8_t *mem;
-	unsigned events;
-	int sending, next;
-};
-
-static int ctl_post(struct vs_ctl *c, uint64_t slot)
-{
-	struct ibv_sge g = { .addr = (uintptr_t)(c->mem + slot * CTL_SLOT), .length = CTL_SLOT, .lkey = c->mr->lkey };
-	struct ibv_recv_wr w = { .wr_id = slot, .sg_list = &g, .num_sge = 1 }, *bad;
-	return code(ibv_post_recv(c->qp, &w, &bad));
-}
-
-static int ctl_start(struct vs_ctl *c, int port, int pkey_index, uint32_t qkey)
-{
-	struct ibv_qp_attr a;
-	memset(&a, 0, sizeof a);
-	a.qp_state = IBV_QPS_INIT;
-	a.port_num = (uint8_t)port;
-	a.pkey_index = (uint16_t)pkey_index;
-	a.qkey = qkey;
-	int rc = code(ibv_modify_qp(c->qp, &a, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_QKEY));
-	for (uint64_t i = 0; !rc && i < CTL_RECVS; i++)
-		rc = ctl_post(c, i);
-	a.qp_state = IBV_QPS_RTR;
-	if (!rc)
-		rc = code(ibv_modify_qp(c->qp, &a, IBV_QP_STATE));
-	a.qp_state = IBV_QPS_RTS;
-	if (!rc)
-		rc = code(ibv_modify_qp(c->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
-	if (!rc)
-		rc = code(ibv_req_notify_cq(c->cq, 0));
-	return rc;
-}
-
-int vs_ctl_open(struct ibv_context *ctx, int port, int pkey_index, uint32_t qkey, struct vs_ctl **out, uint32_t *qpn, int *fd)
-{
-	struct vs_ctl *c = calloc(1, sizeof *c);
-	if (!c)
-		return -ENOMEM;
-	size_t size = (size_t)(CTL_RECVS + CTL_SENDS) * CTL_SLOT;
-	int rc = -posix_memalign((void **)&c->mem, 4096, size);
-	if (!rc) {
-		memset(c->mem, 0, size);
-		rc = vs_alloc_pd(ctx, &c->pd);
-	}
-	if (!rc)
-		rc = vs_reg_mr(c->pd, c->mem, size, 0, 0, 0, &c->mr);
-	if (!rc)
-		rc = vs_create_channel(ctx, &c->ch);
-	if (!rc)
-		rc = vs_create_cq(ctx, CTL_RECVS + CTL_SENDS, c->ch, &c->cq);
-	if (!rc) {
-		struct ibv_qp_init_attr a;
-		memset(&a, 0, sizeof a);
-		a.qp_type = IBV_QPT_UD;
-		a.send_cq = a.recv_cq = c->cq;
-		a.cap.max_send_wr = CTL_SENDS;
-		a.cap.max_recv_wr = CTL_RECVS;
-		a.cap.max_send_sge = a.cap.max_recv_sge = 1;
-		a.sq_sig_all = 1;
-		errno = 0;
-		c->qp = ibv_create_qp(c->pd, &a);
-		rc = c->qp ? ctl_start(c, port, pkey_index, qkey) : failed();
-	}
-	if (rc) {
-		vs_ctl_close(c);
-		return rc;
-	}
-	*out = c;
-	*qpn = c->qp->qp_num;
-	*fd = c->ch->fd;
-	return 0;
-}
-
-int vs_ctl_close(struct vs_ctl *c)
-{
-	int first = 0, rc = 0;
-	if (c->qp && (rc = code(ibv_destroy_qp(c->qp))) && !first)
-		first = rc;
-	if (c->cq) {
-		ibv_ack_cq_events(c->cq, c->events);
-		if ((rc = code(ibv_destroy_cq(c->cq))) && !first)
-			first = rc;
-	}
-	if (c->ch && (rc = code(ibv_destroy_comp_channel(c->ch))) && !first)
-		first = rc;
-	if (c->mr && (rc = code(ibv_dereg_mr(c->mr))) && !first)
-		first = rc;
-	if (c->pd && (rc = code(ibv_dealloc_pd(c->pd))) && !first)
-		first = rc;
-	// Memory that the device may still write to must stay.
-	if (!first)
-		free(c->mem);
-	free(c);
-	return first;
-}
-
-int vs_ctl_ah(struct vs_ctl *c, const struct vs_path *p, struct ibv_ah **ah)
-{
-	struct ibv_ah_attr a;
-	ah_attr(p, &a);
-	errno = 0;
-	*ah = ibv_create_ah(c->pd, &a);
-	return *ah ? 0 : failed();
-}
-
-int vs_ctl_send(struct vs_ctl *c, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, const void *msg, uint32_t len)
-{
-	if (c->sending == CTL_SENDS)
-		return -EAGAIN;
-	if (len > CTL_SLOT)
-		return -EMSGSIZE;
-	uint64_t slot = (uint64_t)(CTL_RECVS + c->next);
-	uint8_t *mem = c->mem + slot * CTL_SLOT;
-	memcpy(mem, msg, len);
-	struct ibv_sge g = { .addr = (uintptr_t)mem, .length = len, .lkey = c->mr->lkey };
-	struct ibv_send_wr w = { .wr_id = slot, .sg_list = &g, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
-	w.wr.ud.ah = ah;
-	w.wr.ud.remote_qpn = qpn;
-	w.wr.ud.remote_qkey = qkey;
-	int rc = code(ibv_post_send(c->qp, &w, &bad));
-	if (!rc) {
-		c->sending++;
-		c->next = (c->next + 1) % CTL_SENDS;
-	}
-	return rc;
-}
-
-int vs_ctl_recv(struct vs_ctl *c, void *out, uint32_t max)
-{
-	struct ibv_wc wc;
-	for (;;) {
-		int n = ibv_poll_cq(c->cq, 1, &wc);
-		if (n <= 0)
-			return n ? -EIO : 0;
-		if (wc.wr_id >= CTL_RECVS) {
-			c->sending--;
-			continue;
-		}
-		uint32_t len = 0;
-		if (wc.status == IBV_WC_SUCCESS && wc.byte_len > CTL_GRH && wc.byte_len - CTL_GRH <= max) {
-			len = wc.byte_len - CTL_GRH;
-			memcpy(out, c->mem + wc.wr_id * CTL_SLOT + CTL_GRH, len);
-		}
-		int rc = ctl_post(c, wc.wr_id);
-		if (rc)
-			return rc;
-		if (len)
-			return (int)len;
-	}
-}
-
-int vs_ctl_rearm(struct vs_ctl *c)
-{
-	int n;
-	while ((n = vs_cq_event(c->ch)) > 0) {
-		// Acknowledging takes a lock: many at a time, and the rest at the end.
-		if (++c->events == 64) {
-			ibv_ack_cq_events(c->cq, c->events);
-			c->events = 0;
-		}
-	}
-	return n ? n : code(ibv_req_notify_cq(c->cq, 0));
 }

@@ -9,7 +9,7 @@
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
-enum { VS_NAME = 64, VS_MAX_GIDS = 256 };
+enum { VS_NAME = 64, VS_MAX_DEVICES = 256, VS_MAX_GIDS = 1024 };
 
 struct vs_name {
 	char name[VS_NAME];
@@ -84,6 +84,15 @@ struct vs_event {
 	uint32_t type;
 };
 
+// vs_failed returns a negative errno, whatever the library left in errno. vs_code makes
+// one of a return value that is 0, -1 with errno, or an errno: libibverbs has all of
+// them.
+int vs_failed(void);
+int vs_code(int rc);
+void vs_ah_attr(const struct vs_path *p, struct ibv_ah_attr *a);
+
+// vs_fork_init makes registered memory, huge pages too, safe in a process that forks.
+int vs_fork_init(void);
 int vs_list(struct vs_name *names, int max);
 int vs_open(const char *name, struct ibv_context **ctx);
 int vs_query_device(struct ibv_context *ctx, struct vs_limits *out);
