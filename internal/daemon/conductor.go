@@ -117,6 +117,7 @@ func (c *conductor) serve(ctx context.Context, socket *net.UnixListener, bootstr
 	for _, l := range c.links {
 		c.spawn(l.dialLoop)
 	}
+	c.spawn(c.watchFabric)
 	<-ctx.Done()
 	err := c.drain()
 	c.stop()

@@ -151,8 +151,11 @@ func (d *Device) start(o fabric.Options) error {
 	return nil
 }
 
-// Describe says which device was opened, and how.
-func (d *Device) Describe() Description {
+// Describe says in one line which device was opened, and how.
+func (d *Device) Describe() string { return d.Description().String() }
+
+// Description says which device was opened, and how.
+func (d *Device) Description() Description {
 	s := Description{
 		Device: d.name, Port: d.port.Number, LinkLayer: d.port.LinkLayer,
 		GIDIndex: d.gid.Index, GID: d.gid.Addr, GIDType: d.gid.Type, Why: d.why, MTU: d.mtu, Mode: d.cfg.Connect,

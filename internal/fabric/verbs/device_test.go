@@ -75,7 +75,7 @@ func TestEmptyGID(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	eachMode(t, func(t *testing.T, cfg Config) {
 		d := openDevice(t, cfg)
-		s := d.Describe()
+		s := d.Description()
 		t.Log(s)
 		if s.Device != d.name || s.Mode != cfg.Connect || s.Why == "" || !validMTU(s.MTU) || (s.Listen != "") != (cfg.Connect == ConnectCM) {
 			t.Errorf("%+v", s)
@@ -109,7 +109,7 @@ func TestDeviceByName(t *testing.T) {
 		cfg := Default()
 		cfg.Device = info.Name
 		d := openDevice(t, cfg)
-		if s := d.Describe(); s.Device != info.Name || s.GIDIndex != info.Ports[0].Chosen {
+		if s := d.Description(); s.Device != info.Name || s.GIDIndex != info.Ports[0].Chosen {
 			t.Errorf("%s: %v", info.Name, s)
 		}
 		if err := d.Close(); err != nil {
@@ -221,7 +221,7 @@ func TestPortEvents(t *testing.T) {
 	}
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
 		if next, err := newProvider(t, cfg).Open(fabric.Options{}); err == nil {
-			if got := next.(*Device).Describe(); got.GID == d.gid.Addr {
+			if got := next.(*Device).Description(); got.GID == d.gid.Addr {
 				_ = next.Close()
 				return
 			}

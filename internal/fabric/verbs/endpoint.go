@@ -313,6 +313,18 @@ func (e *Endpoint) abandon() {
 	_ = e.destroy()
 }
 
+// Describe says in one line what connects the endpoint. It may be called from any
+// goroutine.
+func (e *Endpoint) Describe() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := fmt.Sprintf("queue pair %#x of %s port %d, GID %d %s", e.qpn, e.dev.name, e.dev.port.Number, e.dev.gid.Index, e.dev.gid.Addr)
+	if e.peer.mode != 0 {
+		s += fmt.Sprintf(", to %s, MTU %d", e.peer, min(e.dev.mtu, e.peer.mtu))
+	}
+	return s
+}
+
 // Explain implements fabric.Explainer. It may be called from any goroutine.
 func (e *Endpoint) Explain(c fabric.Completion) error {
 	if c.Status == fabric.StatusSuccess {

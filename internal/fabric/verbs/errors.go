@@ -28,7 +28,7 @@ var (
 // OpenError is returned by Open when the device that the configuration names
 // cannot be used.
 type OpenError struct {
-	// Key is the key below [fabric.verbs] to look at.
+	// Key is the key below [verbs] to look at.
 	Key string
 	// Detail says what was looked for and what was found.
 	Detail string
