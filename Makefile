@@ -97,7 +97,7 @@ lab: toolchain ## Run the tests that need RDMA, and harnesses over RDMA, in a vi
 	bin/lab run --timeout $(LAB_TIMEOUT) -- $(MAKE) --no-print-directory lab-tests
 
 IN_LAB = -tags verbs -count 1 -exec "$(CURDIR)/bin/lab exec --" -timeout $(LAB_TIMEOUT)
-OVER_VERBS = -rdmad.fabric verbs -rdmad.programs "$(CURDIR)/bin/verbs" -rdmad.messages 20000 -rdmad.limit 2m
+OVER_VERBS = -rdmad.fabric verbs -rdmad.programs "$(CURDIR)/bin/verbs" -rdmad.messages 10000 -rdmad.limit 2m
 
 # What "lab run" starts on the host.
 .PHONY: lab-programs lab-tests

@@ -36,7 +36,7 @@ func (p *Answers) Add(index, run int, length uint32) {
 // Pending returns how many answers wait to be posted.
 func (p *Answers) Pending() int { return p.ready.n }
 
-// Plan posts at most limit groups and forgets the answers in them. It returns
+// Plan posts groups with at most limit writes and forgets the answers in them. It returns
 // how many answers it posted and whether some are left.
 func (p *Answers) Plan(c Poster, limit int) (messages int, more bool) {
 	for x := 0; x < len(p.ready.words) && p.ready.n > 0; x++ {
@@ -44,26 +44,26 @@ func (p *Answers) Plan(c Poster, limit int) (messages int, more bool) {
 			if limit <= 0 {
 				return messages, true
 			}
-			g := p.group(x*64 + bits.TrailingZeros64(p.ready.words[x]))
-			c.Post(g)
-			messages += g.Count
-			limit--
+			took, writes := p.group(c, x*64+bits.TrailingZeros64(p.ready.words[x]), limit)
+			messages += took
+			limit -= writes
 		}
 	}
 	return messages, false
 }
 
-func (p *Answers) group(i int) Group {
-	g := Group{Index: i}
-	for next := i; next < p.geo.Slots && p.ready.has(next); {
+// group posts the answer at i and those directly behind it.
+func (p *Answers) group(c Poster, i, limit int) (took, writes int) {
+	size := p.geo.SlotSize
+	b := begin(c, i, size, limit)
+	for next := i; next < p.geo.Slots && p.ready.has(next) && b.skip(next*size); {
 		p.ready.remove(next)
 		a := p.items[next]
-		g.Count++
-		g.Bytes = (next-i)*p.geo.SlotSize + slots.HeaderSize + int(a.length)
+		b.add(next*size + slots.HeaderSize + int(a.length))
 		next += int(a.run)
-		if g.Count == p.max || g.Bytes >= MaxGroupBytes {
+		if b.full(p.max) {
 			break
 		}
 	}
-	return g
+	return b.g.Count, b.post()
 }

@@ -10,11 +10,6 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// poster collects groups.
-type poster []groupsend.Group
-
-func (p *poster) Post(g groupsend.Group) { *p = append(*p, g) }
-
 func TestAnswersMatchTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := slots.Geometry{SlotSize: rapid.SampledFrom([]int{128, 65536}).Draw(t, "slot size"), Slots: rapid.SampledFrom([]int{16, 67, 200}).Draw(t, "slots"), MaxRun: 4}
@@ -43,18 +38,19 @@ func TestAnswersMatchTheModel(t *testing.T) {
 				limit := rapid.SampledFrom([]int{-1, 0, 1, 2, 100}).Draw(t, "limit")
 				var out poster
 				n, more := p.Plan(&out, limit)
-				if len(out) > max(limit, 0) || more != (len(ready)-n > 0) {
-					t.Fatalf("%d groups, limit %d, more %v", len(out), limit, more)
+				if out.writes > max(limit, 0) || more != (len(ready)-n > 0) {
+					t.Fatalf("%d writes, limit %d, more %v", out.writes, limit, more)
 				}
 				last, sum := -1, 0
-				for _, grp := range out {
+				for _, grp := range out.groups {
 					if grp.Index <= last || grp.Count < 1 || grp.Count > most {
 						t.Fatalf("group %+v behind slot %d", grp, last)
 					}
-					next, end := grp.Index, 0
+					next := grp.Index
+					var want plan
 					for range grp.Count {
 						it, ok := ready[next]
-						if !ok || end >= groupsend.MaxGroupBytes {
+						if !ok || want.full() {
 							t.Fatalf("group %+v: slot %d", grp, next)
 						}
 						delete(ready, next)
@@ -62,11 +58,15 @@ func TestAnswersMatchTheModel(t *testing.T) {
 							used[next+j] = false
 						}
 						last = next
-						end = (next-grp.Index)*g.SlotSize + 64 + it.length
+						want.add(next*g.SlotSize, next*g.SlotSize+64+it.length)
 						next += it.run
 					}
-					if _, ok := ready[next]; end != grp.Bytes || ok && grp.Count < most && end < groupsend.MaxGroupBytes {
-						t.Fatalf("group %+v: %d bytes, next is ready: %v", grp, end, ok)
+					if err := want.check(grp); err != nil {
+						t.Fatal(err)
+					}
+					// It is as long as it can be.
+					if _, ok := ready[next]; ok && grp.Count < most && !want.full() && out.writes < limit {
+						t.Fatalf("group %+v ends before the ready slot %d", grp, next)
 					}
 					sum += grp.Count
 				}
@@ -92,11 +92,27 @@ func ExampleAnswers() {
 	p.Add(12, 1, 64)
 	var out poster
 	fmt.Println(p.Plan(&out, 10))
-	for _, grp := range out {
-		fmt.Printf("%+v %#x\n", grp, uint32(grp.Imm()))
+	for _, grp := range out.groups {
+		fmt.Printf("%+v %#x\n", grp.Group, uint32(grp.Imm()))
 	}
 	// Output:
 	// 4 false
-	// {Index:4 Count:3 Bytes:458} 0x403
-	// {Index:12 Count:1 Bytes:128} 0xc01
+	// {Index:4 Count:3 From:512 Bytes:458} 0x403
+	// {Index:12 Count:1 From:1536 Bytes:128} 0xc01
+}
+
+// Answers that are far shorter than their runs go out without what is between them,
+// and as one group.
+func ExampleGroup() {
+	g := slots.Geometry{SlotSize: 4096, Slots: 64, MaxRun: 8}
+	p := groupsend.NewAnswers(g, groupsend.MaxCount)
+	for i := range 3 {
+		p.Add(8*i, 8, 100)
+	}
+	var out poster
+	fmt.Println(p.Plan(&out, 10))
+	fmt.Println(out.groups[0].Count, "answers:", out.groups[0].writes)
+	// Output:
+	// 3 false
+	// 3 answers: [{0 164} {32768 164} {65536 164}]
 }

@@ -48,8 +48,8 @@ func NewRequests(r *slots.Ring, max int) *Requests {
 // cursor says.
 func (p *Requests) Rescan() { p.roundLeft = p.ring.Geometry().Slots }
 
-// Plan admits and takes published messages and posts at most limit groups of
-// them. It returns how many messages it took, and whether the limit stopped it
+// Plan admits and takes published messages and posts groups of them with at most
+// limit writes. It returns how many messages it took, and whether the limit stopped it
 // before the end.
 func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 	cursor := p.follow()
@@ -62,11 +62,9 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 		if limit <= 0 {
 			return messages, true
 		}
-		took, next := p.look(c, p.roundAt)
-		if took > 0 {
-			messages += took
-			limit--
-		}
+		took, next, writes := p.look(c, p.roundAt, limit)
+		messages += took
+		limit -= writes
 		p.roundLeft -= next - p.roundAt
 		p.roundAt = next % n
 	}
@@ -75,11 +73,9 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 			return messages, true
 		}
 		i := int(p.pos % uint64(n))
-		took, next := p.look(c, i)
-		if took > 0 {
-			messages += took
-			limit--
-		}
+		took, next, writes := p.look(c, i, limit)
+		messages += took
+		limit -= writes
 		p.pos += min(uint64(next-i), cursor-p.pos)
 	}
 	return messages, false
@@ -126,35 +122,36 @@ func (p *Requests) planHoles(c Clerk, limit int) (messages, left int, more bool)
 				return messages, 0, true
 			}
 			p.holes.remove(i)
-			if took, _ := p.group(c, i, w); took > 0 {
-				messages += took
-				limit--
-			}
+			took, _, writes := p.group(c, i, w, limit)
+			messages += took
+			limit -= writes
 		}
 	}
 	return messages, limit, false
 }
 
 // look plans what is at slot i; results as of group.
-func (p *Requests) look(c Clerk, i int) (took, next int) {
+func (p *Requests) look(c Clerk, i, limit int) (took, next, writes int) {
 	w := p.ring.Word(i)
 	switch w.State() {
 	case slots.Pub:
-		return p.group(c, i, w)
+		return p.group(c, i, w, limit)
 	case slots.Claim:
 		p.holes.add(i)
 	}
-	return 0, i + 1
+	return 0, i + 1, 0
 }
 
 // group takes the message at i, whose word w is PUB, and those directly behind
-// it, and posts them. It returns how many it took and the slot after the last
-// it looked at.
-func (p *Requests) group(c Clerk, i int, w slots.Word) (took, next int) {
-	g := Group{Index: i}
+// it, and posts them. It returns how many it took, the slot after the last it
+// looked at, and how many writes that made.
+func (p *Requests) group(c Clerk, i int, w slots.Word, limit int) (took, next, writes int) {
 	size := p.ring.Geometry().SlotSize
+	b := begin(c, i, size, limit)
 	next = i
-	for {
+	// A new write begins before its first message is admitted: the clerk notes
+	// which write carries a message.
+	for b.skip(next * size) {
 		length, ok := p.take(c, next, w)
 		if !ok {
 			// The message at next is dealt with; what was taken before it
@@ -163,20 +160,16 @@ func (p *Requests) group(c Clerk, i int, w slots.Word) (took, next int) {
 			break
 		}
 		p.holes.remove(next)
-		g.Count++
-		g.Bytes = (next-i)*size + slots.HeaderSize + int(length)
+		b.add(next*size + slots.HeaderSize + int(length))
 		next += w.Run()
-		if g.Count == p.max || g.Bytes >= MaxGroupBytes || next >= p.ring.Geometry().Slots {
+		if b.full(p.max) || next >= p.ring.Geometry().Slots {
 			break
 		}
 		if w = p.ring.Word(next); w.State() != slots.Pub {
 			break
 		}
 	}
-	if g.Count > 0 {
-		c.Post(g)
-	}
-	return g.Count, next
+	return b.g.Count, next, b.post()
 }
 
 // take admits and takes one published message and returns its payload length.

@@ -23,7 +23,9 @@ type world struct {
 	tainted bool
 	// admitted is the journal; posts counts the groups of one Plan.
 	admitted map[int]slots.Word
-	posts    int
+	limit    int    // of writes
+	posts    int    // writes so far
+	parts    []span // of the next group
 	sent     int
 }
 
@@ -160,12 +162,20 @@ func (w *world) Withdrawn(i int) {
 	delete(w.admitted, i)
 }
 
-func (w *world) Post(g groupsend.Group) {
+func (w *world) Part(from, bytes int) {
 	w.posts++
+	w.parts = append(w.parts, span{from, bytes})
+}
+
+func (w *world) Post(last groupsend.Group) {
+	w.posts++
+	g := posted{last, append(w.parts, span{last.From, last.Bytes})}
+	w.parts = nil
 	if g.Count < 1 || g.Count > w.max {
 		w.t.Fatalf("group %+v, at most %d messages", g, w.max)
 	}
-	next, end := g.Index, 0
+	next := g.Index
+	var want plan
 	for n := range g.Count {
 		m := w.runs[next]
 		if m == nil || m.state != slots.Pub || w.ring.Word(next).State() != slots.Taken {
@@ -174,19 +184,19 @@ func (w *world) Post(g groupsend.Group) {
 		if _, ok := w.admitted[next]; !ok {
 			w.t.Fatalf("group %+v: slot %d was not admitted", g, next)
 		}
-		if n > 0 && end >= groupsend.MaxGroupBytes {
-			w.t.Fatalf("group %+v goes on after %d bytes", g, end)
+		if n > 0 && want.full() {
+			w.t.Fatalf("group %+v goes on after %v", g, want)
 		}
 		m.state = slots.Taken
 		w.sent++
-		end = (next-g.Index)*w.g.SlotSize + 64 + m.length
+		want.add(next*w.g.SlotSize, next*w.g.SlotSize+64+m.length)
 		next += m.run.Len
 	}
-	if g.Bytes != end {
-		w.t.Fatalf("group %+v: want %d bytes", g, end)
+	if err := want.check(g); err != nil {
+		w.t.Fatal(err)
 	}
 	// It is as long as it can be.
-	if m := w.runs[next]; g.Count < w.max && g.Bytes < groupsend.MaxGroupBytes && m != nil && m.state == slots.Pub && next < w.g.Slots {
+	if m := w.runs[next]; g.Count < w.max && !want.full() && w.posts < w.limit && m != nil && m.state == slots.Pub && next < w.g.Slots {
 		w.t.Fatalf("group %+v ends before the published slot %d", g, next)
 	}
 }
@@ -203,7 +213,7 @@ func (w *world) published() (n int) {
 func (w *world) planSome(t *rapid.T) {
 	w.t = t
 	limit := rapid.SampledFrom([]int{-1, 0, 1, 1, 2, 1000}).Draw(t, "limit")
-	w.posts, w.sent = 0, 0
+	w.posts, w.sent, w.limit = 0, 0, limit
 	if w.tainted {
 		w.plan.Rescan()
 		w.tainted = false

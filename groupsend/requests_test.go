@@ -60,7 +60,7 @@ func expect(t *testing.T, p *groupsend.Requests, want string) {
 	t.Helper()
 	c := &clerk{}
 	n, more := p.Plan(c, 100)
-	if got := fmt.Sprint(n, more, []groupsend.Group(c.poster)); got != want {
+	if got := fmt.Sprint(n, more, c); got != want {
 		t.Errorf("planned %s, want %s", got, want)
 	}
 }
@@ -114,8 +114,8 @@ func TestRevokedIsLookedAtAgain(t *testing.T) {
 	p := groupsend.NewRequests(r, 255)
 	first, u := send(t, r, 0), send(t, r, 0)
 	c := &clerk{admit: func(i int) bool { return i != u.Index || r.Revoke(u, owner) }}
-	if n, more := p.Plan(c, 10); n != 1 || more || len(c.poster) != 1 || c.poster[0].Index != first.Index {
-		t.Errorf("planned %d, %v: %v", n, more, c.poster)
+	if n, more := p.Plan(c, 10); n != 1 || more || len(c.groups) != 1 || c.groups[0].Index != first.Index {
+		t.Errorf("planned %d, %v: %v", n, more, c.groups)
 	}
 	r.Publish(u, owner)
 	expect(t, p, "1 false [{1 1 64}]")
@@ -129,8 +129,8 @@ func TestRefusedSplitsAGroup(t *testing.T) {
 		send(t, r, 0)
 	}
 	c := &clerk{admit: func(i int) bool { return i != 2 }}
-	if n, more := p.Plan(c, 10); n != 4 || more || fmt.Sprint(c.poster) != "[{0 2 192} {3 2 192}]" {
-		t.Errorf("planned %d, %v: %v", n, more, c.poster)
+	if n, more := p.Plan(c, 10); n != 4 || more || c.String() != "[{0 2 192} {3 2 192}]" {
+		t.Errorf("planned %d, %v: %v", n, more, c)
 	}
 	if c.shown != 5 {
 		t.Errorf("shown %d messages, want 5", c.shown)
@@ -146,8 +146,8 @@ func TestTornRun(t *testing.T) {
 	shm.Uint64At(mem, 8192+8*(u.Index+1)).Store(0)
 	send(t, r, 0)
 	c := &clerk{}
-	if n, more := p.Plan(c, 10); n != 2 || more || c.shown != 3 || fmt.Sprint(c.poster) != fmt.Sprintf("[{0 1 64} {%d 1 64}]", u.Index+u.Len) {
-		t.Errorf("planned %d, %v, %d shown: %v", n, more, c.shown, c.poster)
+	if n, more := p.Plan(c, 10); n != 2 || more || c.shown != 3 || c.String() != fmt.Sprintf("[{0 1 64} {%d 1 64}]", u.Index+u.Len) {
+		t.Errorf("planned %d, %v, %d shown: %v", n, more, c.shown, c)
 	}
 }
 
@@ -271,6 +271,8 @@ func (f *freer) Admit(i int, w slots.Word, _ *slots.Header, bad error) bool {
 
 func (f *freer) Withdrawn(int) {}
 
+func (f *freer) Part(int, int) {}
+
 func (f *freer) Post(g groupsend.Group) { f.ring.Free(g.Index, f.ring.Word(g.Index).Run()) }
 
 // A cursor that somebody moves back after every look costs a round each, and
@@ -319,13 +321,13 @@ func ExampleRequests() {
 	fmt.Println(p.Plan(c, 10))
 	r.Publish(runs[2], owner)
 	fmt.Println(p.Plan(c, 10))
-	for _, grp := range c.poster {
-		fmt.Printf("%+v\n", grp)
+	for _, grp := range c.groups {
+		fmt.Printf("%+v\n", grp.Group)
 	}
 	// Output:
 	// 3 false
 	// 1 false
-	// {Index:0 Count:2 Bytes:193}
-	// {Index:3 Count:1 Bytes:65}
-	// {Index:2 Count:1 Bytes:65}
+	// {Index:0 Count:2 From:0 Bytes:193}
+	// {Index:3 Count:1 From:384 Bytes:65}
+	// {Index:2 Count:1 From:256 Bytes:65}
 }

@@ -264,6 +264,13 @@ func (l *inLane) send() int {
 	return n
 }
 
+// Part implements groupsend.Poster.
+func (l *inLane) Part(from, bytes int) {
+	if l.local == nil {
+		l.domain.agent.count.AnswerBytes += uint64(l.pair.part(from, bytes))
+	}
+}
+
 // Post implements groupsend.Poster.
 func (l *inLane) Post(g groupsend.Group) {
 	if l.local != nil {

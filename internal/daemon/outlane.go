@@ -138,6 +138,13 @@ func (l *outLane) overlaps(i, run int) bool {
 // Withdrawn implements groupsend.Clerk.
 func (l *outLane) Withdrawn(i int) { l.strike(i) }
 
+// Part implements groupsend.Poster.
+func (l *outLane) Part(from, bytes int) {
+	if l.local == nil {
+		l.domain.agent.count.RequestBytes += uint64(l.pair.part(from, bytes))
+	}
+}
+
 // Post implements groupsend.Poster.
 func (l *outLane) Post(g groupsend.Group) {
 	count := &l.domain.agent.count

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// sendDepth is how many groups of a lane may be on their way in one direction.
+// sendDepth is how many writes of a lane may be on their way in one direction.
 const sendDepth = 256
 
 // recvDepth is how many immediates a lane can take before receives are
@@ -22,7 +22,6 @@ type endpointPair struct {
 	ep     fabric.Endpoint
 	mr     fabric.MemoryRegion
 	remote fabric.RemoteKey
-	size   int // of a slot
 	// opening says which connection of the lane this is.
 	opening opening
 	wrs     []fabric.SendWR
@@ -38,7 +37,7 @@ type endpointPair struct {
 // reach the ring's slots and nothing else.
 func newEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ring) (*endpointPair, error) {
 	p := &endpointPair{
-		tag: tag, size: ring.Geometry().SlotSize, next: 1,
+		tag: tag, next: 1,
 		wrs:   make([]fabric.SendWR, 0, sendDepth),
 		recvs: make([]fabric.RecvWR, recvDepth),
 	}
@@ -94,19 +93,29 @@ func (p *endpointPair) cause(c *fabric.Completion) error {
 	return c.Status.Err()
 }
 
-// room is how many more groups may be posted now.
+// room is how many more writes may be posted now.
 func (p *endpointPair) room() int { return sendDepth - int(p.next-1-p.done) }
 
-// add queues a group's write-with-immediate and returns its size in bytes.
+// add queues the last write of a group, with its immediate, and returns its size in
+// bytes.
 func (p *endpointPair) add(g groupsend.Group) int {
-	off := uint64(g.Index) * uint64(p.size)
+	p.write(fabric.OpWriteImm, uint32(g.Imm()), g.From, g.Bytes)
+	return g.Bytes
+}
+
+// part queues another write of a group and returns its size in bytes.
+func (p *endpointPair) part(from, bytes int) int {
+	p.write(fabric.OpWrite, 0, from, bytes)
+	return bytes
+}
+
+func (p *endpointPair) write(op fabric.Op, imm uint32, from, bytes int) {
 	p.wrs = append(p.wrs, fabric.SendWR{
-		ID: p.next, Op: fabric.OpWriteImm, Imm: uint32(g.Imm()),
-		Local:      fabric.Local{Region: p.mr, Offset: off, Len: uint32(g.Bytes)},
-		RemoteAddr: p.remote.Addr + off, RemoteKey: p.remote.Key,
+		ID: p.next, Op: op, Imm: imm,
+		Local:      fabric.Local{Region: p.mr, Offset: uint64(from), Len: uint32(bytes)},
+		RemoteAddr: p.remote.Addr + uint64(from), RemoteKey: p.remote.Key,
 	})
 	p.next++
-	return g.Bytes
 }
 
 // flush posts what add has queued with one call, the last work request
@@ -141,7 +150,7 @@ func (p *endpointPair) received() error {
 // cycleGroups bounds the groups that a local lane handles per cycle.
 const cycleGroups = 64
 
-// groupBudget is how many groups a lane's end may post now. p is nil for a local
+// groupBudget is how many writes a lane's end may post now. p is nil for a local
 // lane, and for one that is down.
 func groupBudget(p *endpointPair, local bool) int {
 	switch {

@@ -53,7 +53,7 @@ func qemuArgs(img image, runDir string, memory, port int) []string {
 		"-smp", strconv.Itoa(guestCPUs), "-m", strconv.Itoa(memory),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
 		"-kernel", img.kernel(), "-initrd", img.initrd(),
-		"-append", "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off hugepages=32",
+		"-append", "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off tsc=reliable hugepages=32",
 		// The guest reaches nothing but the answers to who connects to its port.
 		"-netdev", fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:%d-10.0.2.15:7", port),
 		"-device", "virtio-net-pci,netdev=net,romfile=",

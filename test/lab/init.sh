@@ -58,7 +58,8 @@ device() {
 	shift
 	[ -d "/sys/class/net/dummy$number" ] || ip link add "dummy$number" type dummy || fail "dummy$number"
 	for address; do ip addr add "$address/24" dev "dummy$number"; done
-	ip link set "dummy$number" up
+	# Frames of 9000 bytes, as RDMA networks have them, make room for the largest path MTU.
+	ip link set "dummy$number" mtu 9000 up
 	chroot /new /usr/bin/env PATH=/usr/sbin:/usr/bin:/sbin:/bin rdma link add "rxe$number" type rxe netdev "dummy$number" ||
 		fail "rxe$number"
 }
