@@ -45,6 +45,10 @@ var (
 	// have been executed: its peer, its handler's process or the daemon was
 	// lost after the request was handed over.
 	ErrMaybeExecuted = errors.New("may have been executed")
+	// ErrNotExported is wrapped by the outcome of a request with references to
+	// regions whose node has forgotten a region, because the connection to it is
+	// new. Not executed; a new request makes the region known again.
+	ErrNotExported = errors.New("region not known to the node")
 	// ErrDeadline is returned, as a *DeadlineError, when the context of a call
 	// ended first.
 	ErrDeadline = errors.New("deadline passed")

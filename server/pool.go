@@ -222,7 +222,7 @@ func (p *pool) serve(c *Call, h slots.Hint) slots.Hint {
 	if !ok {
 		return nothing // taken back by the daemon, or an old hint
 	}
-	c.ring, c.run, c.ctx, c.cancel = r, u, nil, nil
+	c.ring, c.run, c.ctx, c.cancel, c.lane = r, u, nil, nil, h.Lane()
 	c.serve()
 	if !r.Finish(u, p.server.id) {
 		return nothing

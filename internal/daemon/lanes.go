@@ -73,6 +73,9 @@ func (d *domain) outgoing(p place, class config.Class) (*outgoing, error) {
 	d.agent.commands.call(func() {
 		o.lane = newOutLane(d.view, info.ID, ring, d.agent.groupMax)
 		d.view.addOut(o.lane)
+		if !local {
+			o.lane.peer = d.view.peer(p.node)
+		}
 		if local {
 			in := newInLane(d.view, info.ID, ring, d.agent.groupMax)
 			o.lane.local, in.local = in, o.lane
@@ -197,6 +200,9 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 	if draining {
 		return fmt.Errorf("node %s is draining", c.node)
 	}
+	if m.Lane.Bulk {
+		return c.acceptBulk(s, m)
+	}
 	d := c.domainNamed(m.Lane.Domain)
 	if d == nil {
 		return fmt.Errorf("node %s has no domain %q", c.node, printable(m.Lane.Domain))
@@ -296,6 +302,7 @@ func (d *domain) incoming(peer string, class config.Class) (*incoming, error) {
 	in := &incoming{info: info}
 	d.agent.commands.call(func() {
 		in.lane = newInLane(d.view, info.ID, ring, d.agent.groupMax)
+		in.lane.peer = d.view.peer(peer)
 		d.view.addIn(in.lane)
 	})
 	c.mu.Lock()
@@ -356,6 +363,7 @@ func (c *conductor) lanesDown(peer, why string) {
 			d.agent.commands.call(func() { in.lane.down() })
 		}
 	}
+	c.bulksDown(peer)
 }
 
 // lanesDrained lets what is under way on the lanes to a peer finish and takes them
