@@ -130,3 +130,29 @@ func (d *agentDomain) peer(name string) *agentPeer {
 	}
 	return newAgentPeer(d, name)
 }
+
+// bulkStatus describes the operations of the domain, on the agent's thread.
+func (d *agentDomain) bulkStatus(domain string) (list []BulkStatus) {
+	state := map[bool]string{false: "down", true: "up"}
+	for _, p := range d.peers {
+		s := BulkStatus{Domain: domain, Peer: p.name, Out: state[p.mover.end != nil], In: state[p.passive != nil], Imports: len(p.imports)}
+		for _, r := range d.regions {
+			if r != nil && r.knows(p) {
+				s.Exports++
+				s.ExportBytes += len(r.mem)
+			}
+		}
+		if e := p.mover.end; e != nil {
+			s.Queued += int(e.next - e.done)
+		}
+		for _, f := range p.mover.flows {
+			for o := f.head; o != nil; o = o.next {
+				if o.posted == 0 {
+					s.Queued++
+				}
+			}
+		}
+		list = append(list, s)
+	}
+	return list
+}
