@@ -131,7 +131,7 @@ func (m *mover) move() (work int) {
 		case f.head != nil:
 			m.active = append(m.active, f)
 		default:
-			f.queued, f.deficit = false, 0
+			f.leave()
 		}
 	}
 	return work + m.flush()
@@ -290,10 +290,27 @@ func (m *mover) abandon(match func(*agentOp) bool, status slots.OpStatus) {
 		}
 		f.head, f.tail = keep, last
 	}
+	m.active, m.parked = prune(m.active), prune(m.parked)
 	for _, o := range ended {
 		m.domain.complete(o)
 	}
 }
+
+// prune drops the flows that have nothing to do from a list.
+func prune(list []*flow) []*flow {
+	kept := list[:0]
+	for _, f := range list {
+		if f.head != nil {
+			kept = append(kept, f)
+		} else {
+			f.leave()
+		}
+	}
+	return kept
+}
+
+// leave notes that a flow is in no list.
+func (f *flow) leave() { f.queued, f.inTurn, f.deficit = false, false, 0 }
 
 // cause says why a connection ended, in the provider's words if it has any.
 func cause(ep fabric.Endpoint, c *fabric.Completion) error {
