@@ -14,13 +14,19 @@ const (
 	// small operations of others wait behind them.
 	bulkDepth  = 128
 	bulkWindow = 4 * chunkSize
-	// signalSize is from which size on a work request reports its completion, so
-	// that the next one can be posted while others are under way.
-	signalSize = 64 << 10
+	// fenceSize is from which size on a write has a fence of its own, so that the
+	// next one can be posted while others are under way.
+	fenceSize = 64 << 10
 )
 
 // activeEnd is this node's end of a connection by which its handlers operate on the
 // regions of a peer. The agent makes use of it; the conductor makes it.
+//
+// A write is complete when its bytes are in the peer's memory: an answer that goes
+// another way must not overtake them. The completion of a write does not say that on
+// every fabric, the completion of a read that was posted after it does. So there is
+// a fence, a read of one byte, behind writes: one for all that are posted at once,
+// and one for each large one. Only what answers is signaled.
 type activeEnd struct {
 	agent *agent
 	mover *mover // once it is connected
@@ -44,11 +50,13 @@ type activeEnd struct {
 	next, done uint64
 	inFlight   int // bytes
 	wrs        []fabric.SendWR
-	dropped    []bulkPost
-	over       bool
+	// unfenced: the last one is a write. Its address is that of the fence.
+	unfenced bool
+	dropped  []bulkPost
+	over     bool
 }
 
-// bulkPost is a work request under way: a chunk of an operation.
+// bulkPost is a work request under way: a chunk of an operation, or a fence.
 type bulkPost struct {
 	op    *agentOp
 	local *agentRegion
@@ -135,8 +143,8 @@ func (e *activeEnd) forget(r *agentRegion) fabric.MemoryRegion {
 	return mr
 }
 
-// room reports whether another work request may be posted.
-func (e *activeEnd) room() bool { return e.next-e.done < bulkDepth && e.inFlight < bulkWindow }
+// room reports whether another chunk may be posted, with the fences it may need.
+func (e *activeEnd) room() bool { return e.next-e.done <= bulkDepth-3 && e.inFlight < bulkWindow }
 
 // post queues a work request for the next n bytes of o. False: its local memory is
 // not registered yet, and registered will tell.
@@ -164,7 +172,8 @@ func (e *activeEnd) post(m *mover, o *agentOp, n int) bool {
 	default:
 		wr.Op = fabric.OpWrite
 	}
-	if n >= signalSize {
+	e.unfenced = wr.Op == fabric.OpWrite
+	if !e.unfenced && n >= fenceSize {
 		wr.Flags = fabric.FlagSignaled
 	}
 	e.wrs = append(e.wrs, wr)
@@ -176,7 +185,23 @@ func (e *activeEnd) post(m *mover, o *agentOp, n int) bool {
 	e.next++
 	e.inFlight += n
 	e.agent.count.RegionBytes += uint64(n)
+	if e.unfenced && n >= fenceSize {
+		e.fence()
+	}
 	return true
+}
+
+// fence posts a read behind the last write.
+func (e *activeEnd) fence() {
+	last := &e.wrs[len(e.wrs)-1]
+	slot := e.next % bulkDepth
+	e.wrs = append(e.wrs, fabric.SendWR{
+		ID: e.next, Op: fabric.OpRead, Flags: fabric.FlagSignaled, RemoteAddr: last.RemoteAddr, RemoteKey: last.RemoteKey,
+		Local: fabric.Local{Region: e.words, Offset: slot * slots.AtomicSize, Len: 1},
+	})
+	e.posts[slot] = bulkPost{}
+	e.next++
+	e.unfenced = false
 }
 
 // ask has a region registered.
@@ -198,6 +223,9 @@ func (e *activeEnd) flush() error {
 	if len(e.wrs) == 0 {
 		return nil
 	}
+	if e.unfenced {
+		e.fence()
+	}
 	e.wrs[len(e.wrs)-1].Flags |= fabric.FlagSignaled
 	n, err := e.ep.PostSend(e.wrs)
 	e.wrs = e.wrs[:copy(e.wrs, e.wrs[n:])]
@@ -218,6 +246,9 @@ func (e *activeEnd) sent(id uint64) {
 	for ; e.done <= id; e.done++ {
 		p := &e.posts[e.done%bulkDepth]
 		o := p.op
+		if o == nil {
+			continue // a fence
+		}
 		if o.kind.Atomic() {
 			o.value = nativeUint64(e.words.Bytes()[e.done%bulkDepth*slots.AtomicSize:])
 		}
@@ -241,8 +272,10 @@ func (e *activeEnd) broken(c *fabric.Completion) { e.mover.broken(cause(e.ep, c)
 // drop takes all work requests off: none will complete.
 func (e *activeEnd) drop() []bulkPost {
 	for ; e.done < e.next; e.done++ {
-		e.dropped = append(e.dropped, e.posts[e.done%bulkDepth])
+		if p := e.posts[e.done%bulkDepth]; p.op != nil {
+			e.dropped = append(e.dropped, p)
+		}
 	}
-	e.inFlight, e.wrs = 0, nil
+	e.inFlight, e.wrs, e.unfenced = 0, nil, false
 	return e.dropped
 }

@@ -56,6 +56,14 @@ func (p *agentPeer) withdrawn(id slots.RegionID, quiet func()) {
 	r.quiet()
 }
 
+// revoked ends the use of a region whose owner is dead.
+func (p *agentPeer) revoked(d *agentDomain, id slots.RegionID) {
+	if r := p.imports[id]; r != nil {
+		r.revoked = true
+		d.abandon(func(o *agentOp) bool { return o.far == r }, slots.OpExpired)
+	}
+}
+
 // down forgets what came by a session that is over, and closes the connections.
 func (p *agentPeer) down(d *agentDomain) {
 	for _, r := range p.imports {

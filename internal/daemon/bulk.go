@@ -159,6 +159,22 @@ func (b *bulk) unexport(r *region) {
 	}
 }
 
+// revoke makes operations of the peer's handlers on a region fail, whose owner is
+// dead.
+func (b *bulk) revoke(r *region) {
+	b.mu.Lock()
+	s, known := b.session, b.exports[r] != nil
+	b.mu.Unlock()
+	if !known {
+		return
+	}
+	id := r.view.id
+	key := regionBody{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation()}
+	if err := s.send(&peerMessage{Type: peerRevoke, Region: &key}); err != nil {
+		s.end(err)
+	}
+}
+
 // down ends everything between the domain and the peer, after the end of a session.
 func (b *bulk) down() {
 	b.domain.agent.commands.call(func() { b.view.down(b.domain.view) })
@@ -333,6 +349,23 @@ func (c *conductor) bulkBroken(s *session, m *peerMessage) {
 			b.view.passive = nil
 		}
 	})
+}
+
+// peerRegion deals with a message about a region of a peer.
+func (c *conductor) peerRegion(s *session, m *peerMessage) error {
+	switch {
+	case m.Region == nil:
+		return fmt.Errorf("%w: %s without a region", errFrame, m.Type)
+	case m.Type == peerExport:
+		return c.imported(s, m)
+	case m.Type == peerUnexport:
+		return c.returned(s, m)
+	}
+	if d := c.domainNamed(m.Region.Domain); d != nil {
+		b := c.bulkWith(d, s.link.name)
+		d.agent.commands.call(func() { b.view.revoked(d.view, m.Region.id()) })
+	}
+	return nil
 }
 
 // imported notes a region that a peer exports to a domain, and answers.

@@ -32,8 +32,8 @@ type importedRegion struct {
 	key fabric.RemoteKey
 	// refs counts the grants on it. gone: the peer wants it back, and nobody is
 	// granted it any more. dead: the session is over that it came by.
-	refs       int
-	gone, dead bool
+	refs                int
+	gone, dead, revoked bool
 	// onQuiet is called, once, when it is gone and nobody has a grant on it.
 	onQuiet func()
 }

@@ -106,6 +106,9 @@ func (d *agentDomain) accept(o *agentOp, s *slots.Op) slots.OpStatus {
 	if e.remote != nil && (g.revoked || e.remote.dead) {
 		return slots.OpLost
 	}
+	if e.remote != nil && e.remote.revoked || e.local != nil && e.local.revoked {
+		return slots.OpExpired
+	}
 	o.grants = g
 	g.busy++
 	for _, r := range [...]*agentRegion{o.local, o.table} {

@@ -51,6 +51,9 @@ const (
 	// it any more.
 	peerUnexport   peerType = "unexport"
 	peerUnexported peerType = "unexported"
+	// peerRevoke says that the owner of a region is dead: operations on it are to
+	// fail. The region is taken back later.
+	peerRevoke peerType = "revoke"
 	// peerDrain says that the sender takes no new requests.
 	peerDrain peerType = "drain"
 	// peerDrained answers it: none of the sender's requests is under way, and

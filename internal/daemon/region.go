@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -11,7 +12,7 @@ import (
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/shm"
-	rings "github.com/rdmad/rdmad/slots"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // region is the conductor's side of a region: memory that a worker has asked for. It
@@ -151,7 +152,7 @@ func (c *conductor) newRegion(w *worker, size int) (*region, error) {
 }
 
 // enter gives a region an id.
-func (t *regionTable) enter(r *region) rings.RegionID {
+func (t *regionTable) enter(r *region) slots.RegionID {
 	if len(t.list) == 0 {
 		t.list, t.generations = append(t.list, nil), append(t.generations, 0)
 	}
@@ -164,11 +165,11 @@ func (t *regionTable) enter(r *region) rings.RegionID {
 	}
 	t.list[i] = r
 	t.generations[i]++
-	return rings.MakeRegionID(i, t.generations[i])
+	return slots.MakeRegionID(i, t.generations[i])
 }
 
 // find returns the region with the given id if w owns it, else nil.
-func (t *regionTable) find(w *worker, id rings.RegionID) *region {
+func (t *regionTable) find(w *worker, id slots.RegionID) *region {
 	if i := id.Index(); uint64(i) < uint64(len(t.list)) {
 		if r := t.list[i]; r != nil && r.owner == w && t.generations[i] == id.Generation() {
 			return r
@@ -219,7 +220,19 @@ func (c *conductor) freeRegions(w *worker) {
 	c.mu.Unlock()
 	for _, r := range mine {
 		r.free()
+		d := r.domain
+		d.agent.commands.call(func() { r.view.revoke(d.view) })
+		for _, b := range d.allBulks() {
+			b.revoke(r)
+		}
 	}
+}
+
+// allBulks returns the ways to operate on regions.
+func (d *domain) allBulks() []*bulk {
+	d.conductor.mu.Lock()
+	defer d.conductor.mu.Unlock()
+	return slices.Collect(maps.Values(d.bulks))
 }
 
 // release gives a region's memory back, when every peer that knows it has said that
@@ -228,14 +241,8 @@ func (c *conductor) release(r *region) {
 	d := r.domain
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.mu.Lock()
-	bulks := make([]*bulk, 0, len(d.bulks))
-	for _, b := range d.bulks {
-		bulks = append(bulks, b)
-	}
-	c.mu.Unlock()
 	var peers sync.WaitGroup
-	for _, b := range bulks {
+	for _, b := range d.allBulks() {
 		peers.Go(func() { b.unexport(r) })
 	}
 	peers.Wait()

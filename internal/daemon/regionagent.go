@@ -16,6 +16,8 @@ type agentRegion struct {
 	refs int
 	// freed: no request and no operation may begin to use it.
 	freed bool
+	// revoked: its owner is dead, and operations on it fail.
+	revoked bool
 	// exported are the peers that know the region.
 	exported []*agentPeer
 	// onQuiet is called, once, when the region is freed and nothing needs it.
@@ -40,6 +42,12 @@ func (r *agentRegion) free() {
 			r.quiet()
 		}
 	}
+}
+
+// revoke ends the use of a region whose owner is dead by handlers of this node.
+func (r *agentRegion) revoke(d *agentDomain) {
+	r.revoked = true
+	d.abandon(func(o *agentOp) bool { return o.near == r }, slots.OpExpired)
 }
 
 func (r *agentRegion) quiet() {

@@ -295,14 +295,8 @@ func (s *session) handle(m *peerMessage) error {
 		if !c.spawn(func() { c.laneBroken(s, m) }) {
 			return errStopping
 		}
-	case peerExport, peerUnexport:
-		if m.Region == nil {
-			return fmt.Errorf("%w: %s without a region", errFrame, m.Type)
-		}
-		if m.Type == peerExport {
-			return c.imported(s, m)
-		}
-		return c.returned(s, m)
+	case peerExport, peerUnexport, peerRevoke:
+		return c.peerRegion(s, m)
 	case peerPing:
 		return s.send(&peerMessage{Type: peerPong, Seq: m.Seq})
 	case peerAccept, peerRefuse, peerPong, peerExported, peerUnexported:
