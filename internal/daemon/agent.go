@@ -276,6 +276,8 @@ type agentDomain struct {
 	peers   []*agentPeer
 	movers  []*mover
 	near    *mover
+	// againOps are the workers with more operations than one cycle allows.
+	againOps []*agentWorker
 	// completed are the workers that have got results in this cycle.
 	completed []*agentWorker
 	// What was used and can be used again, so that requests with references and

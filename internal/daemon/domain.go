@@ -182,6 +182,9 @@ func (d *domain) announce(l *laneInfo) {
 // closeLanes takes all lanes down, when the core stops.
 func (d *domain) closeLanes() {
 	d.agent.commands.call(func() {
+		for _, p := range d.view.peers {
+			p.down(d.view)
+		}
 		for _, l := range d.view.outLanes {
 			if l.local == nil {
 				l.down("the daemon is stopping")
@@ -191,9 +194,6 @@ func (d *domain) closeLanes() {
 			if l.local == nil {
 				l.down()
 			}
-		}
-		for _, p := range d.view.peers {
-			p.down(d.view)
 		}
 	})
 }

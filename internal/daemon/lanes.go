@@ -337,7 +337,11 @@ func (d *domain) dropIncoming(in *incoming) {
 }
 
 // lanesDown takes every lane to and from a peer down.
+//
+// Those for operations on regions go first: once a call has its outcome, nothing of
+// them lands any more.
 func (c *conductor) lanesDown(peer, why string) {
+	c.bulksDown(peer)
 	for _, d := range c.domains {
 		c.mu.Lock()
 		var outs []*outgoing
@@ -363,7 +367,6 @@ func (c *conductor) lanesDown(peer, why string) {
 			d.agent.commands.call(func() { in.lane.down() })
 		}
 	}
-	c.bulksDown(peer)
 }
 
 // lanesDrained lets what is under way on the lanes to a peer finish and takes them

@@ -7,7 +7,12 @@ type workerOps struct {
 	ring    *slots.OpRing
 	open    int  // accepted and not complete
 	touched bool // in domain.completed
+	again   bool // in domain.againOps
 }
+
+// cycleOps bounds what an agent accepts of a worker's operations in a cycle, each
+// piece of a list counted as one.
+const cycleOps = 2048
 
 // agentOp is an operation that was accepted. It is used again when it is complete.
 type agentOp struct {
@@ -44,7 +49,14 @@ func (d *agentDomain) submitted(w *agentWorker) int {
 		return 0
 	}
 	n := 0
-	for ; n < slots.OpEntries && q.open < q.ring.Room(); n++ {
+	for ; q.open < q.ring.Room(); n++ {
+		if n > cycleOps {
+			if !q.again {
+				q.again = true
+				d.againOps = append(d.againOps, w)
+			}
+			break
+		}
 		var s slots.Op
 		ok, more := q.ring.Next(&s)
 		if !more {
@@ -56,6 +68,7 @@ func (d *agentDomain) submitted(w *agentWorker) int {
 		status := slots.OpInvalid
 		if ok {
 			status = d.accept(o, &s)
+			n += o.pieces
 		}
 		if status != slots.OpOK || o.done {
 			o.status, o.done = status, true
@@ -269,6 +282,15 @@ func (d *agentDomain) takeOp() *agentOp {
 // moveAll does what a cycle has time for of all operations, and wakes the workers
 // whose operations are complete.
 func (d *agentDomain) moveAll() (work int) {
+	again := d.againOps
+	d.againOps = d.againOps[:0]
+	for i := range again {
+		w := again[i]
+		if w.ops != nil { // submitted may put it back, at a place that was read
+			w.ops.again = false
+			work += d.submitted(w)
+		}
+	}
 	for _, m := range d.movers {
 		if m.busy() {
 			work += m.move()
