@@ -18,7 +18,7 @@ var (
 	// ErrVersion is returned by Attach when daemon and library share no version.
 	ErrVersion = attach.ErrVersion
 	// ErrLimit is returned by Attach when the daemon has no room for more
-	// workers.
+	// workers, and by AllocRegion when the process has no room for the region.
 	ErrLimit = attach.ErrLimit
 )
 

@@ -27,6 +27,9 @@ var (
 	ErrMisaligned = errors.New("misaligned")
 	// ErrExpired is returned after the handler has returned.
 	ErrExpired = errors.New("the call is over")
+	// ErrUnsupported is returned for an atomic operation over a fabric that has
+	// none.
+	ErrUnsupported = errors.New("not supported by the fabric")
 	// ErrLost is returned when the connection to the caller's node broke. A write
 	// or an atomic operation may have been done.
 	ErrLost = errors.New("connection lost")
@@ -59,6 +62,7 @@ var opErrors = [...]error{
 	slots.OpLost:         ErrLost,
 	slots.OpInvalid:      ErrInvalid,
 	slots.OpNoMemory:     ErrLimit,
+	slots.OpUnsupported:  ErrUnsupported,
 }
 
 // opError returns the error of a status.

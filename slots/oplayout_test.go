@@ -98,7 +98,7 @@ func TestOpBytes(t *testing.T) {
 	if id := slots.MakeRegionID(0x03020100, 0x07060504); id != ref.Region || id.Index() != 0x03020100 || id.Generation() != 0x07060504 {
 		t.Errorf("region id %#x", id)
 	}
-	for i, text := range []string{"ok", "not permitted", "out of bounds", "misaligned", "expired", "connection lost", "invalid operation", "memory could not be registered", "status 8"} {
+	for i, text := range []string{"ok", "not permitted", "out of bounds", "misaligned", "expired", "connection lost", "invalid operation", "memory could not be registered", "not supported", "status 9"} {
 		if got := slots.OpStatus(i).String(); got != text {
 			t.Errorf("status %d is %q", i, got)
 		}

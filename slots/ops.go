@@ -177,6 +177,8 @@ const (
 	OpInvalid OpStatus = 6
 	// OpNoMemory: the local memory could not be registered with the device.
 	OpNoMemory OpStatus = 7
+	// OpUnsupported: the fabric cannot do it.
+	OpUnsupported OpStatus = 8
 )
 
 var opStatusText = [...]string{
@@ -188,6 +190,7 @@ var opStatusText = [...]string{
 	OpLost:         "connection lost",
 	OpInvalid:      "invalid operation",
 	OpNoMemory:     "memory could not be registered",
+	OpUnsupported:  "not supported",
 }
 
 // String returns the status in words.

@@ -38,6 +38,8 @@ type activeEnd struct {
 	wordsSeg *shm.Segment
 	opening  opening
 	onBroken func(error)
+	// atomics: the device can do atomic operations.
+	atomics bool
 
 	// locals are the regions of this node's workers that are registered, asked
 	// those that are being registered.
@@ -66,7 +68,7 @@ type bulkPost struct {
 // newActiveEnd makes an unconnected end.
 func newActiveEnd(a *agent, dev fabric.Device, tag uint64) (_ *activeEnd, err error) {
 	e := &activeEnd{
-		agent: a, tag: tag, next: 1, done: 1,
+		agent: a, tag: tag, next: 1, done: 1, atomics: dev.Caps().Atomics,
 		locals: make(map[*agentRegion]fabric.MemoryRegion), asked: make(map[*agentRegion]bool),
 		wrs: make([]fabric.SendWR, 0, bulkDepth),
 	}

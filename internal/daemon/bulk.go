@@ -106,7 +106,11 @@ func (b *bulk) export(ctx context.Context, s *session, r *region) error {
 	mr := b.exports[r]
 	if mr == nil {
 		// All rights: what a handler may do the peer's daemon knows, call by call.
-		mr, err = b.pd.Register(r.view.mem, fabric.AccessRemoteWrite|fabric.AccessRemoteRead|fabric.AccessRemoteAtomic)
+		access := fabric.AccessRemoteWrite | fabric.AccessRemoteRead
+		if b.domain.conductor.device.Caps().Atomics {
+			access |= fabric.AccessRemoteAtomic
+		}
+		mr, err = b.pd.Register(r.view.mem, access)
 		if err != nil {
 			b.mu.Unlock()
 			return fmt.Errorf("%w: register a region of %d bytes: %w", attach.ErrLimit, r.size, err)

@@ -143,6 +143,8 @@ func (m *mover) step(o *agentOp) (n int, parked bool) {
 	n = int(min(o.length, chunkSize))
 	if m.near {
 		o.copyChunk(n)
+	} else if o.kind.Atomic() && !m.end.atomics {
+		o.status = slots.OpUnsupported
 	} else if !m.end.post(m, o, n) {
 		return 0, true
 	}

@@ -166,6 +166,29 @@ func (e *fullAtTimes) PostSend(wrs []fabric.SendWR) (int, error) {
 	return n, err
 }
 
+// Atomic operations over a device that has none are refused, and harm no others.
+func TestNoAtomics(t *testing.T) {
+	x := newRegionRig(t, fabrictest.NewFake())
+	c, u := x.begin(whole(x.far, slots.AllRights))
+	for _, atomics := range []bool{true, false, true} {
+		x.submit(x.service, op(u, slots.OpWrite, 0, 100, x.own))
+		if r := x.result(x.service); r.Status != slots.OpOK {
+			t.Errorf("a write: %v", r.Status)
+		}
+		x.in.peer.mover.end.atomics = atomics
+		want := map[bool]slots.OpStatus{true: slots.OpOK, false: slots.OpUnsupported}[atomics]
+		x.submit(x.service, op(u, slots.OpFetchAdd, 0, 8, x.own))
+		if r := x.result(x.service); r.Status != want {
+			t.Errorf("an add with atomics %v: %v", atomics, r.Status)
+		}
+	}
+	x.finish(u)
+	settle(x.a, x.b)
+	if _, ok := c.outcome(t); !ok {
+		t.Error("no answer")
+	}
+}
+
 // A lane that breaks ends the operations of its calls, and those that come later.
 func TestLaneDownInAnOp(t *testing.T) {
 	x := newRegionRig(t, fabrictest.NewFake())
