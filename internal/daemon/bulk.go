@@ -250,8 +250,10 @@ func (b *bulk) connect(ctx context.Context) (*activeEnd, error) {
 	}
 	e.opening = opening{s, question.Seq}
 	if err != nil {
-		e.over = true
-		e.release()
+		d.agent.commands.call(func() {
+			e.over = true
+			e.release()
+		})
 		return nil, err
 	}
 	e.onBroken = func(err error) {
@@ -302,7 +304,7 @@ func (c *conductor) acceptBulk(s *session, m *peerMessage) error {
 		d.agent.commands.call(func() { err = b.view.accept(e) })
 	}
 	if err != nil {
-		_ = e.ep.Close()
+		d.agent.commands.call(func() { _ = e.ep.Close() })
 		e.opening.tellBulkBroken(d, true, err)
 	}
 	return nil

@@ -124,7 +124,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 		err = pair.connect(ctx, answer.Lane, ring, fabric.Active)
 	}
 	if err != nil {
-		pair.discard()
+		pair.discard(d.agent)
 		return err
 	}
 	d.agent.commands.call(func() {
@@ -178,9 +178,10 @@ func (p *endpointPair) connect(ctx context.Context, peer *laneBody, ring *slots.
 	return p.ep.Connect(ctx, peer.Address, role)
 }
 
-// discard closes an endpoint that no lane has.
-func (p *endpointPair) discard() {
-	_ = p.release()
+// discard closes an endpoint that no lane has, on the agent's thread: it may be known
+// to the agent's completion queue.
+func (p *endpointPair) discard(a *agent) {
+	a.commands.call(func() { _ = p.release() })
 }
 
 // acceptLane makes the answering end of a lane for a peer.
@@ -230,7 +231,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 	}
 	if err != nil {
 		// The peer has been told yes: its end is to break, and it may ask again.
-		pair.discard()
+		pair.discard(d.agent)
 		pair.opening.tellBroken(d, class.Name, true, err.Error())
 		c.log.Warn().Err(err).Str("peer", s.link.name).Str("class", class.Name).Msg("incoming lane not connected")
 		return nil
@@ -249,7 +250,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 		up = true
 	})
 	if !up {
-		pair.discard()
+		pair.discard(d.agent)
 	}
 	if err != nil {
 		s.end(err)

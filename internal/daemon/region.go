@@ -25,7 +25,8 @@ type region struct {
 	seg    *shm.Segment
 	view   *agentRegion
 
-	// mu makes export and release take turns.
+	// mu makes export and release take turns, and keeps seg open while its
+	// descriptor is sent.
 	mu sync.Mutex
 	// freeing: it was freed once; guarded by conductor.mu.
 	freeing bool
@@ -70,6 +71,7 @@ func (c *conductor) alloc(w *worker, m *attach.Message) error {
 		c.unreserve(w, size)
 		return err
 	}
+	defer r.mu.Unlock()
 	id := attach.InfoOf(r.view.id)
 	id.Size = m.Region.Size
 	if err := w.conn.Send(&attach.Message{Type: attach.TypeRegion, Seq: m.Seq, Region: id}, r.seg.FD()); err != nil {
@@ -126,7 +128,8 @@ func (c *conductor) unreserve(w *worker, size int) {
 	w.regions.changed = make(chan struct{})
 }
 
-// newRegion makes a region and makes the agent know it.
+// newRegion makes a region, with mu held, and makes the agent know it. From then on
+// its worker, or the worker's death, can free it.
 func (c *conductor) newRegion(w *worker, size int) (*region, error) {
 	d := w.domain
 	seg, err := shm.Create(shm.CreateOptions{
@@ -136,6 +139,7 @@ func (c *conductor) newRegion(w *worker, size int) (*region, error) {
 		return nil, fmt.Errorf("%w: %w", attach.ErrLimit, err)
 	}
 	r := &region{domain: d, owner: w, size: size, seg: seg}
+	r.mu.Lock()
 	c.mu.Lock()
 	if _, attached := c.attached[w]; !attached {
 		c.mu.Unlock()
