@@ -50,6 +50,14 @@ func (m *Method) Go(ctx context.Context, req []byte) (*Future, error) {
 	return m.start(ctx, req, nil)
 }
 
+// GoInto is Go with a buffer: the answer is appended to dst[:0], which grows only
+// if it has too little room. The request has been copied when GoInto returns, but
+// dst belongs to the future until its outcome is known. With enough room, and
+// with Release, a call allocates nothing.
+func (m *Method) GoInto(ctx context.Context, req, dst []byte) (*Future, error) {
+	return m.start(ctx, req, dst)
+}
+
 // Post sends msg one way. It returns when the message has been handed to the
 // daemon; whether it is executed remains unknown, and errors show up only in
 // the daemons' counters.
@@ -59,14 +67,15 @@ func (m *Method) Post(ctx context.Context, msg []byte) error {
 	}
 	defer m.conn.gate.leave()
 	for range maxReroutes {
-		l, u, h, err := m.claim(ctx, len(msg))
-		if err != nil {
+		var d draft
+		if err := m.claim(ctx, len(msg), &d); err != nil {
 			return err
 		}
-		h.Kind = slots.KindOneWay
-		copy(l.ring.Payload(u), msg)
-		h.Encode(l.ring.Header(u))
-		if err = l.publish(u); err == nil && m.conn.ended.Load() && l.revoke(u) {
+		d.h.Kind = slots.KindOneWay
+		copy(d.l.ring.Payload(d.u), msg)
+		d.h.Encode(d.l.ring.Header(d.u))
+		err := d.l.publish(d.u)
+		if err == nil && m.conn.ended.Load() && d.l.revoke(d.u) {
 			return m.closed() // the daemon ended before it took the message
 		}
 		if !errors.Is(err, slots.ErrClosed) {
@@ -89,11 +98,11 @@ func (m *Method) start(ctx context.Context, req, dst []byte) (*Future, error) {
 
 func (m *Method) send(ctx context.Context, req, dst []byte) (*Future, error) {
 	for range maxReroutes {
-		l, u, h, err := m.claim(ctx, len(req))
-		if err != nil {
+		var d draft
+		if err := m.claim(ctx, len(req), &d); err != nil {
 			return nil, err
 		}
-		f, err := m.commit(l, u, &h, req, dst)
+		f, err := m.commit(&d, req, dst)
 		if err == nil || !errors.Is(err, slots.ErrClosed) {
 			return f, err
 		}
@@ -102,20 +111,29 @@ func (m *Method) send(ctx context.Context, req, dst []byte) (*Future, error) {
 	return nil, fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
 }
 
-// commit writes req into the run u, publishes it and returns the future of its
-// answer. An empty req leaves what the caller has written.
-func (m *Method) commit(l *lane, u slots.Run, h *slots.Header, req, dst []byte) (*Future, error) {
+// draft is a request between its claim and its publication.
+type draft struct {
+	l *lane
+	u slots.Run
+	h slots.Header
+}
+
+// commit writes req into the draft's run, publishes it and returns the future of
+// its answer. An empty req leaves what the caller has written.
+func (m *Method) commit(d *draft, req, dst []byte) (*Future, error) {
 	f := futures.Get().(*Future)
-	f.reset(m, l, u, dst)
-	l.calls[u.Index].Store(f)
+	f.reset(m, d.l, d.u, dst)
+	d.l.put(f)
 	// The slots are written last: their lines are mostly in another CPU's cache,
 	// and every atomic operation waits for the writes before it.
-	h.Kind = slots.KindRequest
-	copy(l.ring.Payload(u), req)
-	h.Encode(l.ring.Header(u))
-	if err := l.publish(u); err != nil {
-		// Not for the pool: a leader may have seen f in the table.
-		l.calls[u.Index].Store(nil)
+	d.h.Kind = slots.KindRequest
+	if len(req) > 0 {
+		copy(d.l.ring.Payload(d.u), req)
+	}
+	d.h.Encode(d.l.ring.Header(d.u))
+	if err := d.l.publish(d.u); err != nil {
+		// If the end of the session has completed it meanwhile, nobody minds.
+		d.l.take(d.u.Index, d.u.Ticket)
 		return nil, err
 	}
 	if m.conn.ended.Load() {
@@ -131,9 +149,7 @@ func (m *Method) closed() error { return fmt.Errorf("client: %s: %w", m.name, Er
 // Request is a request that is written in place: Reserve, fill Bytes, Commit.
 type Request struct {
 	m *Method
-	l *lane
-	u slots.Run
-	h slots.Header
+	draft
 }
 
 // Reserve claims room for a request of n bytes, to be filled in place without a
@@ -146,12 +162,12 @@ func (m *Method) Reserve(ctx context.Context, n int) (*Request, error) {
 	if !m.conn.gate.enter() {
 		return nil, m.closed()
 	}
-	l, u, h, err := m.claim(ctx, n)
-	if err != nil {
+	r := &Request{m: m}
+	if err := m.claim(ctx, n, &r.draft); err != nil {
 		m.conn.gate.leave()
 		return nil, err
 	}
-	return &Request{m: m, l: l, u: u, h: h}, nil
+	return r, nil
 }
 
 // Bytes returns the n bytes of the request, in shared memory: write them, do
@@ -165,7 +181,7 @@ func (r *Request) Commit() (*Future, error) {
 		return nil, fmt.Errorf("client: %s: %w: request was committed or aborted before", r.m.name, ErrInvalid)
 	}
 	defer r.m.conn.gate.leave()
-	f, err := r.m.commit(r.l, r.u, &r.h, nil, nil)
+	f, err := r.m.commit(&r.draft, nil, nil)
 	r.l = nil
 	if err != nil {
 		return nil, fmt.Errorf("client: %s: %w: %w", r.m.name, ErrNotExecuted, err)

@@ -143,7 +143,7 @@ func (c *Conn) Close() error {
 
 // addLane is told of each lane by the session, before the answer that names it.
 func (c *Conn) addLane(l attach.Lane, r *slots.Ring) {
-	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, ring: r, calls: make([]atomic.Pointer[Future], l.Geometry.Slots), claimers: make(chan struct{}, 1)}
+	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, ring: r, single: l.Geometry.Capacity(1), calls: make([]call, l.Geometry.Slots), claimers: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.opened = append(c.opened, n)
 	c.mu.Unlock()
@@ -185,10 +185,12 @@ const gateClosed = -1 << 40
 func (g *gate) init() { g.once.Do(func() { g.idle = make(chan struct{}) }) }
 
 // enter reports whether the gate is open; if so leave must follow.
-func (g *gate) enter() bool {
-	if g.n.Add(1) > 0 {
-		return true
-	}
+func (g *gate) enter() bool { return g.n.Add(1) > 0 || g.refuse() }
+
+// refuse keeps enter small enough to be inlined.
+//
+//go:noinline
+func (g *gate) refuse() bool {
 	g.leave()
 	return false
 }

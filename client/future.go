@@ -20,9 +20,6 @@ type Future struct {
 	res  []byte
 	err  error
 	done atomic.Bool
-	// kept: a leader may have seen the future in the table after it was taken
-	// out, so that it must not be used again. Written before done.
-	kept bool
 	// waiter is the goroutine that waits for this future while another leads.
 	waiter atomic.Pointer[follower]
 
@@ -41,7 +38,8 @@ func (f *Future) reset(m *Method, l *lane, u slots.Run, dst []byte) {
 		f.waiter.Store(nil)
 	}
 	if !f.shared.Load() {
-		f.done.Store(false)
+		// Nobody else looks at it before it is in the table.
+		f.done = atomic.Bool{}
 		return
 	}
 	// The last use had a channel, and its completer may still be about to
@@ -53,12 +51,8 @@ func (f *Future) reset(m *Method, l *lane, u slots.Run, dst []byte) {
 	f.mu.Unlock()
 }
 
-// recycle puts a settled future that nobody else knows back into the pool. After
-// the end of the session any goroutine may be looking at all futures; see failAll.
+// recycle puts a settled future that nobody else knows back into the pool.
 func (f *Future) recycle() {
-	if f.kept || f.m.conn.ended.Load() {
-		return
-	}
 	f.dst = nil
 	futures.Put(f)
 }
@@ -125,7 +119,7 @@ func (f *Future) channel() chan struct{} {
 // closeIfDone runs with mu held. done is looked at again because the future may
 // be in use for another request by now.
 func (f *Future) closeIfDone() {
-	if f.done.Load() && f.ch != nil && !f.closed {
+	if f.ch != nil && !f.closed && f.done.Load() {
 		f.closed = true
 		close(f.ch)
 	}
@@ -145,15 +139,14 @@ func (f *Future) Cancel() bool {
 
 func (f *Future) cancel() bool {
 	// Whoever takes the future out of the table completes it.
-	if !f.lane.calls[f.run.Index].CompareAndSwap(f, nil) {
+	if f.lane.take(f.run.Index, f.run.Ticket) == nil {
 		return false
 	}
 	if !f.lane.revoke(f.run) {
-		f.lane.calls[f.run.Index].Store(f)
+		f.lane.put(f)
 		f.m.conn.wait.recheck()
 		return false
 	}
-	f.kept = true
 	f.complete(nil, fmt.Errorf("%s: %w: cancelled", f.m.name, ErrNotExecuted))
 	return true
 }
@@ -163,14 +156,14 @@ func (f *Future) cancel() bool {
 // touches the caller's buffer after it has returned.
 func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 	c, sent := f.m.conn, true
-	if !f.lane.calls[f.run.Index].CompareAndSwap(f, nil) {
+	if f.lane.take(f.run.Index, f.run.Ticket) == nil {
 		<-f.channel() // somebody is completing it at this moment
 		return f.res, f.err
 	}
 	f.dst = nil
 	if c.gate.enter() {
 		if sent = !f.lane.revoke(f.run); sent {
-			f.lane.calls[f.run.Index].Store(f)
+			f.lane.put(f)
 			c.wait.recheck()
 		}
 		c.gate.leave()
@@ -197,11 +190,11 @@ func (f *Future) Release() {
 }
 
 // finish takes the answer out of the slots, frees them and completes the
-// future. The caller has taken f out of the lane's table.
+// future. The caller has taken f out of the lane's table and calls WakeFree of the
+// ring afterwards.
 func (f *Future) finish() {
 	res, err := f.read()
 	f.lane.ring.Consume(f.run)
-	f.lane.ring.WakeFree()
 	f.complete(res, err)
 }
 
@@ -265,6 +258,7 @@ func (f *Future) abandoned() {
 	switch {
 	case f.lane.ring.Answered(f.run, f.m.conn.id):
 		f.finish()
+		f.lane.ring.WakeFree()
 	case f.lane.revoke(f.run):
 		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrNotExecuted, ErrClosed))
 	default:

@@ -19,11 +19,61 @@ type lane struct {
 	class string
 	peer  string
 	ring  *slots.Ring
-	// calls holds the future of each outstanding request at its first slot.
-	calls []atomic.Pointer[Future]
+	// single is the capacity of one slot.
+	single int
+	// calls holds the outstanding requests, each at its first slot.
+	calls []call
 	// claimers lets one goroutine at a time sleep for free slots, so that a
 	// full ring blocks one thread of the process and not one per goroutine.
 	claimers chan struct{}
+}
+
+// call is an outstanding request, or none. Whoever takes it completes its future,
+// and nobody looks at the future without having taken it.
+type call struct {
+	// ticket is twice the run's ticket plus one, noCall, or callTaken.
+	ticket atomic.Uint64
+	future *Future
+}
+
+const (
+	noCall    = 0
+	callTaken = 2 // its taker has not fetched the future yet
+)
+
+// put enters a request whose future is ready to be completed.
+func (l *lane) put(f *Future) {
+	c := &l.calls[f.run.Index]
+	// SYNC POINT (call taken): it is noCall, for the last request's taker stored
+	// that before it freed the slots that are this request's now. The load says
+	// so to the race detector, which knows nothing of slots.
+	_ = c.ticket.Load()
+	c.future = f
+	// SYNC POINT (call): the future is visible to whoever takes it. A release is
+	// enough: to be sure that failAll sees the request, commit looks at ended
+	// after the swap that publishes it.
+	shm.StoreRelease(&c.ticket, f.run.Ticket<<1|1)
+}
+
+// outstanding returns the ticket of the request at slot i.
+func (l *lane) outstanding(i int) (ticket uint64, ok bool) {
+	t := l.calls[i].ticket.Load()
+	return t >> 1, t&1 != 0
+}
+
+// take takes the request with the ticket out of slot i. It returns nil if it is not
+// there, and the future otherwise.
+func (l *lane) take(i int, ticket uint64) *Future {
+	c := &l.calls[i]
+	// SYNC POINT (call): pairs with put.
+	if !c.ticket.CompareAndSwap(ticket<<1|1, callTaken) {
+		return nil
+	}
+	f := c.future
+	c.future = nil
+	// SYNC POINT (call taken): pairs with put.
+	shm.StoreRelease(&c.ticket, noCall)
+	return f
 }
 
 // claim takes a run of k slots, waiting for room unless noWait is set.

@@ -155,6 +155,9 @@ func (m *Method) pick(r *route, size int) (l *lane, run, answer int, err error) 
 		answer = size
 	}
 	need, limit := max(size, answer), 0
+	if c := r.lanes[0]; need <= c.single {
+		return c, 1, answer, nil
+	}
 	for i, c := range r.lanes {
 		g := c.ring.Geometry()
 		limit = max(limit, g.MaxPayload())
@@ -171,30 +174,33 @@ func (m *Method) pick(r *route, size int) (l *lane, run, answer int, err error) 
 	return nil, 0, 0, &TooLargeError{Target: m.name, What: what, Size: need, Limit: limit}
 }
 
-// claim finds room for a request of size bytes. It follows the method to a new
-// route when the old one's lane is closed.
-func (m *Method) claim(ctx context.Context, size int) (l *lane, u slots.Run, h slots.Header, err error) {
+// claim finds room for a request of size bytes and fills in d. It follows the
+// method to a new route when the old one's lane is closed.
+func (m *Method) claim(ctx context.Context, size int, d *draft) (err error) {
 	if ctx.Err() != nil {
-		return nil, u, h, &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+		return &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
 	}
 	r := m.route.p.Load()
+	var l *lane
 	var stale *route
 	for range maxReroutes {
 		var run, answer int
 		if r == nil {
 			if r, err = m.resolve(ctx, stale); err != nil {
-				return nil, u, h, err
+				return err
 			}
 		}
 		if l, run, answer, err = m.pick(r, size); err != nil {
-			return nil, u, h, err
+			return err
 		}
-		if u, err = l.claim(ctx, run, m.opts.noWait); err == nil {
-			h = slots.Header{Ticket: u.Ticket, Run: uint16(u.Len), Length: uint32(size), Method: r.method, Answer: uint32(answer)}
-			if d, ok := ctx.Deadline(); ok {
-				h.Deadline = shm.Nanotime() + int64(time.Until(d))
+		if d.u, err = l.claim(ctx, run, m.opts.noWait); err == nil {
+			d.l = l
+			d.h.Ticket, d.h.Run, d.h.Length = d.u.Ticket, uint16(d.u.Len), uint32(size)
+			d.h.Method, d.h.Answer = r.method, uint32(answer)
+			if end, ok := ctx.Deadline(); ok {
+				d.h.Deadline = shm.Nanotime() + int64(time.Until(end))
 			}
-			return l, u, h, nil
+			return nil
 		}
 		if !errors.Is(err, slots.ErrClosed) {
 			break
@@ -205,9 +211,9 @@ func (m *Method) claim(ctx context.Context, size int) (l *lane, u slots.Run, h s
 		err = fmt.Errorf("%w: the lane to %s is closed", ErrNotExecuted, l.peer)
 	}
 	if errors.Is(err, ErrDeadline) {
-		return nil, u, h, &DeadlineError{Target: m.name, Cause: err}
+		return &DeadlineError{Target: m.name, Cause: err}
 	}
-	return nil, u, h, fmt.Errorf("client: %s: %w", m.name, err)
+	return fmt.Errorf("client: %s: %w", m.name, err)
 }
 
 // maxReroutes bounds how often a request follows a method whose lanes close

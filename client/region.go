@@ -152,23 +152,23 @@ func (m *Method) startRegions(ctx context.Context, req, dst []byte, refs []Regio
 		if err != nil {
 			return nil, "", err
 		}
-		l, u, h, err := m.claim(ctx, len(refs)*slots.RefSize+len(req))
-		if err != nil {
+		var d draft
+		if err := m.claim(ctx, len(refs)*slots.RefSize+len(req), &d); err != nil {
 			return nil, "", err
 		}
-		if l.peer != peer {
-			l.abort(u) // the method has moved meanwhile
+		if d.l.peer != peer {
+			d.l.abort(d.u) // the method has moved meanwhile
 			continue
 		}
-		p := l.ring.Payload(u)
+		p := d.l.ring.Payload(d.u)
 		for i := range refs {
 			refs[i].ref.Encode(p[i*slots.RefSize:])
 		}
 		copy(p[len(refs)*slots.RefSize:], req)
-		if h.Refs = uint8(len(refs)); h.Refs > 0 {
-			h.Flags |= slots.FlagRefs
+		if d.h.Refs = uint8(len(refs)); d.h.Refs > 0 {
+			d.h.Flags |= slots.FlagRefs
 		}
-		f, err := m.commit(l, u, &h, nil, dst)
+		f, err := m.commit(&d, nil, dst)
 		if err == nil || !errors.Is(err, slots.ErrClosed) {
 			return f, peer, err
 		}

@@ -18,6 +18,9 @@ type waiting struct {
 	// lead is held by the leader, who alone may touch the hint ring.
 	lead sync.Mutex
 	nap  shm.Nap // the leader's
+	// freed is the lane in which the leader has freed slots and not yet woken
+	// those who wait for some.
+	freed *lane
 
 	mu        sync.Mutex
 	followers []*follower
@@ -211,31 +214,54 @@ func (w *waiting) reap() (completed int) {
 		if l == nil || h.Index() >= len(l.calls) {
 			continue
 		}
-		// A hint may be old or wrong: the future in the table and the slot
-		// word decide.
-		if f := l.calls[h.Index()].Load(); f != nil && h.TicketIs(f.run.Ticket) && w.try(f) {
+		// A hint may be old or wrong: the table and the slot word decide.
+		if t, ok := l.outstanding(h.Index()); ok && h.TicketIs(t) && w.try(l, h.Index(), t) {
 			completed++
 		}
 	}
 	if rings.TakeOverflow() {
 		completed += w.scan()
 	}
+	w.wakeFree()
 	return completed
 }
 
-// try completes f if its answer is there.
-func (w *waiting) try(f *Future) bool {
-	if !f.lane.ring.Answered(f.run, w.conn.id) || !f.lane.calls[f.run.Index].CompareAndSwap(f, nil) {
+// try completes the request with the ticket at slot i if its answer is there.
+// wakeFree must follow.
+func (w *waiting) try(l *lane, i int, ticket uint64) bool {
+	// SYNC POINT (answer): pairs with Ring.Answer.
+	word := l.ring.Word(i)
+	if word.State() != slots.Ans || word.Owner() != w.conn.id || word.Ticket() != ticket {
 		return false
+	}
+	f := l.take(i, ticket)
+	if f == nil {
+		return false
+	}
+	if word.Run() != f.run.Len {
+		l.put(f) // overwritten by another process of the domain
+		return false
+	}
+	if w.freed != l {
+		w.wakeFree()
+		w.freed = l
 	}
 	f.finish()
 	return true
 }
 
+// wakeFree wakes those who wait for the slots that try has freed.
+func (w *waiting) wakeFree() {
+	if w.freed != nil {
+		w.freed.ring.WakeFree()
+		w.freed = nil
+	}
+}
+
 // scan looks at every outstanding request; hints were lost.
 func (w *waiting) scan() (completed int) {
-	w.each(func(f *Future) {
-		if w.try(f) {
+	w.each(func(l *lane, i int, ticket uint64) {
+		if w.try(l, i, ticket) {
 			completed++
 		}
 	})
@@ -252,21 +278,21 @@ func (w *waiting) recheck() {
 // failAll gives every outstanding request its outcome after the end of the
 // session. Any goroutine may call it, also several at once.
 func (w *waiting) failAll() {
-	w.each(func(f *Future) {
-		if f.lane.calls[f.run.Index].CompareAndSwap(f, nil) {
+	w.each(func(l *lane, i int, ticket uint64) {
+		if f := l.take(i, ticket); f != nil {
 			f.abandoned()
 		}
 	})
 }
 
-func (w *waiting) each(do func(*Future)) {
+func (w *waiting) each(do func(l *lane, i int, ticket uint64)) {
 	w.conn.mu.Lock()
 	lanes := w.conn.opened
 	w.conn.mu.Unlock()
 	for _, l := range lanes {
 		for i := range l.calls {
-			if f := l.calls[i].Load(); f != nil {
-				do(f)
+			if ticket, ok := l.outstanding(i); ok {
+				do(l, i, ticket)
 			}
 		}
 	}

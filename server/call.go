@@ -24,6 +24,11 @@ type Call struct {
 	// lane is where the request came in; regions are those it refers to.
 	lane    uint16
 	regions callRegions
+	// last is the handler of the last request, method its id and in the table in
+	// which it was found.
+	last   Handler
+	method uint32
+	in     *map[uint32]Handler
 }
 
 // Request returns the request, in shared memory. It is valid until Answer or
@@ -100,6 +105,18 @@ func (c *Call) serve() {
 	h.Encode(c.ring.Header(c.run))
 }
 
+// handler returns the handler of the request, or nil. Requests come in rows of the
+// same method.
+func (c *Call) handler() Handler {
+	if in := c.server.handlers.Load(); c.in != in || c.method != c.header.Method {
+		c.last, c.method, c.in = c.server.handler(c.header.Method), c.header.Method, in
+	}
+	if c.last == nil {
+		c.in = nil // it may be there the next time
+	}
+	return c.last
+}
+
 func (c *Call) execute() (status slots.Status, text string) {
 	if !c.header.Decode(c.ring.Header(c.run)) || c.header.Ticket != c.run.Ticket {
 		return slots.StatusInvalid, "the request was damaged in shared memory"
@@ -107,7 +124,7 @@ func (c *Call) execute() (status slots.Status, text string) {
 	if err := c.header.CheckRequest(c.ring.Geometry(), c.run.Len); err != nil {
 		return slots.StatusInvalid, err.Error()
 	}
-	handler := c.server.handler(c.header.Method)
+	handler := c.handler()
 	if handler == nil {
 		return slots.StatusNoService, "this process does not serve the method"
 	}

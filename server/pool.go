@@ -25,6 +25,11 @@ type pool struct {
 	mu        sync.Mutex
 	taken     uint64 // requests taken so far
 	listening bool   // a worker sleeps on the daemon's bell
+	resting   bool   // the monitor waits for work
+	// batches are those of all workers, again hints that were taken out of them.
+	batches []*batch
+	again   []slots.Hint
+	batch   int // how many requests a worker may take at a time
 	// active counts workers that are awake, serving those of them that are
 	// inside a handler. Of the others the last one to go to sleep does so on
 	// the daemon's bell; the rest sleep on idle.
@@ -47,6 +52,10 @@ func (p *pool) init(s *Server) {
 	p.idle = make(chan struct{}, s.workers)
 	p.work = make(chan struct{}, 1)
 	p.quit = make(chan struct{})
+	p.batch = 1
+	if s.workers > 1 { // else no monitor looks after batches
+		p.batch = maxBatch
+	}
 	p.over = make(chan struct{})
 }
 
@@ -79,7 +88,10 @@ func (p *pool) shut() {
 
 // worker is the life of one worker. awake says that it is counted in active.
 func (p *pool) worker(awake bool) {
-	c := &Call{server: p.server}
+	c, b := &Call{server: p.server}, &batch{limit: 1}
+	p.mu.Lock()
+	p.batches = append(p.batches, b)
+	p.mu.Unlock()
 	for {
 		if !awake {
 			select {
@@ -88,7 +100,7 @@ func (p *pool) worker(awake bool) {
 				return
 			}
 		}
-		p.busy(c)
+		p.busy(c, b)
 		if p.closed.Load() {
 			return
 		}
@@ -98,15 +110,10 @@ func (p *pool) worker(awake bool) {
 
 // busy serves requests until there are none, and then sleeps on the bell if no
 // other worker is awake to do that.
-func (p *pool) busy(c *Call) {
-	done := nothing // the request served last, not reported yet
-	serving := false
+func (p *pool) busy(c *Call, b *batch) {
 	for !p.closed.Load() {
-		var h slots.Hint
-		h, serving = p.next(done, serving)
-		done = nothing
-		if serving {
-			done = p.serve(c, h)
+		if p.refill(b) {
+			p.serveBatch(c, b)
 			continue
 		}
 		if p.retire() {
@@ -114,7 +121,7 @@ func (p *pool) busy(c *Call) {
 		}
 		p.sleep()
 	}
-	p.next(done, serving)
+	p.refill(b)
 }
 
 // whenQuiet calls f, now or later, at an instant at which no worker handles a hint:
@@ -137,36 +144,6 @@ func (p *pool) unmapRetired() {
 	p.retired = nil
 }
 
-// nothing is a hint that names no request: there is no lane with its number.
-const nothing = ^slots.Hint(0)
-
-// next reports a request as finished, unless it is nothing, and takes the next one.
-// Nothing is taken once the pool is shut. served says that the caller has taken
-// one before.
-func (p *pool) next(done slots.Hint, served bool) (h slots.Hint, ok bool) {
-	p.mu.Lock()
-	if served {
-		p.serving--
-		p.unmapRetired()
-	}
-	if done != nothing {
-		// A full ring loses the hint; the daemon then finds the answer by
-		// looking at all words of its lanes.
-		p.up.Push(done)
-	}
-	if !p.closed.Load() {
-		if h, ok = p.down.Pop(); ok {
-			p.taken++
-			p.serving++
-		}
-	}
-	p.mu.Unlock()
-	if done != nothing && p.server.session.Bells.MarkWorker(p.server.id) {
-		p.server.session.Bell.Ring()
-	}
-	return h, ok
-}
-
 // retire lets the caller go to sleep on idle, unless all others that are awake are
 // inside handlers.
 func (p *pool) retire() bool {
@@ -186,7 +163,7 @@ const longSleep = time.Hour
 func (p *pool) sleep() {
 	p.mu.Lock()
 	bell := p.down.PrepareSleep()
-	empty := p.down.Empty()
+	empty := p.down.Empty() && len(p.again) == 0
 	p.listening = true
 	p.mu.Unlock()
 	if empty && !p.closed.Load() {
@@ -211,23 +188,19 @@ func (p *pool) nudge() {
 	}
 }
 
-// serve handles the request that h names. It returns the hint to report it
-// finished, or nothing.
-func (p *pool) serve(c *Call, h slots.Hint) slots.Hint {
+// serve handles the request that h names, if there is one.
+func (p *pool) serve(c *Call, h slots.Hint) {
 	r := p.server.lanes[int(h.Lane())%slots.MaxLanes].Load()
 	if r == nil || h.Index() >= r.Geometry().Slots {
-		return nothing // not a hint of ours
+		return // not a hint of ours
 	}
 	u, ok := r.Pick(h.Index(), p.server.id)
 	if !ok {
-		return nothing // taken back by the daemon, or an old hint
+		return // taken back by the daemon, another worker's, or an old hint
 	}
 	c.ring, c.run, c.ctx, c.cancel, c.lane = r, u, nil, nil, h.Lane()
 	c.serve()
-	if !r.Finish(u, p.server.id) {
-		return nothing
-	}
-	return h
+	r.Finish(u, p.server.id)
 }
 
 // monitor wakes another worker when all that are awake have been inside their
@@ -247,7 +220,7 @@ func (p *pool) monitor() {
 		stuck := taken == last && !listening
 		slow := waiting && taken-last < quickPerTick*uint64(active)
 		quiet++
-		if (stuck || slow) && p.wakeOne() || taken != last {
+		if p.rescue() || (stuck || slow) && p.wakeOne() || taken != last {
 			quiet = 0
 		}
 		last = taken
@@ -256,11 +229,13 @@ func (p *pool) monitor() {
 		}
 		// Somebody listens, or no worker is left: no ticks until one wakes up.
 		t.Stop()
+		p.rest(true)
 		select {
 		case <-p.work:
 		case <-p.quit:
 			return
 		}
+		p.rest(false)
 		t.Reset(tick)
 		quiet = 0
 	}
@@ -276,7 +251,14 @@ const quickPerTick = 20
 func (p *pool) look() (taken uint64, active int, listening, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.taken, p.active, p.listening, !p.down.Empty()
+	return p.taken, p.active, p.listening, !p.down.Empty() || len(p.again) > 0
+}
+
+// rest notes that the monitor waits to be nudged, or no longer.
+func (p *pool) rest(resting bool) {
+	p.mu.Lock()
+	p.resting = resting
+	p.mu.Unlock()
 }
 
 // quietTicks is after how many uneventful ticks the monitor stops.

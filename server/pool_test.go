@@ -10,9 +10,48 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/server"
 )
+
+// A worker takes several requests at a time when handlers are quick. One that
+// turns out to be slow holds up neither the answers before it nor the requests
+// behind it.
+func TestSlowHandlerInABatch(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s := attach(t, b, server.Workers(2))
+	release := make(chan struct{})
+	defer close(release)
+	handle(t, s, "stay", func(*server.Call) error { <-release; return nil })
+	handle(t, s, "quick", func(*server.Call) error { return nil })
+	start(t, s)
+	quick, slow := caller(t, a, "b/t/quick"), caller(t, a, "b/t/stay")
+	for place := range 40 {
+		var fs, stuck []*client.Future
+		for k := range 400 {
+			m, list := quick, &fs
+			if k == 300+place {
+				m, list = slow, &stuck
+			}
+			f, err := m.Go(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*list = append(*list, f)
+		}
+		ctx := soon(t)
+		for k, f := range fs {
+			if _, err := f.Wait(ctx); err != nil {
+				t.Fatalf("slow one at %d: quick one at %d: %v", place, k, err)
+			}
+		}
+		release <- struct{}{}
+		if _, err := stuck[0].Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // Slow handlers do not hold up quick ones, in whatever order they start and end.
 func TestSlowHandlersDoNotBlock(t *testing.T) {

@@ -108,9 +108,14 @@ func create(o CreateOptions, huge bool) (_ *Segment, err error) {
 	return s, nil
 }
 
-// prefaultChunk is a multiple of every page size, and small enough for one call
-// to end between two signals of a profiler.
-const prefaultChunk = 16 << 20
+// prefaultChunk is how many bytes are asked for at a time, and prefaultLeast how
+// many at the least: an interrupted call has done nothing, so after some
+// interruptions less is asked for, until a call ends between two signals.
+const (
+	prefaultChunk = 16 << 20
+	prefaultLeast = 256 << 10
+	prefaultTries = 4
+)
 
 // checkMemory refuses what the machine can never hold: to find out by trying
 // would bring the kernel's out-of-memory killer on everybody.
@@ -129,13 +134,19 @@ func checkMemory(size int) error {
 // the Go runtime sends many, makes fallocate give up with EINTR: for huge pages,
 // and for all pages before Linux 5.16.
 func prefault(fd, size int) error {
-	for off := 0; off < size; off += prefaultChunk {
-		err := error(unix.EINTR)
-		for try := 0; err == unix.EINTR && try < 1000; try++ {
-			err = unix.Fallocate(fd, 0, int64(off), int64(min(prefaultChunk, size-off)))
-		}
-		if err != nil {
+	chunk, interrupted := prefaultChunk, 0
+	for off := 0; off < size; {
+		n := min(chunk, size-off)
+		switch err := unix.Fallocate(fd, 0, int64(off), int64(n)); {
+		case err == nil:
+			off += n
+			interrupted = 0
+		case err != unix.EINTR || interrupted == 1000:
 			return err
+		default:
+			if interrupted++; interrupted%prefaultTries == 0 {
+				chunk = max(chunk/2, prefaultLeast)
+			}
 		}
 	}
 	return nil

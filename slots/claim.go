@@ -1,6 +1,10 @@
 package slots
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/rdmad/rdmad/shm"
+)
 
 var (
 	// ErrFull is returned by Claim when no free run was found.
@@ -27,7 +31,19 @@ func (r *Ring) Claim(owner, k int) (Run, error) {
 		return Run{}, ErrClosed
 	}
 	pos := r.cursor.Load()
-	i := int(pos % uint64(n))
+	i := r.index(pos)
+	if k == 1 {
+		// What a small message mostly finds: the slot at the cursor is free.
+		w := r.Word(i)
+		mine := MakeWord(Claim, 1, owner, w.Ticket()+1)
+		if w.State() == Free && r.words[i].CompareAndSwap(uint64(w), uint64(mine)) {
+			// While the cursor has not moved, the claim is not behind it.
+			if !r.cursor.CompareAndSwap(pos, pos+1) {
+				r.advance(pos, 1)
+			}
+			return Run{Index: i, Len: 1, Ticket: mine.Ticket()}, nil
+		}
+	}
 	for probes := 0; probes < 2*n; {
 		if i+k > n {
 			pos += uint64(n - i)
@@ -76,7 +92,9 @@ func (r *Ring) unclaim(i, j int) {
 // free makes slot x free and keeps its ticket. Only the slot's owner may call
 // it, or the daemon for an owner that is dead.
 func (r *Ring) free(x int) {
-	r.words[x].Store(uint64(r.Word(x).freed()))
+	// A release is enough: who looks at the waiters afterwards does so in
+	// WakeFree, which orders itself.
+	shm.StoreRelease(&r.words[x], uint64(r.Word(x).freed()))
 }
 
 // advance moves the cursor behind the k slots that were claimed at pos. The

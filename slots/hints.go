@@ -157,7 +157,7 @@ func (q *HintRing) Pop() (Hint, bool) {
 	h := Hint(binary.LittleEndian.Uint64(q.entry()))
 	q.pos++
 	if q.pos == q.limit || q.pos%headEvery == 0 {
-		q.head.Store(q.pos)
+		shm.StoreRelease(q.head, q.pos)
 	}
 	return h, true
 }

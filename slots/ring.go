@@ -56,6 +56,14 @@ func NewRing(mem []byte, g Geometry) (*Ring, error) {
 	}, nil
 }
 
+// index returns the slot at a position of the cursor.
+func (r *Ring) index(pos uint64) int {
+	if n := uint64(r.geo.Slots); n&(n-1) != 0 {
+		return int(pos % n)
+	}
+	return int(pos & uint64(r.geo.Slots-1)) // a division costs as much as the rest of a claim
+}
+
 // Geometry returns the ring's shape.
 func (r *Ring) Geometry() Geometry { return r.geo }
 
@@ -135,11 +143,13 @@ func (r *Ring) WaitFree() uint32 {
 }
 
 // WakeFree wakes the waiters for free slots if there are any, after slots were
-// freed or the lane's state changed.
+// freed or the lane's state changed. Once for many slots is cheaper than once for
+// each.
 func (r *Ring) WakeFree() {
-	// SYNC POINT (free slots): the freed words are stored before this load;
-	// pairs with WaitFree.
-	if r.freeWaiters.Load() == 0 || r.freeWaiters.Swap(0) == 0 {
+	// SYNC POINT (free slots): the freed words are stored before this look, which
+	// is an addition because a load could come before those stores; pairs with
+	// WaitFree.
+	if r.freeWaiters.Add(0) == 0 || r.freeWaiters.Swap(0) == 0 {
 		return
 	}
 	r.freeBell.Add(1)

@@ -3,6 +3,8 @@ package slots
 import (
 	"errors"
 	"fmt"
+
+	"github.com/rdmad/rdmad/shm"
 )
 
 // ErrProtocol is wrapped by errors about words that no correct worker writes.
@@ -40,9 +42,14 @@ func (r *Ring) Take(i int, w Word) bool {
 // Answer moves slot i from w's TAKEN to ANS. False: the word is not what the
 // daemon left there, which only a fault of a worker can cause.
 func (r *Ring) Answer(i int, w Word) bool {
-	// SYNC POINT (answer): the answer's bytes, placed before this swap, are
-	// visible to the worker that loads ANS; pairs with Answered.
-	return r.words[i].CompareAndSwap(uint64(w.With(Taken)), uint64(w.With(Ans)))
+	// SYNC POINT (answer): the answer's bytes, placed before this store, are
+	// visible to the worker that loads ANS; pairs with Answered. No swap is
+	// needed: nobody else may change a TAKEN word.
+	if r.Word(i) != w.With(Taken) {
+		return false
+	}
+	shm.StoreRelease(&r.words[i], uint64(w.With(Ans)))
+	return true
 }
 
 // Sweep frees the slots of an owner that is known to be dead. Slots of runs for
@@ -84,7 +91,7 @@ func (r *Ring) AnswerWord(i int) Word { return Word(r.answers[i].Load()) }
 func (r *Ring) Deliver(i, run, owner int, ticket uint64) {
 	// SYNC POINT (delivery): the request's bytes are visible to the worker
 	// that picks the slot; pairs with Pick.
-	r.answers[i].Store(uint64(MakeWord(Recv, run, owner, ticket)))
+	shm.StoreRelease(&r.answers[i], uint64(MakeWord(Recv, run, owner, ticket)))
 }
 
 // Withdraw takes a delivered request back from a worker that has not started
@@ -111,8 +118,13 @@ func (r *Ring) Pick(i, owner int) (u Run, ok bool) {
 func (r *Ring) Finish(u Run, owner int) bool {
 	w := MakeWord(Picked, u.Len, owner, u.Ticket)
 	// SYNC POINT (answer in place): the answer's bytes are visible to the
-	// daemon that loads DONE; pairs with AnswerWord in the daemon.
-	return r.answers[u.Index].CompareAndSwap(uint64(w), uint64(w.With(Done)))
+	// daemon that loads DONE; pairs with AnswerWord in the daemon. No swap is
+	// needed: nobody else may change the word of a picked slot.
+	if r.AnswerWord(u.Index) != w {
+		return false
+	}
+	shm.StoreRelease(&r.answers[u.Index], uint64(w.With(Done)))
+	return true
 }
 
 // Forget clears slot i's responder word, for a delivery that no worker was told

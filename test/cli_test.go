@@ -46,6 +46,8 @@ func TestCommandLine(t *testing.T) {
 		{"ping", 2, []string{"name of a node"}},
 		{"ping b -n 0", 2, []string{"-n 0"}},
 		{"echo --workers 0", 2, []string{"--workers 0"}},
+		{"devices extra", 2, []string{"extra"}},
+		{"help doctor", 0, []string{"Exit status: 0", "--peer"}},
 		{"bench nonsense", 2, []string{"rdmad bench --help"}},
 		{"bench call --size 1XB", 2, []string{"--size", "8KiB"}},
 		{"bench call --clients 0", 2, []string{"0 clients"}},

@@ -21,7 +21,7 @@ func TestGoroutines(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range goroutines {
 		all.Go(func() {
-			args := &roleArgs{Node: "b", Service: "jobs", Messages: 500, Seed: uint64(i), Most: mostSize, Depth: 1 + i%16}
+			args := &roleArgs{Node: "b", Service: "jobs", Messages: many(500), Seed: uint64(i), Most: mostSize, Depth: 1 + i%16}
 			sent[i], errs[i] = sendMixed(ctx, conn, args)
 		})
 	}

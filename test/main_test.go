@@ -14,9 +14,11 @@ import (
 	"go.uber.org/goleak"
 )
 
+const defaultMessages = 200_000
+
 var (
 	// messages is how many messages TestProcesses sends.
-	messages = flag.Int("rdmad.messages", 200_000, "messages of the test of many processes")
+	messages = flag.Int("rdmad.messages", defaultMessages, "messages of the test of many processes; others scale with it")
 	// fabricName and connect are what the nodes of all tests use.
 	fabricName = flag.String("rdmad.fabric", "tcp", "the fabric of the nodes: tcp or verbs")
 	connect    = flag.String("rdmad.connect", "", "with verbs, how queue pairs are connected: oob or rdmacm")
@@ -35,6 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) (status int) {
+	flag.DurationVar(&limit, "rdmad.limit", limit, "how long a test waits for anything")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "rdmad-test-")
 	if err != nil {

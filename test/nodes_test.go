@@ -27,7 +27,10 @@ type cluster struct {
 // other. It starts none.
 func newCluster(t *testing.T, s sandbox.Settings, names ...string) *cluster {
 	t.Helper()
-	if s.Fabric = *fabricName; *connect != "" {
+	if s.Fabric == "" {
+		s.Fabric = *fabricName
+	}
+	if *connect != "" {
 		s.Extra += fmt.Sprintf("\n[verbs]\nconnect = %q\n", *connect)
 	}
 	dir, err := os.MkdirTemp("", "rdmad-nodes-")

@@ -11,7 +11,11 @@ import (
 
 // limit bounds everything that a test waits for. It is far beyond what anything
 // takes, because machines that run tests are slow at the worst of times.
-const limit = 30 * time.Second
+var limit = 30 * time.Second
+
+// many makes a number of messages smaller for slow machines: n is good for the default of
+// -rdmad.messages.
+func many(n int) int { return min(n, max(n**messages/defaultMessages, 200)) }
 
 // pollPause is the time between two looks at a condition.
 const pollPause = 2 * time.Millisecond

@@ -87,6 +87,10 @@ func TestSandboxSettings(t *testing.T) {
 		check(t, "settings", 0, "node a", "fabric tcp", "connected")
 	run(t, rdmad(t, append([]string{"sandbox", "--idle", "never"}, status...)...)).
 		check(t, "wrong setting", 1, "node a", "exit status 2", "agent.idle", "never")
+	run(t, rdmad(t, "sandbox", "--verbs-device", "x0", "--verbs-connect", "rdmacm", "--fabric-option", "timeout=18", "--", "true")).
+		check(t, "settings of [verbs]", 0)
+	run(t, rdmad(t, "sandbox", "--fabric-option", "timeout=99", "--", "true")).check(t, "wrong value", 1, "verbs.timeout", "0 to 31")
+	run(t, rdmad(t, "sandbox", "--fabric-option", "a b=1", "--", "true")).check(t, "wrong key", 2, "a b", "key=value")
 	run(t, rdmad(t, "sandbox", "--", "no-such-command")).check(t, "wrong command", 1, "no-such-command")
 	run(t, rdmad(t, "sandbox", "--group-max", "-1", "--", "true")).check(t, "wrong flag", 2, "--group-max")
 }

@@ -15,7 +15,7 @@ func TestOneServerOneClient(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	service := startService(t, c, "b", "jobs")
 	c.awaitService("a", "b", "jobs", "post", 0)
-	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "b", Service: "jobs", Messages: 10_000, Seed: 1, Most: mostSize, Depth: 16})
+	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "b", Service: "jobs", Messages: many(10_000), Seed: 1, Most: mostSize, Depth: 16})
 	var sent mixed
 	client.hear(&sent)
 	client.finish()
@@ -29,7 +29,7 @@ func TestOneNode(t *testing.T) {
 	c.start("a")
 	service := startService(t, c, "a", "jobs")
 	c.awaitService("a", "a", "jobs", "post", 1)
-	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "a", Service: "jobs", Messages: 10_000, Seed: 1, Most: mostSize, Depth: 16})
+	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "a", Service: "jobs", Messages: many(10_000), Seed: 1, Most: mostSize, Depth: 16})
 	var sent mixed
 	client.hear(&sent)
 	client.finish()
@@ -50,7 +50,7 @@ func TestFullRing(t *testing.T) {
 	clients := make([]*member, processes)
 	for i := range clients {
 		clients[i] = startMember(t, "mixed", roleArgs{
-			Socket: c.socket("a"), Node: "b", Service: "jobs", Messages: 5000, Seed: uint64(i), Most: run*128 - 64, Depth: 10 * slots,
+			Socket: c.socket("a"), Node: "b", Service: "jobs", Messages: many(5000), Seed: uint64(i), Most: run*128 - 64, Depth: 10 * slots,
 		})
 	}
 	sent := make([]mixed, processes)

@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddGroup(
 		&cobra.Group{ID: "daemon", Title: "The daemon:"},
-		&cobra.Group{ID: "look", Title: "Look at a running daemon:"},
+		&cobra.Group{ID: "look", Title: "Look at a node:"},
 		&cobra.Group{ID: "try", Title: "Try and measure:"},
 	)
 	for _, g := range []struct {
@@ -55,7 +55,7 @@ func newRoot() *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"daemon", []*cobra.Command{newRun(), newConfig(), newVersion()}},
-		{"look", []*cobra.Command{newStatus(), newPing(), newCall()}},
+		{"look", []*cobra.Command{newStatus(), newDoctor(), newDevices(), newPing(), newCall()}},
 		{"try", []*cobra.Command{newSandbox(), newEcho(), newBench()}},
 		{"", []*cobra.Command{newCore(), newBenchWorker()}},
 	} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 
 func newSandbox() *cobra.Command {
 	var o sandbox.Options
+	var device, connect string
 	c := &cobra.Command{
 		Use:   "sandbox -- COMMAND [ARGUMENT ...]",
 		Short: "Run a command between two nodes that exist only for it",
@@ -21,11 +23,20 @@ func newSandbox() *cobra.Command {
 			"every client looks, node b at $RDMAD_SOCKET_B, and all processes in $RDMAD_SANDBOX_PIDS as\n" +
 			"role=pid,... Its exit status becomes that of the sandbox.",
 		Example: "  rdmad sandbox -- rdmad bench call --clients 8 --depth 64\n" +
+			"  rdmad sandbox --fabric verbs --verbs-device rxe0 --fabric-option timeout=18 -- rdmad bench call\n" +
 			"  rdmad sandbox -- sh",
 		Args: wantArgs(1, math.MaxInt, "a command after --"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.Settings.GroupMax < 0 {
 				return usagef("--group-max %d: want 1 to 255", o.Settings.GroupMax)
+			}
+			if err := checkFabricOptions(o.Settings.Verbs); err != nil {
+				return err
+			}
+			for key, value := range map[string]string{"device": device, "connect": connect} {
+				if value != "" {
+					o.Settings.Verbs[key] = value
+				}
 			}
 			program, err := os.Executable()
 			if err != nil {
@@ -51,9 +62,25 @@ func newSandbox() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.Settings.Fabric, "fabric", "tcp", "what moves the data: tcp, verbs or libfabric")
+	f.StringVar(&o.Settings.Fabric, "fabric", "tcp", "what moves the data: tcp, verbs, libfabric or auto")
+	f.StringVar(&device, "verbs-device", "", "the RDMA device (default: the first with an active port)")
+	f.StringVar(&connect, "verbs-connect", "", "how queue pairs are connected: oob or rdmacm (default: the daemon's)")
+	f.StringToStringVar(&o.Settings.Verbs, "fabric-option", map[string]string{}, "another `key=value` of [verbs], such as gid_index=3; may be repeated")
 	f.IntVar(&o.Settings.GroupMax, "group-max", 0, "the most messages of one group (default: the daemon's)")
 	f.StringVar(&o.Settings.Idle, "idle", "", "what an idle agent does: busy, adaptive or event (default: the daemon's)")
 	f.BoolVar(&o.Keep, "keep", false, "leave configurations and logs behind")
 	return c
+}
+
+// optionKey is what a key of the configuration looks like. The daemon checks
+// whether there is such a key.
+var optionKey = regexp.MustCompile(`^[a-z_]+$`)
+
+func checkFabricOptions(options map[string]string) error {
+	for key := range options {
+		if !optionKey.MatchString(key) {
+			return usagef("--fabric-option %q: want key=value with a key of [verbs]; see: rdmad config example", key)
+		}
+	}
+	return nil
 }

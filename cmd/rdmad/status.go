@@ -69,8 +69,18 @@ func printStatus(out io.Writer, s *daemon.Status) error {
 	if listen == "" {
 		listen = "no peers"
 	}
+	fabric := s.Fabric
+	if fabric == "" {
+		fabric = "none"
+	}
 	fmt.Fprintf(&b, "node %s: %s for %s, rdmad %s, fabric %s, listens on %s, pids %d (supervisor) %d (core)\n",
-		s.Node, state, seconds(s.UptimeS), s.Version, s.Fabric, listen, s.PIDs.Supervisor, s.PIDs.Core)
+		s.Node, state, seconds(s.UptimeS), s.Version, fabric, listen, s.PIDs.Supervisor, s.PIDs.Core)
+	if s.FabricDetail != "" {
+		fmt.Fprintf(&b, "fabric %s: %s\n", s.Fabric, s.FabricDetail)
+	}
+	if s.FallbackReason != "" {
+		fmt.Fprintf(&b, "WARNING: fabric.provider = %q fell back to %s: %s (for more see: rdmad doctor)\n", s.FabricWanted, s.Fabric, s.FallbackReason)
+	}
 
 	peers := newTable("PEER", "ADDRESS", "STATE", "SINCE", "SERVICES", "ERROR")
 	for _, p := range s.Peers {
@@ -92,13 +102,19 @@ func printStatus(out io.Writer, s *daemon.Status) error {
 	for _, l := range s.Lanes {
 		lanes.row(l.ID, l.Direction, l.Peer, l.Domain, l.Class, l.State, l.Slots, l.SlotSize, l.Busy)
 	}
+	paths := newTable("LANE", "PATH")
+	for _, l := range s.Lanes {
+		if l.Path != "" {
+			paths.row(l.ID, l.Path)
+		}
+	}
 	counters := newTable("COUNTER", "VALUE")
 	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
 		if n := s.Counters[name]; n != 0 {
 			counters.row(name, n)
 		}
 	}
-	for _, t := range []*table{peers, services, workers, lanes, counters} {
+	for _, t := range []*table{peers, services, workers, lanes, paths, counters} {
 		t.print(&b)
 	}
 	_, err := io.WriteString(out, b.String())
@@ -110,7 +126,8 @@ func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }
 
-// table is rows of columns, aligned.
+// table is rows of columns, aligned. Empty cells are printed as a dash, except in
+// columns without a heading, which hold remarks.
 type table struct {
 	head []string
 	rows [][]string
@@ -121,7 +138,8 @@ func newTable(head ...string) *table { return &table{head: head} }
 func (t *table) row(values ...any) {
 	r := make([]string, len(values))
 	for i, v := range values {
-		if r[i] = fmt.Sprint(v); r[i] == "" {
+		r[i] = fmt.Sprint(v)
+		if r[i] == "" && t.head[i] != "" {
 			r[i] = "-"
 		}
 	}
@@ -134,10 +152,22 @@ func (t *table) print(b *strings.Builder) {
 		return
 	}
 	b.WriteByte('\n')
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	t.printRows(b)
+}
+
+// printRows writes the table, if it has rows.
+func (t *table) printRows(b *strings.Builder) {
+	if len(t.rows) == 0 {
+		return
+	}
+	var aligned strings.Builder
+	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
 	for _, r := range append([][]string{t.head}, t.rows...) {
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
 	// Writing to a strings.Builder cannot fail.
 	_ = w.Flush()
+	for line := range strings.Lines(aligned.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
 }

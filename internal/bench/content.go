@@ -47,12 +47,14 @@ func fill(p []byte, stamp uint64) {
 
 // restamp changes the stamp of a message that fill has written.
 func restamp(p []byte, stamp uint64) {
+	if len(p) >= 2*stampSize {
+		binary.LittleEndian.PutUint64(p, stamp)
+		binary.LittleEndian.PutUint64(p[len(p)-stampSize:], stamp)
+		return
+	}
 	var s [stampSize]byte
 	binary.LittleEndian.PutUint64(s[:], stamp)
 	copy(p, s[:])
-	if len(p) >= 2*stampSize {
-		copy(p[len(p)-stampSize:], s[:])
-	}
 }
 
 // intact reports whether p is, to the last byte, the content of size bytes with
@@ -61,16 +63,14 @@ func intact(p []byte, size int, stamp uint64) bool {
 	if len(p) != size {
 		return false
 	}
+	if size >= 2*stampSize {
+		end := size - stampSize
+		return binary.LittleEndian.Uint64(p) == stamp && binary.LittleEndian.Uint64(p[end:]) == stamp &&
+			patterned(p[stampSize:end], stampSize)
+	}
 	var s [stampSize]byte
 	binary.LittleEndian.PutUint64(s[:], stamp)
-	head := min(stampSize, size)
-	end := size
-	if size >= 2*stampSize {
-		end -= stampSize
-		if !bytes.Equal(p[end:], s[:]) {
-			return false
-		}
-	}
+	head, end := min(stampSize, size), size
 	return bytes.Equal(p[:head], s[:head]) && patterned(p[head:end], head)
 }
 

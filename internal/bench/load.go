@@ -26,10 +26,18 @@ type load struct {
 	post       bool
 
 	// next numbers the messages over warm-up and measurement.
-	next       uint64
+	next uint64
+	// start is when the run began.
+	start time.Time
+	// finished counts the messages that are done, and done, for other
+	// goroutines, lags behind it a little.
+	finished   uint64
 	done       atomic.Uint64
 	mismatches uint64
 	latency    *hdrhistogram.Histogram
+	// sameCount latencies of the value same are not in latency yet.
+	same      time.Duration
+	sameCount int64
 }
 
 // newLoad prepares the messages of the job's workload.
@@ -63,6 +71,7 @@ func newLoad(j *job, m *client.Method) *load {
 
 // reset forgets what was measured.
 func (l *load) reset() {
+	l.finished = 0
 	l.done.Store(0)
 	l.mismatches = 0
 	l.latency = newHistogram()
@@ -70,10 +79,11 @@ func (l *load) reset() {
 
 // run makes count calls or, if that is zero, as many as it begins within d.
 func (l *load) run(ctx context.Context, count uint64, d time.Duration) error {
-	more := func(begun uint64, _ time.Time) bool { return begun < count }
+	l.start = time.Now()
+	defer l.settle()
+	more := func(begun uint64, _ time.Duration) bool { return begun < count }
 	if count == 0 {
-		end := time.Now().Add(d)
-		more = func(_ uint64, now time.Time) bool { return now.Before(end) }
+		more = func(_ uint64, now time.Duration) bool { return now < d }
 	}
 	switch {
 	case l.post:
@@ -84,6 +94,9 @@ func (l *load) run(ctx context.Context, count uint64, d time.Duration) error {
 	return l.window(ctx, more)
 }
 
+// now returns the time since the run began. It reads one clock; time.Now reads two.
+func (l *load) now() time.Duration { return time.Since(l.start) }
+
 // numbered stamps the request with the number of the next message.
 func (l *load) numbered() (req []byte, stamp uint64) {
 	stamp = stampOf(l.seed, l.next)
@@ -93,17 +106,18 @@ func (l *load) numbered() (req []byte, stamp uint64) {
 }
 
 // calls makes one call after the other.
-func (l *load) calls(ctx context.Context, more func(uint64, time.Time) bool) error {
+func (l *load) calls(ctx context.Context, more func(uint64, time.Duration) bool) error {
 	answer := make([]byte, 0, l.answerSize)
-	begin := time.Now()
+	begin := l.now()
 	for begun := uint64(0); more(begun, begin); begun++ {
 		req, stamp := l.numbered()
-		begin = time.Now()
+		begin = l.now()
 		a, err := l.method.CallInto(ctx, req, answer)
 		if err != nil {
 			return err
 		}
-		l.finish(a, stamp, time.Since(begin))
+		l.finish(a, stamp, l.now()-begin)
+		l.settle()
 	}
 	return nil
 }
@@ -112,38 +126,47 @@ func (l *load) calls(ctx context.Context, more func(uint64, time.Time) bool) err
 type outstanding struct {
 	future *client.Future
 	stamp  uint64
-	begin  time.Time
+	begin  time.Duration
+	answer []byte // room for it
 }
 
 // window keeps depth requests outstanding and waits for the oldest. A request's
 // latency ends when its turn to be waited for has come and its answer is there.
-func (l *load) window(ctx context.Context, more func(uint64, time.Time) bool) error {
+func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool) error {
 	queue := make([]outstanding, l.depth)
-	var begun, ended uint64
+	for i := range queue {
+		queue[i].answer = make([]byte, 0, l.answerSize)
+	}
+	var begun, ended int // requests; first and last are their places in queue
+	first, last := 0, 0
 	defer func() {
 		// After an error: nobody else waits for these.
 		for ; ended < begun; ended++ {
-			queue[ended%uint64(l.depth)].future.Cancel()
+			queue[last].future.Cancel()
+			last = (last + 1) % l.depth
 		}
 	}()
-	for now := time.Now(); ; {
-		for begun-ended < uint64(l.depth) && more(begun, now) {
+	for now := l.now(); ; {
+		for begun-ended < l.depth && more(uint64(begun), now) {
 			req, stamp := l.numbered()
-			o := &queue[begun%uint64(l.depth)]
+			o := &queue[first]
 			o.stamp, o.begin = stamp, now
 			var err error
-			if o.future, err = l.method.Go(ctx, req); err != nil {
+			if o.future, err = l.method.GoInto(ctx, req, o.answer); err != nil {
 				return err
 			}
 			begun++
-			if begun-ended < uint64(l.depth) {
-				now = time.Now() // a window that fills up; else the time of the last answer
+			if first++; first == l.depth {
+				first = 0
+			}
+			if begun-ended < l.depth {
+				now = l.now() // a window that fills up; else the time of the last answer
 			}
 		}
 		if ended == begun {
 			return nil
 		}
-		o := &queue[ended%uint64(l.depth)]
+		o := &queue[last]
 		_, _, settled := o.future.Result()
 		a, err := o.future.Wait(ctx)
 		if err != nil {
@@ -154,10 +177,14 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Time) bool) er
 		// waited for. The clock costs a good part of a call, so it is read
 		// only now and then for those.
 		if !settled || ended%clockEvery == 0 || l.bulky() {
-			now = time.Now()
+			now = l.now()
+			l.settle()
 		}
-		l.finish(a, o.stamp, now.Sub(o.begin))
+		l.finish(a, o.stamp, now-o.begin)
 		ended++
+		if last++; last == l.depth {
+			last = 0
+		}
 	}
 }
 
@@ -169,17 +196,18 @@ const clockEvery = 8
 func (l *load) bulky() bool { return max(len(l.request), l.answerSize) > 1024 }
 
 // posts sends messages one way.
-func (l *load) posts(ctx context.Context, more func(uint64, time.Time) bool) error {
-	now := time.Now()
+func (l *load) posts(ctx context.Context, more func(uint64, time.Duration) bool) error {
+	now := l.now()
 	for begun := uint64(0); more(begun, now); begun++ {
 		req, _ := l.numbered()
 		if err := l.method.Post(ctx, req); err != nil {
 			return err
 		}
-		l.done.Add(1)
+		l.finished++
 		// The clock costs as much as a good part of a post.
 		if begun%16 == 0 {
-			now = time.Now()
+			now = l.now()
+			l.settle()
 		}
 	}
 	return nil
@@ -189,7 +217,27 @@ func (l *load) finish(answer []byte, stamp uint64, latency time.Duration) {
 	if !l.check(answer, stamp) {
 		l.mismatches++
 	}
-	// Out of range only beyond 100 s, which the stall limit excludes.
-	_ = l.latency.RecordValue(int64(latency))
-	l.done.Add(1)
+	if latency != l.same {
+		l.record()
+		l.same = latency
+	}
+	l.sameCount++
+	l.finished++
+}
+
+// record adds the latencies that are not in the histogram yet. Requests that were
+// made together and whose answers came together mostly have the same one, and
+// adding it once for all of them saves a good part of the bookkeeping.
+func (l *load) record() {
+	if l.sameCount > 0 {
+		// Out of range only beyond 100 s, which the stall limit excludes.
+		_ = l.latency.RecordValues(int64(l.same), l.sameCount)
+		l.sameCount = 0
+	}
+}
+
+// settle brings what others may look at up to date.
+func (l *load) settle() {
+	l.record()
+	l.done.Store(l.finished)
 }

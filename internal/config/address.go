@@ -108,3 +108,13 @@ func socketPath(s string) error {
 	}
 	return nil
 }
+
+// deviceName checks the name of an RDMA device. It becomes part of paths below
+// /sys, so nothing in it may lead elsewhere.
+func deviceName(s string) error {
+	bad := func(r rune) bool { return r <= ' ' || r == '/' || r >= 0x7f }
+	if len(s) > 63 || s == "." || s == ".." || strings.ContainsFunc(s, bad) {
+		return fmt.Errorf("must be the name of a device such as \"mlx5_0\", of at most 63 bytes without spaces and slashes, got %q", s)
+	}
+	return nil
+}

@@ -14,6 +14,8 @@ type Config struct {
 	Node Node
 	// Fabric is the section [fabric].
 	Fabric Fabric
+	// Verbs is the section [verbs].
+	Verbs Verbs
 	// Agent is the section [agent].
 	Agent Agent
 	// GroupSend is the section [group_send].
@@ -56,6 +58,36 @@ type Fabric struct {
 	// Listen or of Node.Listen if they name one, else the address that this node
 	// uses towards its first peer.
 	Advertise string
+}
+
+// Verbs selects the RDMA device and gives the attributes of its queue pairs. The
+// fields mean what those of the verbs provider's configuration mean.
+type Verbs struct {
+	// Device is the name of the device. Empty: the first with an active port.
+	Device string
+	// Port counts from 1. Zero: the first active one.
+	Port int
+	// GIDIndex is an index into the port's GID table, -1 to let the provider
+	// choose.
+	GIDIndex int
+	// Connect is "oob" or "rdmacm".
+	Connect string
+	// MTU is the path MTU in bytes. Zero: the port's active one.
+	MTU int
+	// Timeout is the exponent of the acknowledgement timeout.
+	Timeout int
+	// RetryCount and RNRRetry are how often a send is repeated.
+	RetryCount, RNRRetry int
+	// MinRNRTimer is the encoded wait that a receiver asks for.
+	MinRNRTimer int
+	// MaxReadAtomic bounds reads and atomics under way.
+	MaxReadAtomic int
+	// ServiceLevel, TrafficClass, HopLimit and PKeyIndex go into packets.
+	ServiceLevel, TrafficClass, HopLimit, PKeyIndex int
+	// MaxInline is how many bytes a work request may carry.
+	MaxInline int
+	// ConnectTimeout bounds each step of a connection by rdmacm.
+	ConnectTimeout time.Duration
 }
 
 // Agent shapes the threads that move messages.

@@ -56,8 +56,12 @@ func TestSampleWorks(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	want := &Config{
-		Node:      Node{Name: "host-1", Socket: "/run/rdmad/rdmad.sock", SocketMode: 0o660, DrainTimeout: 10 * time.Second},
-		Fabric:    Fabric{Provider: "tcp", Listen: "0.0.0.0:0"},
+		Node:   Node{Name: "host-1", Socket: "/run/rdmad/rdmad.sock", SocketMode: 0o660, DrainTimeout: 10 * time.Second},
+		Fabric: Fabric{Provider: "tcp", Listen: "0.0.0.0:0"},
+		Verbs: Verbs{
+			GIDIndex: -1, Connect: "oob", Timeout: 14, RetryCount: 7, RNRRetry: 7, MinRNRTimer: 12,
+			MaxReadAtomic: 16, HopLimit: 64, MaxInline: 220, ConnectTimeout: 5 * time.Second,
+		},
 		Agent:     Agent{Count: 1, Idle: "adaptive"},
 		GroupSend: GroupSend{Enabled: true, MaxMessages: 255},
 		Memory:    Memory{Hugepages: shm.HugepagesOff},
@@ -86,6 +90,23 @@ func TestEveryKey(t *testing.T) {
 		provider = "verbs"
 		listen = "127.0.0.1:9"
 		advertise = "fe80::1%eth0"
+		[verbs]
+		device = "mlx5_bond_0"
+		port = 2
+		gid_index = 3
+		connect = "rdmacm"
+		mtu = 2048
+		timeout = 18
+		retry_count = 6
+		rnr_retry = 5
+		min_rnr_timer = 31
+		max_rd_atomic = 1
+		service_level = 15
+		traffic_class = 104
+		hop_limit = 255
+		pkey_index = 65535
+		max_inline = 0
+		connect_timeout = "100ms"
 		[agent]
 		count = 4
 		idle = "busy"
@@ -122,7 +143,12 @@ func TestEveryKey(t *testing.T) {
 	want := &Config{
 		Node: Node{Name: "n1", Socket: "/tmp/s", SocketMode: 0o666, Listen: "[::]:7471", DrainTimeout: 90 * time.Second},
 
-		Fabric:  Fabric{Provider: "verbs", Listen: "127.0.0.1:9", Advertise: "fe80::1%eth0"},
+		Fabric: Fabric{Provider: "verbs", Listen: "127.0.0.1:9", Advertise: "fe80::1%eth0"},
+		Verbs: Verbs{
+			Device: "mlx5_bond_0", Port: 2, GIDIndex: 3, Connect: "rdmacm", MTU: 2048, Timeout: 18,
+			RetryCount: 6, RNRRetry: 5, MinRNRTimer: 31, MaxReadAtomic: 1,
+			ServiceLevel: 15, TrafficClass: 104, HopLimit: 255, PKeyIndex: 65535, ConnectTimeout: 100 * time.Millisecond,
+		},
 		Agent:   Agent{Count: 4, Idle: "busy", Spin: 50 * time.Microsecond},
 		Memory:  Memory{Hugepages: shm.HugepagesRequire},
 		Classes: []Class{{Name: "only", SlotSize: 65536, Slots: 65536, MaxRun: 511}},

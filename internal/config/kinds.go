@@ -119,6 +119,27 @@ func number(low, high, step int64) kind[int] {
 	}
 }
 
+// oneOfNumbers reads one of a few integers.
+func oneOfNumbers(values ...int) kind[int] {
+	last := len(values) - 1
+	words := make([]string, len(values))
+	for i, n := range values {
+		words[i] = strconv.Itoa(n)
+	}
+	allowed := strings.Join(words[:last], ", ") + " or " + words[last]
+	return kind[int]{
+		allowed: allowed,
+		read: func(v any) (int, error) {
+			n, err := as[int64](v, "an integer")
+			if err == nil && (int64(int(n)) != n || !slices.Contains(values, int(n))) {
+				err = fmt.Errorf("must be %s, got %d", allowed, n)
+			}
+			return int(n), err
+		},
+		show: func(n int) any { return n },
+	}
+}
+
 // boolean reads true or false.
 func boolean() kind[bool] {
 	return kind[bool]{

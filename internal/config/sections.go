@@ -116,6 +116,9 @@ func allSections() []section {
 			at: plain(func(c *Config) *Node { return &c.Node }), keys: nodeKeys()},
 		{name: "fabric", doc: "The transport between nodes.",
 			at: plain(func(c *Config) *Fabric { return &c.Fabric }), keys: fabricKeys()},
+		{name: "verbs", doc: "The RDMA device and its queue pairs, for the provider verbs; others ignore this. " +
+			"What there is to choose from: rdmad devices. What is wrong with it: rdmad doctor.",
+			at: plain(func(c *Config) *Verbs { return &c.Verbs }), keys: verbsKeys()},
 		{name: "agent", doc: "The threads that move messages.",
 			at: plain(func(c *Config) *Agent { return &c.Agent }), keys: agentKeys()},
 		{name: "group_send", doc: "Sending consecutive messages, of any workers, with one post.",
@@ -163,10 +166,10 @@ func fabricKeys() []key {
 	return []key{
 		bind("provider", "tcp", func(f *Fabric) *string { return &f.Provider },
 			oneOf("tcp", "verbs", "libfabric", "auto"),
-			`What moves the data. Only "auto" ever falls back to tcp, and it says so in the log.`),
+			`What moves the data. Only "auto" ever falls back to tcp, and it says so in the log and in the status.`),
 		bind("listen", "0.0.0.0:0", func(f *Fabric) *string { return &f.Listen },
 			text("host:port; port 0 lets the system choose", listenAddress),
-			"Where the tcp provider accepts data connections. Others ignore it."),
+			`Where the provider tcp accepts data connections. Of it, verbs uses the port with connect = "rdmacm"; others ignore it.`),
 		bind("advertise", "", func(f *Fabric) *string { return &f.Advertise },
 			text(`an IP address or host name without a port, or "" for the host that listen or node.listen names, or else the address used towards the first peer`, optional(hostOnly)),
 			"The host that peers are told to connect to for data."),

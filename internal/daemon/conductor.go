@@ -28,7 +28,8 @@ type conductor struct {
 	salt        uint32 // of method ids; see methodID
 	started     time.Time
 	supervisor  int
-	provider    string
+	provider    string // in use; empty for a node without peers
+	fabric      *openFabric
 	device      fabric.Device
 	agents      []*agent
 	agentsDone  sync.WaitGroup
@@ -72,10 +73,10 @@ func newConductor(cfg *config.Config, supervisor int, log zerolog.Logger) (_ *co
 	}()
 	// A node without peers needs no fabric: its lanes are all local.
 	if len(cfg.Peers) > 0 {
-		if c.device, err = openFabric(cfg, log); err != nil {
+		if c.fabric, err = newFabricOpener(cfg, log).open(); err != nil {
 			return nil, err
 		}
-		c.provider = cfg.Fabric.Provider
+		c.device, c.provider = c.fabric.device, c.fabric.name
 	}
 	idle := idleStrategy{busy: cfg.Agent.Idle == "busy"}
 	if cfg.Agent.Idle == "adaptive" {
@@ -116,6 +117,7 @@ func (c *conductor) serve(ctx context.Context, socket *net.UnixListener, bootstr
 	for _, l := range c.links {
 		c.spawn(l.dialLoop)
 	}
+	c.spawn(c.watchFabric)
 	<-ctx.Done()
 	err := c.drain()
 	c.stop()

@@ -1,39 +1,146 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"syscall"
 
 	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
+	"github.com/rdmad/rdmad/internal/fabric/verbs"
+	"github.com/rdmad/rdmad/internal/rdmasys"
 )
 
-// openFabric opens the device that the config names. It runs in the core, which
-// forks nothing afterwards.
-func openFabric(cfg *config.Config, log zerolog.Logger) (fabric.Device, error) {
-	var provider fabric.Provider
-	switch cfg.Fabric.Provider {
-	case "tcp":
-		provider = tcp.New(tcp.Config{})
+// tcpName is the name of the provider that is always there.
+const tcpName = "tcp"
+
+// openFabric is an open device with how it came to be chosen.
+type openFabric struct {
+	device fabric.Device
+	// name is the provider in use, wanted the one that the config names.
+	name, wanted string
+	// fallback says why tcp is used although something better was asked for;
+	// empty otherwise.
+	fallback string
+	// detail is what the device says of itself, if it does.
+	detail string
+}
+
+// describer is implemented by devices and endpoints that can say, in one line for
+// people, what they use: device, port, GID, MTU and so on.
+type describer interface{ Describe() string }
+
+// describe returns what v says of itself, or "".
+func describe(v any) string {
+	if d, ok := v.(describer); ok {
+		return d.Describe()
+	}
+	return ""
+}
+
+// verbsPackage is what fabricOpener needs of package verbs.
+type verbsPackage struct {
+	built   bool
+	devices func() ([]verbs.DeviceInfo, error)
+	open    func(verbs.Config) (fabric.Provider, error)
+}
+
+// fabricOpener opens the device that a config asks for.
+type fabricOpener struct {
+	cfg   *config.Config
+	log   zerolog.Logger
+	verbs verbsPackage
+}
+
+func newFabricOpener(cfg *config.Config, log zerolog.Logger) *fabricOpener {
+	return &fabricOpener{cfg: cfg, log: log, verbs: verbsPackage{built: verbs.Built, devices: verbs.Devices, open: verbs.New}}
+}
+
+// open opens the device. It runs in the core, which forks nothing afterwards. Only
+// the provider "auto" falls back to tcp, and never silently.
+func (o *fabricOpener) open() (*openFabric, error) {
+	f := &openFabric{wanted: o.cfg.Fabric.Provider}
+	var err error
+	switch f.wanted {
+	case tcpName:
+		err = o.openWith(f, tcp.New(tcp.Config{}))
+	case verbs.Name:
+		err = o.openVerbs(f)
 	case "auto":
-		log.Warn().Msg("fabric.provider is \"auto\" and this build has no RDMA provider: using tcp")
-		provider = tcp.New(tcp.Config{})
+		if err = o.verbsUsable(); err == nil {
+			err = o.openVerbs(f)
+		}
+		if err != nil {
+			f.fallback = err.Error()
+			o.log.Warn().Str("reason", f.fallback).Msg("fabric.provider = \"auto\" falls back to tcp; for more see: rdmad doctor")
+			err = o.openWith(f, tcp.New(tcp.Config{}))
+		}
 	default:
-		return nil, fmt.Errorf("fabric.provider = %q: %w by this build (built in: tcp)", cfg.Fabric.Provider, fabric.ErrNotSupported)
+		err = fmt.Errorf("%w by this build", fabric.ErrNotSupported)
 	}
-	advertise := cfg.Fabric.Advertise
-	if advertise == "" {
-		advertise = advertisedHost(cfg)
-	}
-	dev, err := provider.Open(fabric.Options{Listen: cfg.Fabric.Listen, Advertise: advertise})
 	if err != nil {
-		return nil, fmt.Errorf("fabric %s: %w", provider.Name(), err)
+		return nil, fmt.Errorf("fabric.provider = %q: %w", f.wanted, err)
 	}
-	log.Info().Str("provider", provider.Name()).Str("advertise", advertise).Msg("fabric open")
-	return dev, nil
+	o.log.Info().Str("provider", f.name).Str("wanted", f.wanted).Str("device", f.detail).Msg("fabric open")
+	return f, nil
+}
+
+func (o *fabricOpener) openVerbs(f *openFabric) error {
+	p, err := o.verbs.open(verbsConfig(o.cfg.Verbs))
+	if err != nil {
+		return err
+	}
+	return o.openWith(f, p)
+}
+
+func (o *fabricOpener) openWith(f *openFabric, p fabric.Provider) error {
+	advertise := o.cfg.Fabric.Advertise
+	if advertise == "" {
+		advertise = advertisedHost(o.cfg)
+	}
+	dev, err := p.Open(fabric.Options{Listen: o.cfg.Fabric.Listen, Advertise: advertise})
+	if err != nil {
+		return err
+	}
+	f.device, f.name, f.detail = dev, p.Name(), describe(dev)
+	if f.detail == "" && f.name == tcpName {
+		f.detail = "advertised as " + advertise
+	}
+	return nil
+}
+
+// verbsUsable says why the provider verbs cannot work here, as far as that can be
+// seen without opening anything.
+func (o *fabricOpener) verbsUsable() error {
+	if !o.verbs.built {
+		_, err := o.verbs.open(verbs.Default()) // whose error says how to get one
+		return err
+	}
+	devices, err := o.verbs.devices()
+	if errors.Is(err, syscall.ENOSYS) {
+		// What libibverbs says where the kernel has no RDMA at all.
+		return fmt.Errorf("%w, or its kernel module ib_uverbs is not loaded: %w", rdmasys.ErrNoDevice, err)
+	}
+	if err != nil {
+		return err
+	}
+	_, _, err = rdmasys.Choose(devices, o.cfg.Verbs.Device, o.cfg.Verbs.Port)
+	return err
+}
+
+// verbsConfig translates the section [verbs].
+func verbsConfig(v config.Verbs) verbs.Config {
+	return verbs.Config{
+		Device: v.Device, Port: v.Port, GIDIndex: v.GIDIndex, Connect: v.Connect, MTU: v.MTU,
+		Timeout: v.Timeout, RetryCount: v.RetryCount, RNRRetry: v.RNRRetry, MinRNRTimer: v.MinRNRTimer,
+		MaxReadAtomic: v.MaxReadAtomic,
+		ServiceLevel:  v.ServiceLevel, TrafficClass: v.TrafficClass, HopLimit: v.HopLimit, PKeyIndex: v.PKeyIndex,
+		MaxInline: v.MaxInline, ConnectTimeout: v.ConnectTimeout,
+	}
 }
 
 // advertisedHost is the address of this node that peers can reach, when the

@@ -58,7 +58,7 @@ func (c *conductor) checkPeer(m *peerMessage) (*helloBody, error) {
 	case h.Protocol != peerProtocol:
 		return nil, fmt.Errorf("%w: peer protocol %d, this daemon speaks %d", attach.ErrVersion, h.Protocol, peerProtocol)
 	case h.Fabric != c.provider:
-		return nil, fmt.Errorf("node %s uses fabric %q, this node %q", printable(h.Node), printable(h.Fabric), c.provider)
+		return nil, fmt.Errorf("node %s uses fabric %q, this node %q: see rdmad doctor on both, or give both the same fabric.provider", printable(h.Node), printable(h.Fabric), c.provider)
 	}
 	if err := shm.CheckABI(h.ABI); err != nil {
 		return nil, fmt.Errorf("%w: the peer has %w", attach.ErrVersion, err)

@@ -20,8 +20,15 @@ type Status struct {
 	PIDs        PIDs    `json:"pids"`
 	// Listen is the address of the bootstrap listener, Fabric the provider in
 	// use; both are empty for a node without peers.
-	Listen   string            `json:"listen"`
-	Fabric   string            `json:"fabric"`
+	Listen string `json:"listen"`
+	Fabric string `json:"fabric"`
+	// FabricWanted is the provider that the configuration names. If it is
+	// "auto" and tcp is used, FallbackReason says why.
+	FabricWanted   string `json:"fabric_wanted"`
+	FallbackReason string `json:"fallback_reason,omitempty"`
+	// FabricDetail is what the device says of itself, for people.
+	FabricDetail string `json:"fabric_detail,omitempty"`
+
 	Draining bool              `json:"draining"`
 	Peers    []PeerStatus      `json:"peers"`
 	Lanes    []LaneStatus      `json:"lanes"`
@@ -65,6 +72,9 @@ type LaneStatus struct {
 	SlotSize int    `json:"slot_size"`
 	// Busy is how many requests are under way.
 	Busy int `json:"busy"`
+	// Path is what the fabric says of the connection, for people: device, GIDs,
+	// MTU. Empty while it is down, and for fabrics that say nothing.
+	Path string `json:"path,omitempty"`
 }
 
 // ServiceStatus is a method served somewhere.
@@ -126,6 +136,9 @@ func (c *conductor) status() *Status {
 		Fabric: c.provider, Listen: c.cfg.Node.Listen,
 		Peers: []PeerStatus{}, Lanes: []LaneStatus{}, Services: []ServiceStatus{}, Workers: []WorkerStatus{}, Bulk: []BulkStatus{},
 		Counters: map[string]uint64{"refused_connections": c.refused.Load()},
+	}
+	if c.fabric != nil {
+		s.FabricWanted, s.FallbackReason, s.FabricDetail = c.fabric.wanted, c.fabric.fallback, c.fabric.detail
 	}
 	for _, a := range c.agents {
 		var n counters
@@ -207,28 +220,31 @@ func (l *link) status() PeerStatus {
 // laneStatus describes the domain's lanes, on the agent's thread.
 func (d *agentDomain) laneStatus(domain string, names map[uint16]attach.Lane) []LaneStatus {
 	var ls []LaneStatus
-	add := func(id uint16, direction string, up bool, busy int) {
+	add := func(id uint16, direction string, up bool, pair *endpointPair, busy int) {
 		n, ok := names[id]
 		if !ok {
 			return // made after the names were taken
 		}
-		state := "down"
+		state, path := "down", ""
 		if up {
 			state = "up"
 		}
+		if pair != nil {
+			path = describe(pair.ep)
+		}
 		ls = append(ls, LaneStatus{ID: id, Domain: domain, Peer: n.Peer, Class: n.Class, Direction: direction, State: state,
-			Slots: n.Geometry.Slots, SlotSize: n.Geometry.SlotSize, Busy: busy})
+			Slots: n.Geometry.Slots, SlotSize: n.Geometry.SlotSize, Busy: busy, Path: path})
 	}
 	for _, l := range d.outLanes {
 		if l.local != nil {
-			add(l.id, "local", true, l.busy)
+			add(l.id, "local", true, nil, l.busy)
 		} else {
-			add(l.id, "out", l.pair != nil, l.busy)
+			add(l.id, "out", l.pair != nil, l.pair, l.busy)
 		}
 	}
 	for _, l := range d.inLanes {
 		if l.local == nil {
-			add(l.id, "in", l.pair != nil, l.busy)
+			add(l.id, "in", l.pair != nil, l.pair, l.busy)
 		}
 	}
 	return ls

@@ -175,15 +175,6 @@ type Endpoint interface {
 	Close() error
 }
 
-// Explainer is implemented by endpoints that can say more about a failed
-// completion than its status does: what it means on this device, with these
-// settings, and what to do. It belongs to the agent like PostSend.
-type Explainer interface {
-	// Explain returns the error of a completion whose status is not success. It
-	// wraps the *StatusError.
-	Explain(Completion) error
-}
-
 // Op is what a work request does or a completion reports.
 type Op uint8
 
@@ -284,4 +275,13 @@ type CQ interface {
 	Arm() (bool, error)
 	// Close releases the queue, after its endpoints were closed.
 	Close() error
+}
+
+// Explainer is implemented by endpoints that know more about a failed work request
+// than its Status. Any goroutine may call it.
+type Explainer interface {
+	// Explain returns what is known about the failure that a completion of this
+	// endpoint reports, for logs, wrapping its *StatusError; nil for a
+	// completion without failure.
+	Explain(Completion) error
 }

@@ -2,9 +2,12 @@ package sandbox
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -12,6 +15,9 @@ import (
 type Settings struct {
 	// Fabric is the provider. Empty: "tcp".
 	Fabric string
+	// Verbs are keys of the section [verbs] with their values. A value that is
+	// a whole number is written as one, any other as a string.
+	Verbs map[string]string
 	// GroupMax is the most messages of one group. Zero: the default.
 	GroupMax int
 	// Idle is what an agent does when there is nothing to do. Empty: the
@@ -42,6 +48,16 @@ func configText(name, socket, listen string, peers []Peer, s Settings) string {
 		provider = "tcp"
 	}
 	fmt.Fprintf(&b, "\n[fabric]\nprovider = %q\nlisten = \"127.0.0.1:0\"\n", provider)
+	if len(s.Verbs) > 0 {
+		b.WriteString("\n[verbs]\n")
+		for _, key := range slices.Sorted(maps.Keys(s.Verbs)) {
+			value := s.Verbs[key]
+			if _, err := strconv.ParseInt(value, 10, 64); err != nil {
+				value = strconv.Quote(value)
+			}
+			fmt.Fprintf(&b, "%s = %s\n", key, value)
+		}
+	}
 	if s.Idle != "" {
 		fmt.Fprintf(&b, "\n[agent]\nidle = %q\n", s.Idle)
 	}

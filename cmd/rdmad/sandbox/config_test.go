@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/config"
 )
@@ -11,7 +12,8 @@ func TestConfigText(t *testing.T) {
 	peers := []Peer{{"b", "127.0.0.1:2"}}
 	for _, s := range []Settings{
 		{},
-		{Fabric: "verbs", GroupMax: 1, Idle: "busy", SocketMode: "0666", Extra: "[limits]\nworkers = 7\n"},
+		{Fabric: "verbs", Verbs: map[string]string{"device": "rxe0", "gid_index": "-1", "timeout": "18", "connect_timeout": "2s"},
+			GroupMax: 1, Idle: "busy", SocketMode: "0666", Extra: "[limits]\nworkers = 7\n"},
 	} {
 		cfg, err := config.Parse("a.toml", []byte(configText("a", "/run/a.sock", "127.0.0.1:1", peers, s)))
 		if err != nil {
@@ -20,6 +22,9 @@ func TestConfigText(t *testing.T) {
 		}
 		if cfg.Node.Name != "a" || cfg.Node.Socket != "/run/a.sock" || cfg.Peers[0].Name != "b" {
 			t.Errorf("%+v: %+v", s, cfg)
+		}
+		if v := cfg.Verbs; s.Verbs != nil && (v.Device != "rxe0" || v.GIDIndex != -1 || v.Timeout != 18 || v.ConnectTimeout != 2*time.Second) {
+			t.Errorf("%+v: %+v", s, v)
 		}
 		if s.GroupMax != 0 && (cfg.GroupSend.MaxMessages != 1 || cfg.Agent.Idle != "busy" || cfg.Fabric.Provider != "verbs" || cfg.Limits.Workers != 7) {
 			t.Errorf("%+v: %+v", s, cfg)

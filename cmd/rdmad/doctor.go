@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/doctor"
+	"github.com/rdmad/rdmad/internal/fabric/verbs"
+)
+
+// doctorFlags are the flags of a check-up.
+type doctorFlags struct {
+	config, socket, peer string
+	configNamed          bool
+	json                 bool
+}
+
+func newDoctor() *cobra.Command {
+	var f doctorFlags
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what keeps this node from working as configured",
+		Long: "Check the configuration, the limits of the system, the RDMA devices, the running daemon if there\n" +
+			"is one, and its peers. Every finding is OK, WARN or FAIL, the worst last, with what to do about it.\n" +
+			"Run it as the user, and with the limits, that the daemon has: what it finds holds for its own\n" +
+			"process as long as no daemon runs.\n\n" +
+			"Exit status: 0 if all is OK, 1 with warnings, 2 with failures. A wrong command line is 2 too, but\n" +
+			"prints no findings.",
+		Example: "  rdmad doctor -c config.toml\n" +
+			"  rdmad doctor --peer b        # and whether the daemons can talk",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			f.configNamed = c.Flags().Changed("config")
+			found := doctor.Run(c.Context(), f.env(c.Context()))
+			var err error
+			if f.json {
+				err = writeJSON(c.OutOrStdout(), found)
+			} else {
+				_, err = io.WriteString(c.OutOrStdout(), doctor.Text(found))
+			}
+			if worst := doctor.Worst(found); err == nil && worst != doctor.OK {
+				err = statusError(doctorStatus(worst))
+			}
+			return err
+		},
+	}
+	configFlag(c, &f.config)
+	c.Flags().StringVar(&f.socket, "socket", "", "the daemon's socket (default: $RDMAD_SOCKET, or else node.socket of the configuration)")
+	c.Flags().StringVar(&f.peer, "peer", "", "a `node` to look at closely: its link, its address and the paths to it")
+	jsonFlag(c, &f.json)
+	return c
+}
+
+// doctorStatus is the exit status for the worst finding.
+func doctorStatus(worst doctor.Level) int {
+	switch worst {
+	case doctor.OK:
+		return 0
+	case doctor.Warn:
+		return 1
+	}
+	return 2
+}
+
+// env collects what the checks look at.
+func (f *doctorFlags) env(ctx context.Context) *doctor.Env {
+	e := &doctor.Env{
+		Root: os.DirFS("/"), OpenNode: openNode, Dial: dial,
+		ConfigFile: f.config, ConfigNamed: f.configNamed,
+		Built: verbs.Built, Version: daemon.Version, Peer: f.peer,
+	}
+	if e.Config, _, e.ConfigErr = loadConfig(f.config); e.ConfigErr != nil {
+		e.Config = config.Default()
+	}
+	var why error
+	e.Devices, _, why, e.DevicesErr = rdmaDevices(e.Root)
+	if verbs.Built && why != nil && len(e.Devices) > 0 {
+		e.DevicesErr = why
+	}
+	e.Socket, e.SocketNamed = cmp.Or(f.socket, os.Getenv(attach.SocketEnv), e.Config.Node.Socket), f.socket != ""
+	if absolute, err := filepath.Abs(e.Socket); err == nil {
+		e.Socket = absolute
+	}
+	raw, err := askStatus(ctx, e.Socket)
+	if err == nil {
+		e.Daemon = new(daemon.Status)
+		err = json.Unmarshal(raw, e.Daemon)
+	}
+	if err != nil {
+		e.Daemon, e.DaemonErr = nil, err
+	}
+	return e
+}
+
+// openNode opens a device node as libibverbs would, and closes it.
+func openNode(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// dial connects to host:port and closes the connection.
+func dial(ctx context.Context, address string) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}

@@ -1,0 +1,177 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
+	"github.com/rdmad/rdmad/internal/fabric/verbs"
+)
+
+// The defaults of [verbs] are those of the provider.
+func TestVerbsDefaults(t *testing.T) {
+	if got, want := verbsConfig(config.Default().Verbs), verbs.Default(); got != want {
+		t.Errorf("config has\n%+v, the provider\n%+v", got, want)
+	}
+}
+
+// Every key of [verbs] reaches the field of the same name.
+func TestVerbsConfig(t *testing.T) {
+	var in config.Verbs
+	v := reflect.ValueOf(&in).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString(v.Type().Field(i).Name)
+		default:
+			f.SetInt(int64(i + 1))
+		}
+	}
+	out := reflect.ValueOf(verbsConfig(in))
+	if out.NumField() != v.NumField() {
+		t.Errorf("the provider has %d fields, the config %d", out.NumField(), v.NumField())
+	}
+	for i := range out.NumField() {
+		name := out.Type().Field(i).Name
+		from := v.FieldByName(name)
+		if !from.IsValid() || !reflect.DeepEqual(from.Interface(), out.Field(i).Interface()) {
+			t.Errorf("%s: %v", name, out.Field(i))
+		}
+	}
+}
+
+// fakeVerbs is a provider whose device says what it is.
+type fakeVerbs struct {
+	*fabrictest.Fake
+	err error
+}
+
+func (fakeVerbs) Name() string { return verbs.Name }
+
+func (f fakeVerbs) Open(o fabric.Options) (fabric.Device, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	dev, err := f.Fake.Open(o)
+	return describedDevice{dev}, err
+}
+
+type describedDevice struct{ fabric.Device }
+
+func (describedDevice) Describe() string { return "mlx5_0 port 1" }
+
+// Which provider is opened, and what is said about it.
+func TestOpenFabric(t *testing.T) {
+	gids := []verbs.GID{{Addr: netip.MustParseAddr("fe80::1"), Type: "RoCE v2"}}
+	up := []verbs.DeviceInfo{{Name: "mlx5_0", Ports: []verbs.PortInfo{{Number: 1, State: "ACTIVE", GIDs: gids}}}}
+	down := []verbs.DeviceInfo{{Name: "mlx5_0", Ports: []verbs.PortInfo{{Number: 1, State: "DOWN"}}}}
+	broken := errors.New("the device is broken")
+	for _, c := range []struct {
+		name, provider string
+		built          bool
+		devices        []verbs.DeviceInfo
+		listErr        error
+		openErr        error
+		use            string // empty: an error
+		says           []string
+	}{
+		{name: "tcp", provider: "tcp", use: "tcp"},
+		{name: "tcp needs nothing", provider: "tcp", built: true, listErr: broken, use: "tcp"},
+		{name: "verbs", provider: "verbs", built: true, devices: up, use: "verbs", says: []string{"mlx5_0 port 1"}},
+		{name: "verbs broken", provider: "verbs", built: true, devices: up, openErr: broken, says: []string{`fabric.provider = "verbs"`, "is broken"}},
+		{name: "verbs not built", provider: "verbs", says: []string{`fabric.provider = "verbs"`, "-tags verbs", "libibverbs-dev", "librdmacm-dev"}},
+		{name: "libfabric", provider: "libfabric", says: []string{`fabric.provider = "libfabric"`, "not supported"}},
+		{name: "auto", provider: "auto", built: true, devices: up, use: "verbs", says: []string{"mlx5_0 port 1"}},
+		{name: "auto not built", provider: "auto", use: "tcp", says: []string{"-tags verbs", "rdmad doctor"}},
+		{name: "auto without device", provider: "auto", built: true, use: "tcp", says: []string{"no RDMA device", "rdmad doctor"}},
+		{name: "auto with port down", provider: "auto", built: true, devices: down, use: "tcp", says: []string{"port 1 of mlx5_0 is DOWN"}},
+		{name: "auto with no list", provider: "auto", built: true, listErr: broken, use: "tcp", says: []string{"is broken"}},
+		{name: "auto without RDMA in the kernel", provider: "auto", built: true, listErr: syscall.ENOSYS, use: "tcp", says: []string{"no RDMA device", "ib_uverbs"}},
+		{name: "auto broken", provider: "auto", built: true, devices: up, openErr: broken, use: "tcp", says: []string{"is broken"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := config.Default()
+			cfg.Fabric.Provider, cfg.Fabric.Listen = c.provider, "127.0.0.1:0"
+			var log bytes.Buffer
+			o := newFabricOpener(cfg, zerolog.New(&log))
+			o.verbs.built = c.built
+			o.verbs.devices = func() ([]verbs.DeviceInfo, error) { return c.devices, c.listErr }
+			if c.built {
+				o.verbs.open = func(verbs.Config) (fabric.Provider, error) {
+					return fakeVerbs{fabrictest.NewFake(), c.openErr}, nil
+				}
+			} else if verbs.Built {
+				t.Skip("this build has the provider")
+			}
+			f, err := o.open()
+			if err != nil {
+				if c.use != "" {
+					t.Fatal(err)
+				}
+				log.WriteString(err.Error())
+			} else {
+				defer f.device.Close()
+				fellBack := c.provider == "auto" && c.use == "tcp"
+				if f.name != c.use || f.wanted != c.provider || (f.fallback != "") != fellBack {
+					t.Errorf("%+v", f)
+				}
+				warnings := strings.Count(log.String(), `"level":"warn"`)
+				if fellBack && warnings != 1 || !fellBack && warnings != 0 {
+					t.Errorf("%d warnings:\n%s", warnings, log.String())
+				}
+			}
+			text := strings.ReplaceAll(log.String(), `\"`, `"`)
+			for _, s := range c.says {
+				if !strings.Contains(text, s) {
+					t.Errorf("no %q in:\n%s", s, text)
+				}
+			}
+		})
+	}
+}
+
+// What was wanted, what is used and why, as tools read it.
+func TestFabricStatus(t *testing.T) {
+	c := &conductor{cfg: config.Default(), provider: "tcp", fabric: &openFabric{name: "tcp", wanted: "auto", fallback: "no device", detail: "d"}}
+	data, err := json.Marshal(c.status())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"fabric": "tcp", "fabric_wanted": "auto", "fallback_reason": "no device", "fabric_detail": "d"} {
+		if got[key] != want {
+			t.Errorf("%s is %v, want %q", key, got[key], want)
+		}
+	}
+}
+
+type describedEndpoint struct{ fabric.Endpoint }
+
+func (describedEndpoint) Describe() string { return "gid 3 to fe80::2, mtu 1024" }
+
+// A lane that is up says what its connection uses, if the fabric does.
+func TestLanePath(t *testing.T) {
+	d := &agentDomain{outLanes: []*outLane{
+		{id: 1, pair: &endpointPair{ep: describedEndpoint{}}},
+		{id: 2, pair: &endpointPair{ep: struct{ fabric.Endpoint }{}}},
+		{id: 3},
+	}}
+	got := d.laneStatus("default", map[uint16]attach.Lane{1: {}, 2: {}, 3: {}})
+	if len(got) != 3 || got[0].Path != (describedEndpoint{}).Describe() || got[1].Path != "" || got[2].Path != "" {
+		t.Errorf("%+v", got)
+	}
+}

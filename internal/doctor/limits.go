@@ -1,0 +1,71 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/rdmad/rdmad/internal/rdmasys"
+)
+
+// checkCgroup: the limits of the control group leave room for the plan.
+func checkCgroup(_ context.Context, e *Env) []Finding {
+	const name = "cgroup"
+	process, who := e.process()
+	dirs := e.cgroups(process)
+	if len(dirs) == 0 {
+		return good(name, "no control group of version 2 limits %s", who)
+	}
+	p := planOf(e.Config)
+	var found []Finding
+	if n, where := e.cgroupLimit(dirs, "memory.max"); n < p.segments {
+		found = append(found, one(Fail, name,
+			"raise it (systemd: MemoryMax=, docker: --memory), or have fewer or smaller slots in [[class]]",
+			"lanes can take %s of shared memory, %s is %s: %s would be killed", bytesText(p.segments), where, bytesText(n), who)...)
+	}
+	if n, where := e.cgroupLimit(dirs, "pids.max"); n < uint64(p.threads) {
+		found = append(found, one(Warn, name,
+			"raise it (systemd: TasksMax=, docker: --pids-limit), or lower agent.count",
+			"the core may need %d threads, %s is %d", p.threads, where, n)...)
+	}
+	found = append(found, e.checkObjects(dirs, p)...)
+	if len(found) == 0 {
+		found = good(name, "leaves room for %s of shared memory and %d threads of %s", bytesText(p.segments), p.threads, who)
+	}
+	return found
+}
+
+// checkObjects: the rdma controller leaves room for the objects of the device.
+func (e *Env) checkObjects(dirs []string, p plan) []Finding {
+	if !e.wantsRDMA() {
+		return nil
+	}
+	device, _, err := rdmasys.Choose(e.Devices, e.Config.Verbs.Device, e.Config.Verbs.Port)
+	if err != nil {
+		return nil // checkPort says so
+	}
+	n, where := e.cgroupObjects(dirs, device.Name)
+	if n >= uint64(p.objects) {
+		return nil
+	}
+	return one(e.severity(), "cgroup", fmt.Sprintf("raise it: echo '%s hca_object=max' > %s", device.Name, where),
+		"lanes can take %d objects of %s, %s allows %d", p.objects, device.Name, where, n)
+}
+
+// checkFiles: there are enough descriptors for lanes and workers.
+func checkFiles(_ context.Context, e *Env) []Finding {
+	const name = "files"
+	process, who := e.process()
+	l, err := e.limitOf(process, "Max open files")
+	if err != nil {
+		return one(Warn, name, "run this as the user that runs the daemon, where /proc is mounted", "the limit of %s is not known: %v", who, err)
+	}
+	p := planOf(e.Config)
+	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	text := fmt.Sprintf("%d are enough for all lanes and for limits.workers = %d processes in %s; RLIMIT_NOFILE of %s is %s",
+		p.files, e.Config.Limits.Workers, plural(p.domains, "domain"), who, limitText(l.soft, decimal))
+	if l.soft < uint64(p.files) {
+		return one(Warn, name, fmt.Sprintf("raise it (systemd: LimitNOFILE=%d, docker: --ulimit nofile=%d), or lower limits.workers", p.files, p.files), "%s", text)
+	}
+	return good(name, "%s", text)
+}

@@ -1,0 +1,88 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/slots"
+)
+
+const (
+	// queueBytes is what the queues of a lane's queue pair take besides its
+	// slots: a generous estimate for 256 sends with inline data, 512 receives
+	// and their completions. Devices differ.
+	queueBytes = 256 << 10
+	// laneFiles is how many descriptors a lane takes: its segment and, with some
+	// fabrics, a connection.
+	laneFiles = 2
+	// workerFiles is how many descriptors an attached process takes: its
+	// connection, its segment and its pidfd.
+	workerFiles = 3
+	// baseFiles is what the daemon needs anyway: listeners, bells, peers.
+	baseFiles = 128
+	// baseThreads is what the core needs besides its agents.
+	baseThreads = 64
+	// laneObjects is how many objects of the device a lane takes: a protection
+	// domain, a memory region and a queue pair.
+	laneObjects = 3
+	// agentObjects is how many an agent takes: a completion queue and its
+	// channel.
+	agentObjects = 2
+)
+
+// hugepage is the size of the pages that segments are made of, in bytes.
+const hugepage = 2 << 20
+
+// plan is what a node needs when every peer uses every domain and class.
+type plan struct {
+	peers, domains, classes int
+	// lanes go to peers and come from them; local ones are not counted.
+	lanes int
+	// pinned is how many bytes of slots and queues the fabric locks in memory.
+	pinned uint64
+	// segments is how many bytes of shared memory lanes take, with local ones,
+	// and hugepages how many huge pages if they are made of them.
+	segments, hugepages uint64
+	files, threads      int
+	objects             int
+}
+
+func planOf(c *config.Config) plan {
+	p := plan{peers: len(c.Peers), domains: len(c.Domains), classes: len(c.Classes)}
+	p.lanes = 2 * p.peers * p.domains * p.classes
+	rings := uint64(p.domains * (2*p.peers + 1)) // of each class
+	for _, class := range c.Classes {
+		size := segmentSize(class.SlotSize, class.Slots)
+		p.pinned += uint64(2*p.peers*p.domains) * (uint64(class.SlotSize)*uint64(class.Slots) + queueBytes)
+		p.segments += rings * size
+		p.hugepages += rings * pagesOf(size)
+	}
+	p.files = baseFiles + laneFiles*(p.lanes+p.domains*p.classes) + workerFiles*c.Limits.Workers*p.domains
+	p.threads = baseThreads + c.Agent.Count
+	p.objects = laneObjects*p.lanes + agentObjects*c.Agent.Count
+	return p
+}
+
+// String says how the numbers come about.
+func (p plan) String() string {
+	return fmt.Sprintf("%s x %s x %s x 2 directions", plural(p.peers, "peer"), plural(p.domains, "domain"), plural(p.classes, "ring"))
+}
+
+// segmentSize is the size of a lane's segment.
+func segmentSize(slotSize, n int) uint64 {
+	return uint64(slots.Geometry{SlotSize: slotSize, Slots: n, MaxRun: 1}.SegmentSize())
+}
+
+// pagesOf is how many huge pages hold size bytes.
+func pagesOf(size uint64) uint64 { return (size + hugepage - 1) / hugepage }
+
+// bytesText prints a number of bytes with the unit that people use for memory.
+func bytesText(n uint64) string {
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+}

@@ -1,0 +1,183 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// unlimited is the limit that is none.
+const unlimited = math.MaxUint64
+
+// process is whose limits count: the daemon's core if one runs, or else this one.
+func (e *Env) process() (dir, who string) {
+	if e.Daemon != nil {
+		return fmt.Sprintf("proc/%d", e.Daemon.PIDs.Core), fmt.Sprintf("the daemon's core (pid %d)", e.Daemon.PIDs.Core)
+	}
+	return "proc/self", "this process"
+}
+
+// limit is a resource limit.
+type limit struct{ soft, hard uint64 }
+
+// limitOf reads a limit of a process by the name it has in /proc/PID/limits. The
+// bytes or the count are 64 bits; unlimited stands for none.
+func (e *Env) limitOf(process, name string) (limit, error) {
+	file := process + "/limits"
+	text, err := fs.ReadFile(e.Root, file)
+	if err != nil {
+		return limit{}, err
+	}
+	for line := range strings.Lines(string(text)) {
+		values, ok := strings.CutPrefix(line, name+" ")
+		if !ok {
+			continue
+		}
+		f := strings.Fields(values)
+		if len(f) < 2 {
+			break
+		}
+		soft, err1 := limitValue(f[0])
+		hard, err2 := limitValue(f[1])
+		return limit{soft, hard}, errors.Join(err1, err2)
+	}
+	return limit{}, fmt.Errorf("/%s does not tell %q", file, name)
+}
+
+// limitValue parses a limit as /proc and cgroups write it.
+func limitValue(s string) (uint64, error) {
+	if s == "unlimited" || s == "max" {
+		return unlimited, nil
+	}
+	return strconv.ParseUint(s, 10, 64)
+}
+
+// limitText prints a limit with a function for its unit.
+func limitText(n uint64, unit func(uint64) string) string {
+	if n == unlimited {
+		return "unlimited"
+	}
+	return unit(n)
+}
+
+// capIPCLock is the number of the capability whose owners may lock any amount of
+// memory.
+const capIPCLock = 14
+
+// mayLock reports whether a process has the capability for locking memory, where
+// it counts: in the initial user namespace, not in that of a rootless container.
+func (e *Env) mayLock(process string) bool {
+	ids, err := fs.ReadFile(e.Root, process+"/uid_map")
+	if err != nil || !slices.Equal(strings.Fields(string(ids)), []string{"0", "0", "4294967295"}) {
+		return false
+	}
+	status, err := fs.ReadFile(e.Root, process+"/status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			caps, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			return err == nil && caps&(1<<capIPCLock) != 0
+		}
+	}
+	return false
+}
+
+// meminfo reads /proc/meminfo: pages as counts, all else in KiB.
+func (e *Env) meminfo() (map[string]uint64, error) {
+	text, err := fs.ReadFile(e.Root, "proc/meminfo")
+	if err != nil {
+		return nil, err
+	}
+	m := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, ":")
+		if f := strings.Fields(value); len(f) > 0 {
+			if n, err := strconv.ParseUint(f[0], 10, 64); err == nil {
+				m[key] = n
+			}
+		}
+	}
+	return m, nil
+}
+
+// cgroupMounts are where cgroups of version 2 are mounted, alone or beside those of
+// version 1.
+var cgroupMounts = []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}
+
+// cgroups returns the directories of the process's cgroup of version 2 and of all
+// above it, whose limits all count; none if there is no such thing.
+func (e *Env) cgroups(process string) []string {
+	text, err := fs.ReadFile(e.Root, process+"/cgroup")
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		own, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/")
+		if !ok {
+			continue
+		}
+		var dirs []string
+		for _, mount := range cgroupMounts {
+			if _, err := fs.Stat(e.Root, mount+"/cgroup.controllers"); err != nil {
+				continue
+			}
+			// Clean keeps a strange path below the mount.
+			for at := path.Clean("/" + own); ; at = path.Dir(at) {
+				dirs = append(dirs, path.Join(mount, at))
+				if at == "/" {
+					break
+				}
+			}
+		}
+		return dirs
+	}
+	return nil
+}
+
+// cgroupLimit returns the smallest limit that a file of the cgroups states, and the
+// directory that states it.
+func (e *Env) cgroupLimit(dirs []string, file string) (least uint64, where string) {
+	least = unlimited
+	for _, dir := range dirs {
+		text, err := fs.ReadFile(e.Root, path.Join(dir, file))
+		if err != nil {
+			continue // the root has none, nor has one without the controller
+		}
+		if n, err := limitValue(strings.TrimSpace(string(text))); err == nil && n < least {
+			least, where = n, "/"+path.Join(dir, file)
+		}
+	}
+	return least, where
+}
+
+// cgroupObjects is cgroupLimit for a device's objects, of which rdma.max has a line
+// per device: "mlx5_0 hca_handle=2 hca_object=2000".
+func (e *Env) cgroupObjects(dirs []string, device string) (least uint64, where string) {
+	least = unlimited
+	for _, dir := range dirs {
+		text, err := fs.ReadFile(e.Root, path.Join(dir, "rdma.max"))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			if len(f) == 0 || f[0] != device {
+				continue
+			}
+			for _, word := range f[1:] {
+				value, ok := strings.CutPrefix(word, "hca_object=")
+				if n, err := limitValue(value); ok && err == nil && n < least {
+					least, where = n, "/"+path.Join(dir, "rdma.max")
+				}
+			}
+		}
+	}
+	return least, where
+}

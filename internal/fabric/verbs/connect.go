@@ -1,0 +1,292 @@
+//go:build verbs && cgo && linux
+
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+)
+
+const (
+	// readyFirst and readyMost are the waits before a msgReady is repeated; each
+	// is twice the one before.
+	readyFirst = 2 * time.Millisecond
+	readyMost  = 100 * time.Millisecond
+)
+
+// farewellWaits are the waits before a msgGone is repeated.
+var farewellWaits = [...]time.Duration{20 * time.Millisecond, 100 * time.Millisecond}
+
+var errPeerGone = errors.New("the peer closed its endpoint")
+
+// route is where control messages for the peer of an endpoint go.
+type route struct {
+	ah          handle // nil: nowhere yet
+	qpn, secret uint32
+}
+
+// farewell is a msgGone that is still to be repeated. It owns its route.
+type farewell struct {
+	to   route
+	m    message
+	next time.Time
+	sent int // repetitions
+}
+
+// Connect implements fabric.Endpoint. It may be called once. Both roles do the same
+// with ConnectOOB: the queue pair is made ready and the peer told so, until the peer
+// has said the same of its own; what is sent after that is not lost.
+func (e *Endpoint) Connect(ctx context.Context, peer []byte, role fabric.Role) error {
+	a, err := decodeAddress(peer)
+	if err != nil {
+		return &fabric.ConnectError{Peer: "?", Err: err}
+	}
+	if err := e.connect(ctx, a, role); err != nil {
+		return &fabric.ConnectError{Peer: a.String(), Err: err}
+	}
+	return nil
+}
+
+func (e *Endpoint) connect(ctx context.Context, a address, role fabric.Role) error {
+	if err := mismatch(e.addr, a); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	if e.phase() != phaseNew {
+		e.mu.Unlock()
+		return fabric.ErrClosed
+	}
+	e.state.Store(uint32(phaseConnecting))
+	e.peer = a
+	if e.met == a.token {
+		e.hear()
+	}
+	e.mu.Unlock()
+
+	var err error
+	if e.dev.cm != nil {
+		err = e.connectCM(ctx, a, role)
+	} else {
+		err = e.connectOOB(ctx, a)
+	}
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.phase() != phaseConnecting:
+		return fabric.ErrClosed
+	case e.isLost:
+		return errPeerGone
+	}
+	e.state.Store(uint32(phaseConnected))
+	return nil
+}
+
+// link returns the attributes of a connection with the end at a.
+func (d *Device) link(a address) cLink {
+	return cLink{
+		path: d.path(a), mtu: cUint32(min(d.mtu, a.mtu)), dest_qpn: cUint32(a.qpn), rq_psn: cUint32(a.psn),
+		max_dest_rd: cUint8(d.reads()), max_rd: cUint8(min(d.cfg.MaxReadAtomic, d.initReads, a.reads)),
+		min_rnr_timer: cUint8(d.cfg.MinRNRTimer), timeout: cUint8(d.cfg.Timeout),
+		retry: cUint8(d.cfg.RetryCount), rnr_retry: cUint8(d.cfg.RNRRetry),
+	}
+}
+
+func (e *Endpoint) connectOOB(ctx context.Context, a address) error {
+	if err := e.makeReady(a); err != nil {
+		return err
+	}
+	for wait := readyFirst; ; wait = min(2*wait, readyMost) {
+		// A message that cannot be sent is as good as a lost one.
+		_ = e.sayReady()
+		timer := time.NewTimer(wait)
+		select {
+		case <-e.heard:
+			timer.Stop()
+			return nil
+		case <-timer.C:
+			continue
+		case <-e.lost:
+			timer.Stop()
+			return errPeerGone
+		case <-e.ended:
+			timer.Stop()
+			return fabric.ErrClosed
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// makeReady connects the queue pair with the peer's and opens the way for control
+// messages.
+func (e *Endpoint) makeReady(a address) error {
+	d := e.dev
+	link := d.link(a)
+	link.sq_psn = cUint32(e.addr.psn)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.destroyed {
+		return fabric.ErrClosed
+	}
+	ah, err := d.ctl.handleFor(&link.path)
+	if err != nil {
+		return err
+	}
+	if err := e.lib.toReady(&link); err != nil {
+		return errors.Join(fmt.Errorf("path MTU %d, GID index %d: %w", link.mtu, d.gid.Index, err), d.ctl.release(ah))
+	}
+	e.to = route{ah: ah, qpn: a.ctlQPN, secret: a.ctlSecret}
+	e.ready = true
+	return nil
+}
+
+// sayReady tells the peer that the queue pair takes messages.
+func (e *Endpoint) sayReady() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.ready || e.destroyed {
+		return nil
+	}
+	kind := msgReady
+	if e.isHeard {
+		kind = msgReadyBoth
+	}
+	return e.say(kind)
+}
+
+// say sends a control message; e.mu is held.
+func (e *Endpoint) say(kind messageKind) error {
+	return e.dev.ctl.send(e.to.ah, e.to.qpn, e.to.secret, message{kind: kind, to: e.peer.token, from: e.addr.token})
+}
+
+// heard handles a control message, which may come from anybody who knows the token.
+func (d *Device) heard(m message) {
+	d.mu.Lock()
+	e := d.endpoints[m.to]
+	d.mu.Unlock()
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.phase() == phaseNew {
+		if m.kind != msgGone {
+			e.met = m.from // Connect will say whether it is the right one
+		}
+		return
+	}
+	if m.from != e.peer.token {
+		return
+	}
+	if m.kind == msgGone {
+		e.peerGone()
+		return
+	}
+	e.hear()
+	if m.kind == msgReady && e.ready && !e.destroyed {
+		// A lost answer is asked for again.
+		_ = e.say(msgReadyBoth)
+	}
+}
+
+// hear notes that the peer is there; e.mu is held.
+func (e *Endpoint) hear() {
+	if !e.isHeard {
+		e.isHeard = true
+		close(e.heard)
+	}
+}
+
+// peerGone handles the news that the peer has closed its end; e.mu is held.
+func (e *Endpoint) peerGone() {
+	if e.isLost || e.phase() == phaseClosed {
+		return
+	}
+	e.isLost = true
+	close(e.lost)
+	if e.phase() >= phaseConnected {
+		e.cq.notify(notice{e: e, why: fabric.StatusFlushed, vendor: VendorPeerClosed, end: endPeer})
+	}
+}
+
+// depart tells the peer of an endpoint that has failed. A peer that is not told
+// learns of it from its retries.
+func (d *Device) depart(e *Endpoint) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.isLost:
+	case e.cm != nil:
+		_ = e.cm.disconnect()
+	case d.ctl != nil && e.ready:
+		_ = e.say(msgGone)
+	}
+}
+
+// leave forgets an endpoint that has been closed and tells its peer.
+func (d *Device) leave(e *Endpoint) error {
+	d.mu.Lock()
+	delete(d.endpoints, e.addr.token)
+	d.mu.Unlock()
+	if d.cm != nil {
+		return e.leaveCM()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.ready {
+		return nil
+	}
+	e.ready = false
+	if e.isLost {
+		return d.ctl.release(e.to.ah)
+	}
+	_ = e.say(msgGone)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return d.ctl.release(e.to.ah)
+	}
+	d.farewells = append(d.farewells, farewell{
+		to: e.to, m: message{kind: msgGone, to: e.peer.token, from: e.addr.token}, next: time.Now().Add(farewellWaits[0]),
+	})
+	d.bell.Ring()
+	return nil
+}
+
+// repeatFarewells sends those that are due and returns the wait in milliseconds for
+// the next one, -1: none. open is false when the device was closed.
+func (d *Device) repeatFarewells(now time.Time) (timeout int, open bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return 0, false
+	}
+	left := d.farewells[:0]
+	timeout = -1
+	for _, f := range d.farewells {
+		if !now.Before(f.next) {
+			_ = d.ctl.send(f.to.ah, f.to.qpn, f.to.secret, f.m)
+			if f.sent++; f.sent == len(farewellWaits) {
+				// What a release of a handle may fail with is nothing that
+				// anybody could do something about.
+				_ = d.ctl.release(f.to.ah)
+				continue
+			}
+			f.next = now.Add(farewellWaits[f.sent])
+		}
+		if ms := int(f.next.Sub(now).Milliseconds()) + 1; timeout < 0 || ms < timeout {
+			timeout = ms
+		}
+		left = append(left, f)
+	}
+	d.farewells = left
+	return timeout, true
+}

@@ -1,0 +1,378 @@
+//go:build verbs && cgo && linux
+
+package verbs
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/poller"
+	"github.com/rdmad/rdmad/shm"
+)
+
+const (
+	// pollBatch is how many completions are fetched with one call into C.
+	pollBatch = 256
+	// armBatch is how many completions Arm looks for.
+	armBatch = 16
+)
+
+// cq implements fabric.CQ.
+//
+// It cannot overflow: every endpoint reserves room for all work requests it may
+// have outstanding, and the queue is enlarged before a reservation would not fit.
+type cq struct {
+	dev    *Device
+	lib    *queue
+	poller *poller.Poller // nil: polled only
+	bell   *shm.Bell      // rings for notices; nil without a poller
+
+	// endpoints are those that are not closed, by serial number. The map in use
+	// is never changed, only replaced: Poll reads it without a lock.
+	endpoints atomic.Pointer[map[uint32]*Endpoint]
+	// noticed says that notices is not empty.
+	noticed atomic.Bool
+
+	mu       sync.Mutex
+	closed   bool // guarded by mu, written by the owner only
+	serial   uint32
+	reserved int
+	notices  []notice
+
+	// Everything below belongs to the owner of the CQ.
+
+	armed bool // the next completion makes an event
+	wcs   []cWC
+	// head and tail bound the fetched completions in wcs that were not handled.
+	head, tail int
+	// out is Poll's argument while it runs, and full of n completions; spill is
+	// what did not fit.
+	out   []fabric.Completion
+	n     int
+	spill []fabric.Completion
+	// ending are endpoints whose connection is gone and whose outstanding work
+	// requests are not reported yet.
+	ending []*Endpoint
+	// woken are endpoints that were activated after something had come for them.
+	woken []*Endpoint
+	// released is room of ended endpoints whose completions may still be in the
+	// queue; it is free once the queue was seen empty.
+	released int
+	stats    CQStats
+}
+
+// CQStats are a queue's counters since it was made.
+type CQStats struct {
+	// Polls, Arms and EventCalls are calls into C for completions, for arming
+	// and for events of the completion channel.
+	Polls, Arms, EventCalls uint64
+	// Completions is how many completions the device made, Events how many
+	// events.
+	Completions, Events uint64
+	// Resizes is how often the queue was enlarged.
+	Resizes uint64
+}
+
+// notice is something that another goroutine found out about an endpoint.
+type notice struct {
+	e      *Endpoint
+	why    fabric.Status
+	vendor uint32
+	end    endKind
+}
+
+// endKind says what must happen at the end of a connection.
+type endKind uint8
+
+const (
+	// endClosed: Close has destroyed the queue pair.
+	endClosed endKind = iota
+	// endPeer: the peer is gone; the queue pair must be flushed.
+	endPeer
+	// endRefused: the queue pair has refused a request of the peer, who was told
+	// by that.
+	endRefused
+	// endBroken: the device reports nothing any more.
+	endBroken
+)
+
+// CreateCQ implements fabric.Device. The depth is a beginning: the queue grows with
+// its endpoints as far as the device allows.
+func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
+	if depth < 1 {
+		return nil, fabric.ErrInvalid
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fabric.ErrClosed
+	}
+	lib, err := createQueue(d.ctx, min(depth, d.info.Limits.MaxCQE), p != nil)
+	if err != nil {
+		if errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EINVAL) {
+			err = &LimitError{What: "completion queue", Asked: uint64(depth), Limit: uint64(d.info.Limits.MaxCQE), Err: err}
+		}
+		return nil, err
+	}
+	q := &cq{dev: d, lib: lib, poller: p, wcs: make([]cWC, pollBatch)}
+	q.endpoints.Store(&map[uint32]*Endpoint{})
+	if p != nil {
+		if err := q.watch(); err != nil {
+			return nil, errors.Join(err, q.destroy())
+		}
+	}
+	d.queues[q] = struct{}{}
+	return q, nil
+}
+
+// watch registers the queue's descriptors with its poller.
+func (q *cq) watch() error {
+	var err error
+	if q.bell, err = shm.NewBell(); err != nil {
+		return err
+	}
+	// A new ring makes a new event: the bell need not be read.
+	if err := q.poller.Add(q.bell.FD(), unix.EPOLLIN|unix.EPOLLET, bellHandler{}); err != nil {
+		return err
+	}
+	return q.poller.Add(q.lib.fd(), unix.EPOLLIN, q)
+}
+
+type bellHandler struct{}
+
+// Ready implements poller.Handler: waking up was all.
+func (bellHandler) Ready(int, uint32) {}
+
+// Ready implements poller.Handler: it takes an event off the completion channel.
+func (q *cq) Ready(int, uint32) {
+	q.stats.EventCalls++
+	// An error leaves the descriptor ready and the queue to be polled.
+	if ok, err := q.lib.takeEvent(); ok && err == nil {
+		q.stats.Events++
+		q.armed = false
+	}
+}
+
+// Stats returns the counters. It belongs to the owner like Poll.
+func (q *cq) Stats() CQStats { return q.stats }
+
+// admit adds an endpoint that needs room for the given number of completions.
+func (q *cq) admit(e *Endpoint, room int) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return fabric.ErrClosed
+	}
+	if need := q.reserved + room; need > q.lib.capacity() {
+		limit := q.dev.info.Limits.MaxCQE
+		if need > limit {
+			return &LimitError{What: "completion queue for all of its endpoints", Asked: uint64(need), Limit: uint64(limit),
+				Hint: "use fewer lanes per agent"}
+		}
+		if err := q.lib.resize(min(limit, max(need, 2*q.lib.capacity()))); err != nil {
+			return &LimitError{What: "completion queue", Asked: uint64(need), Limit: uint64(limit), Err: err}
+		}
+		q.stats.Resizes++
+	}
+	q.reserved += room
+	for {
+		q.serial++
+		if _, taken := (*q.endpoints.Load())[q.serial]; !taken {
+			break
+		}
+	}
+	e.serial = q.serial
+	m := maps.Clone(*q.endpoints.Load())
+	m[e.serial] = e
+	q.endpoints.Store(&m)
+	return nil
+}
+
+// forget removes an endpoint; its room is free when its completions are gone.
+func (q *cq) forget(e *Endpoint) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m := maps.Clone(*q.endpoints.Load())
+	delete(m, e.serial)
+	q.endpoints.Store(&m)
+}
+
+// notify tells the owner about an endpoint. Any goroutine may call it.
+func (q *cq) notify(n notice) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.notices = append(q.notices, n)
+	q.noticed.Store(true)
+	if q.bell != nil {
+		q.bell.Ring()
+	}
+}
+
+// Poll implements fabric.CQ. It is one call into C as long as that returns less
+// than what there is room for.
+func (q *cq) Poll(c []fabric.Completion) (int, error) {
+	if q.closed {
+		return 0, fabric.ErrClosed
+	}
+	if len(c) == 0 {
+		return 0, nil
+	}
+	q.out, q.n = c, 0
+	if len(q.spill) > 0 {
+		q.n = copy(c, q.spill)
+		q.spill = slices.Delete(q.spill, 0, q.n)
+	}
+	for _, e := range q.woken {
+		e.wake()
+	}
+	q.woken = q.woken[:0]
+	q.handle()
+	released, empty := q.released, false
+	var err error
+	for q.n < len(c) && !empty {
+		var got int
+		want := min(len(c)-q.n, len(q.wcs))
+		q.stats.Polls++
+		got, err = q.lib.poll(q.wcs[:want])
+		if err != nil {
+			break
+		}
+		q.fetched(got)
+		q.handle()
+		empty = got < want && q.head == q.tail
+	}
+	if empty {
+		q.release(released)
+		q.settle()
+	}
+	n := q.n
+	q.out, q.n = nil, 0
+	return n, err
+}
+
+// fetched notes that wcs begins with n completions.
+func (q *cq) fetched(n int) {
+	q.head, q.tail = 0, n
+	q.stats.Completions += uint64(n)
+}
+
+// handle turns fetched completions into those of the caller, as many as fit.
+func (q *cq) handle() {
+	endpoints := *q.endpoints.Load()
+	var e *Endpoint
+	for ; q.head < q.tail && q.n < len(q.out); q.head++ {
+		w := &q.wcs[q.head]
+		serial := uint32(w.id >> 32)
+		if e == nil || e.serial != serial {
+			e = endpoints[serial]
+		}
+		// Completions of a closed endpoint have been reported as flushed.
+		if e != nil {
+			e.complete(w)
+		}
+	}
+}
+
+// emit hands a completion to the caller of Poll, now or at its next call.
+func (q *cq) emit(c fabric.Completion) {
+	if q.n < len(q.out) {
+		q.out[q.n] = c
+		q.n++
+		return
+	}
+	q.spill = append(q.spill, c)
+}
+
+// release makes room free that was released before the queue was last seen empty.
+func (q *cq) release(room int) {
+	if room == 0 {
+		return
+	}
+	q.released -= room
+	q.mu.Lock()
+	q.reserved -= room
+	q.mu.Unlock()
+}
+
+// settle handles notices and reports what is left of ended endpoints. The queue has
+// just been seen empty, so that everything that was known when a notice was written
+// has been reported before it.
+func (q *cq) settle() {
+	if q.noticed.Load() {
+		q.mu.Lock()
+		notices := q.notices
+		q.notices = nil
+		q.noticed.Store(false)
+		q.mu.Unlock()
+		for _, n := range notices {
+			n.e.noticed(n)
+		}
+	}
+	if len(q.ending) == 0 {
+		return
+	}
+	q.ending = slices.DeleteFunc(q.ending, (*Endpoint).finish)
+}
+
+// Arm implements fabric.CQ. A CQ without a poller cannot be slept on.
+func (q *cq) Arm() (bool, error) {
+	if q.closed {
+		return false, fabric.ErrClosed
+	}
+	if q.poller == nil {
+		return false, fabric.ErrNotSupported
+	}
+	if q.head < q.tail || len(q.spill)+len(q.woken) > 0 || q.noticed.Load() {
+		return false, nil
+	}
+	q.stats.Arms++
+	n, err := q.lib.arm(!q.armed, q.wcs[:armBatch])
+	if err != nil {
+		return false, err
+	}
+	q.armed = true
+	q.fetched(n)
+	// A notice that comes later rings the bell.
+	return n == 0 && !q.noticed.Load(), nil
+}
+
+// Close implements fabric.CQ. It also destroys the queue pairs of endpoints that
+// are not closed.
+func (q *cq) Close() error {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return nil
+	}
+	q.closed = true
+	q.mu.Unlock()
+	var errs []error
+	for _, e := range *q.endpoints.Load() {
+		errs = append(errs, e.Close())
+	}
+	q.dev.mu.Lock()
+	delete(q.dev.queues, q)
+	q.dev.mu.Unlock()
+	q.ending, q.woken, q.spill = nil, nil, nil
+	return errors.Join(append(errs, q.destroy())...)
+}
+
+// destroy releases the queue itself.
+func (q *cq) destroy() error {
+	var errs []error
+	if q.bell != nil {
+		errs = append(errs, q.poller.Remove(q.bell.FD()), q.bell.Close(), q.poller.Remove(q.lib.fd()))
+	}
+	return errors.Join(append(errs, q.lib.destroy())...)
+}
+
+var _ fabric.CQ = (*cq)(nil)

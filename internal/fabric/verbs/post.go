@@ -1,0 +1,158 @@
+//go:build verbs && cgo && linux
+
+package verbs
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+)
+
+// PostSend implements fabric.Endpoint. It is one call into C. Data that fits the
+// device's work request travels in it, which saves the device a read of memory.
+func (e *Endpoint) PostSend(wrs []fabric.SendWR) (int, error) {
+	if err := e.open(); err != nil {
+		return 0, err
+	}
+	if e.phase() < phaseConnected {
+		return 0, fmt.Errorf("%w: the endpoint is not connected", fabric.ErrInvalid)
+	}
+	room := len(e.sends) - e.sq.len()
+	n, quiet := 0, e.quiet
+	var refused error
+	for ; n < len(wrs); n++ {
+		if n == room {
+			refused = fabric.ErrQueueFull
+			break
+		}
+		if refused = e.build(&e.sends[n], &wrs[n]); refused != nil {
+			break
+		}
+		// Room in the queue becomes free with a completion only: one must be
+		// on its way before the queue is full.
+		if quiet++; wrs[n].Flags&fabric.FlagSignaled != 0 || quiet >= e.maxQuiet {
+			e.sends[n].flags |= sendSignaled
+			quiet = 0
+		}
+		e.sends[n].id = e.workID(e.sq.tail+uint32(n), 0)
+	}
+	if n == 0 {
+		return 0, refused
+	}
+	posted, errno := e.lib.postSend(e.sends[:n])
+	e.posted(wrs[:posted])
+	switch errno {
+	case 0:
+		return n, refused
+	case unix.ENOMEM:
+		return posted, fabric.ErrQueueFull
+	default:
+		return posted, &CallError{Call: "ibv_post_send", Errno: errno}
+	}
+}
+
+// open returns ErrClosed unless work is accepted.
+func (e *Endpoint) open() error {
+	if e.link != linkOpen || e.phase() == phaseClosed || e.cq.closed {
+		return fabric.ErrClosed
+	}
+	return nil
+}
+
+// posted notes work requests that the device has taken.
+func (e *Endpoint) posted(wrs []fabric.SendWR) {
+	e.stats.SendCalls++
+	e.stats.Sends += uint64(len(wrs))
+	for i := range wrs {
+		w := &wrs[i]
+		*e.sq.at(e.sq.tail) = sendEntry{id: w.ID, op: w.Op, report: w.Flags&fabric.FlagSignaled != 0}
+		e.sq.tail++
+		e.quiet++
+		if e.sends[i].flags&sendSignaled != 0 {
+			e.quiet = 0
+			e.stats.Signaled++
+		}
+		if e.sends[i].flags&sendInline != 0 {
+			e.stats.Inline++
+		}
+	}
+}
+
+// build fills s from w.
+func (e *Endpoint) build(s *cSend, w *fabric.SendWR) error {
+	addr, key, ok := e.pd.local(&w.Local)
+	if !ok || w.Local.Len > e.dev.maxMsg || w.RemoteKey>>32 != 0 && w.Local.Len > 0 {
+		return fabric.ErrInvalid
+	}
+	*s = cSend{
+		addr: cUint64(addr), len: cUint32(w.Local.Len), lkey: cUint32(key), op: cUint8(w.Op), imm: cUint32(w.Imm),
+		remote: cUint64(w.RemoteAddr), rkey: cUint32(w.RemoteKey), compare: cUint64(w.Compare), swap: cUint64(w.Swap),
+	}
+	switch w.Op {
+	case fabric.OpWrite, fabric.OpWriteImm, fabric.OpSend:
+		if int(w.Local.Len) <= e.dev.inline && w.Local.Len > 0 {
+			s.flags = sendInline
+		} else if w.Flags&fabric.FlagInline != 0 && w.Local.Len > 0 {
+			return fabric.ErrInvalid
+		}
+		return nil
+	case fabric.OpRead:
+	case fabric.OpCompareSwap, fabric.OpFetchAdd:
+		if !e.dev.limits.Atomics {
+			return fabric.ErrNotSupported
+		}
+		// Some devices would refuse it here, others on the other side.
+		if w.Local.Len != 8 || w.RemoteAddr%8 != 0 {
+			return fabric.ErrInvalid
+		}
+	default:
+		return fabric.ErrInvalid
+	}
+	if w.Flags&fabric.FlagInline != 0 {
+		return fabric.ErrInvalid
+	}
+	return nil
+}
+
+// PostRecv implements fabric.Endpoint. It is one call into C.
+func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
+	if err := e.open(); err != nil {
+		return 0, err
+	}
+	room := len(e.recvs) - e.rq.len()
+	n := 0
+	var refused error
+	for ; n < len(wrs); n++ {
+		if n == room {
+			refused = fabric.ErrQueueFull
+			break
+		}
+		l := &wrs[n].Local
+		addr, key, ok := e.pd.local(l)
+		if !ok {
+			refused = fabric.ErrInvalid
+			break
+		}
+		e.recvs[n] = cRecv{id: e.workID(e.rq.tail+uint32(n), recvBit), addr: cUint64(addr), len: cUint32(l.Len), lkey: cUint32(key)}
+	}
+	if n == 0 {
+		return 0, refused
+	}
+	posted, errno := e.lib.postRecv(e.recvs[:n])
+	e.stats.RecvCalls++
+	e.stats.Recvs += uint64(posted)
+	for i := range wrs[:posted] {
+		*e.rq.at(e.rq.tail) = wrs[i].ID
+		e.rq.tail++
+	}
+	switch errno {
+	case 0:
+		return n, refused
+	case unix.ENOMEM:
+		return posted, fabric.ErrQueueFull
+	default:
+		return posted, &CallError{Call: "ibv_post_recv", Errno: errno}
+	}
+}

@@ -1,0 +1,460 @@
+//go:build verbs && cgo && linux
+
+#include "verbs_shim.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int vs_failed(void) { return errno > 0 ? -errno : -EIO; }
+
+int vs_code(int rc)
+{
+	if (rc == 0)
+		return 0;
+	return rc > 0 ? -rc : vs_failed();
+}
+
+int vs_fork_init(void)
+{
+	// Old kernels need to be told which pages a child must not share, and then
+	// the library has to look up how large they are.
+	setenv("RDMAV_HUGEPAGES_SAFE", "1", 0);
+	return vs_code(ibv_fork_init());
+}
+
+static void name_of(struct ibv_device *d, struct vs_name *out)
+{
+	memset(out, 0, sizeof *out);
+	snprintf(out->name, sizeof out->name, "%s", ibv_get_device_name(d));
+	snprintf(out->node, sizeof out->node, "/dev/infiniband/%.40s", d->dev_name);
+}
+
+int vs_list(struct vs_name *names, int max)
+{
+	int n = 0;
+	errno = 0;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	if (!list)
+		return vs_failed();
+	for (int i = 0; i < n && i < max; i++)
+		name_of(list[i], &names[i]);
+	ibv_free_device_list(list);
+	return n < max ? n : max;
+}
+
+int vs_open(const char *name, struct ibv_context **ctx)
+{
+	int n = 0, rc = -ENODEV;
+	errno = 0;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	if (!list)
+		return vs_failed();
+	for (int i = 0; i < n; i++) {
+		if (strcmp(ibv_get_device_name(list[i]), name))
+			continue;
+		errno = 0;
+		*ctx = ibv_open_device(list[i]);
+		rc = *ctx ? 0 : vs_failed();
+		break;
+	}
+	ibv_free_device_list(list);
+	return rc;
+}
+
+int vs_query_device(struct ibv_context *ctx, struct vs_limits *out)
+{
+	struct ibv_device_attr a;
+	int rc = vs_code(ibv_query_device(ctx, &a));
+	if (rc)
+		return rc;
+	memset(out, 0, sizeof *out);
+	out->guid = be64toh(a.node_guid);
+	snprintf(out->firmware, sizeof out->firmware, "%.60s", a.fw_ver);
+	out->max_mr_size = a.max_mr_size;
+	out->max_qp = a.max_qp;
+	out->max_qp_wr = a.max_qp_wr;
+	out->max_sge = a.max_sge;
+	out->max_cq = a.max_cq;
+	out->max_cqe = a.max_cqe;
+	out->max_mr = a.max_mr;
+	out->max_pd = a.max_pd;
+	out->max_rd_atom = a.max_qp_rd_atom;
+	out->max_init_rd_atom = a.max_qp_init_rd_atom;
+	out->ports = a.phys_port_cnt;
+	out->atomic = a.atomic_cap != IBV_ATOMIC_NONE;
+	out->atomic_global = a.atomic_cap == IBV_ATOMIC_GLOB;
+	return 0;
+}
+
+static int mtu_bytes(enum ibv_mtu m) { return m >= IBV_MTU_256 && m <= IBV_MTU_4096 ? 128 << m : 0; }
+
+static enum ibv_mtu mtu_code(uint32_t bytes)
+{
+	enum ibv_mtu m = IBV_MTU_256;
+	while (m < IBV_MTU_4096 && (256u << m) <= bytes)
+		m++;
+	return m;
+}
+
+int vs_query_port(struct ibv_context *ctx, int port, struct vs_port *out)
+{
+	struct ibv_port_attr a;
+	memset(&a, 0, sizeof a);
+	int rc = vs_code(ibv_query_port(ctx, port, &a));
+	if (rc)
+		return rc;
+	out->max_msg = a.max_msg_sz;
+	out->state = a.state;
+	out->link_layer = a.link_layer;
+	out->max_mtu = mtu_bytes(a.max_mtu);
+	out->active_mtu = mtu_bytes(a.active_mtu);
+	out->lid = a.lid;
+	out->gids = a.gid_tbl_len;
+	out->pkeys = a.pkey_tbl_len;
+	return 0;
+}
+
+int vs_query_gids(struct ibv_context *ctx, struct vs_gid *out, int max)
+{
+	struct ibv_gid_entry e[VS_MAX_GIDS];
+	memset(e, 0, sizeof e);
+	ssize_t n = ibv_query_gid_table(ctx, e, VS_MAX_GIDS, 0);
+	if (n < 0)
+		return (int)n;
+	if (n > max)
+		n = max;
+	for (ssize_t i = 0; i < n; i++) {
+		struct vs_gid *g = &out[i];
+		memset(g, 0, sizeof *g);
+		memcpy(g->gid, e[i].gid.raw, sizeof g->gid);
+		g->index = e[i].gid_index;
+		g->port = e[i].port_num;
+		g->type = e[i].gid_type;
+		char dev[IF_NAMESIZE];
+		if (e[i].ndev_ifindex && if_indextoname(e[i].ndev_ifindex, dev))
+			snprintf(g->netdev, sizeof g->netdev, "%s", dev);
+	}
+	return (int)n;
+}
+
+int vs_query_pkey(struct ibv_context *ctx, int port, int index, uint16_t *pkey)
+{
+	__be16 k = 0;
+	errno = 0;
+	int rc = vs_code(ibv_query_pkey(ctx, (uint8_t)port, index, &k));
+	*pkey = ntohs(k);
+	return rc;
+}
+
+int vs_nonblocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return vs_failed();
+	return 0;
+}
+
+int vs_async(struct ibv_context *ctx, struct vs_event *out)
+{
+	struct ibv_async_event e;
+	errno = 0;
+	if (ibv_get_async_event(ctx, &e))
+		return errno == EAGAIN ? 0 : vs_failed();
+	out->type = e.event_type;
+	switch (e.event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		out->element = e.element.qp->qp_num;
+		break;
+	case IBV_EVENT_CQ_ERR:
+		out->element = (uint64_t)(uintptr_t)e.element.cq;
+		break;
+	default:
+		out->element = (uint64_t)(uint32_t)e.element.port_num;
+	}
+	ibv_ack_async_event(&e);
+	return 1;
+}
+
+int vs_alloc_pd(struct ibv_context *ctx, struct ibv_pd **pd)
+{
+	errno = 0;
+	*pd = ibv_alloc_pd(ctx);
+	return *pd ? 0 : vs_failed();
+}
+
+int vs_reg_mr(struct ibv_pd *pd, void *addr, uint64_t len, int remote_write, int remote_read, int remote_atomic, struct ibv_mr **mr)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE;
+	if (remote_write)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	if (remote_read)
+		access |= IBV_ACCESS_REMOTE_READ;
+	if (remote_atomic)
+		access |= IBV_ACCESS_REMOTE_ATOMIC;
+	errno = 0;
+	*mr = ibv_reg_mr(pd, addr, len, access);
+	return *mr ? 0 : vs_failed();
+}
+
+int vs_create_channel(struct ibv_context *ctx, struct ibv_comp_channel **ch)
+{
+	errno = 0;
+	*ch = ibv_create_comp_channel(ctx);
+	if (!*ch)
+		return vs_failed();
+	int rc = vs_nonblocking((*ch)->fd);
+	if (rc)
+		ibv_destroy_comp_channel(*ch);
+	return rc;
+}
+
+int vs_create_cq(struct ibv_context *ctx, int depth, struct ibv_comp_channel *ch, struct ibv_cq **cq)
+{
+	errno = 0;
+	*cq = ibv_create_cq(ctx, depth, NULL, ch, 0);
+	return *cq ? 0 : vs_failed();
+}
+
+int vs_resize_cq(struct ibv_cq *cq, int depth)
+{
+	errno = 0;
+	return vs_code(ibv_resize_cq(cq, depth));
+}
+
+int vs_poll(struct ibv_cq *cq, struct vs_wc *out, int max)
+{
+	struct ibv_wc wc[64];
+	int total = 0;
+	while (total < max) {
+		int want = max - total < 64 ? max - total : 64;
+		int n = ibv_poll_cq(cq, want, wc);
+		if (n < 0)
+			return total ? total : -EIO;
+		for (int i = 0; i < n; i++) {
+			struct vs_wc *o = &out[total++];
+			o->id = wc[i].wr_id;
+			o->status = wc[i].status;
+			o->opcode = wc[i].opcode;
+			o->vendor = wc[i].vendor_err;
+			o->len = wc[i].byte_len;
+			o->imm = ntohl(wc[i].imm_data);
+		}
+		if (n < want)
+			break;
+	}
+	return total;
+}
+
+int vs_arm(struct ibv_cq *cq, int notify, struct vs_wc *out, int max)
+{
+	if (notify) {
+		int rc = vs_code(ibv_req_notify_cq(cq, 0));
+		if (rc)
+			return rc;
+	}
+	return vs_poll(cq, out, max);
+}
+
+int vs_cq_event(struct ibv_comp_channel *ch)
+{
+	struct ibv_cq *cq;
+	void *context;
+	errno = 0;
+	if (ibv_get_cq_event(ch, &cq, &context))
+		return errno == EAGAIN ? 0 : vs_failed();
+	return 1;
+}
+
+int vs_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends, uint32_t recvs, uint32_t max_inline, struct vs_qp **out)
+{
+	struct vs_qp *q = calloc(1, sizeof *q);
+	if (!q)
+		return -ENOMEM;
+	q->sends = sends;
+	q->recvs = recvs;
+	q->swr = calloc(sends, sizeof *q->swr);
+	q->ssge = calloc(sends, sizeof *q->ssge);
+	q->rwr = calloc(recvs, sizeof *q->rwr);
+	q->rsge = calloc(recvs, sizeof *q->rsge);
+	int rc = -ENOMEM;
+	if (q->swr && q->ssge && q->rwr && q->rsge) {
+		struct ibv_qp_init_attr a;
+		memset(&a, 0, sizeof a);
+		a.send_cq = a.recv_cq = cq;
+		a.qp_type = IBV_QPT_RC;
+		a.cap.max_send_wr = sends;
+		a.cap.max_recv_wr = recvs;
+		a.cap.max_send_sge = a.cap.max_recv_sge = 1;
+		a.cap.max_inline_data = max_inline;
+		errno = 0;
+		q->qp = ibv_create_qp(pd, &a);
+		rc = q->qp ? 0 : vs_failed();
+		q->max_inline = a.cap.max_inline_data;
+	}
+	if (rc) {
+		vs_destroy_qp(q);
+		return rc;
+	}
+	*out = q;
+	return 0;
+}
+
+int vs_destroy_qp(struct vs_qp *q)
+{
+	int rc = q->qp ? vs_code(ibv_destroy_qp(q->qp)) : 0;
+	if (rc)
+		return rc;
+	free(q->swr);
+	free(q->ssge);
+	free(q->rwr);
+	free(q->rsge);
+	free(q);
+	return 0;
+}
+
+int vs_to_init(struct vs_qp *q, int port, int pkey_index, int atomics)
+{
+	struct ibv_qp_attr a;
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_INIT;
+	a.port_num = (uint8_t)port;
+	a.pkey_index = (uint16_t)pkey_index;
+	a.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	if (atomics)
+		a.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
+	return vs_code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS));
+}
+
+void vs_ah_attr(const struct vs_path *p, struct ibv_ah_attr *a)
+{
+	memset(a, 0, sizeof *a);
+	a->port_num = p->port;
+	a->dlid = p->dlid;
+	a->sl = p->sl;
+	a->is_global = p->is_global;
+	if (p->is_global) {
+		memcpy(a->grh.dgid.raw, p->gid, sizeof p->gid);
+		a->grh.sgid_index = p->sgid_index;
+		a->grh.traffic_class = p->traffic_class;
+		a->grh.hop_limit = p->hop_limit;
+	}
+}
+
+int vs_to_rtr(struct vs_qp *q, const struct vs_link *l)
+{
+	struct ibv_qp_attr a;
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_RTR;
+	vs_ah_attr(&l->path, &a.ah_attr);
+	a.path_mtu = mtu_code(l->mtu);
+	a.dest_qp_num = l->dest_qpn;
+	a.rq_psn = l->rq_psn;
+	a.max_dest_rd_atomic = l->max_dest_rd;
+	a.min_rnr_timer = l->min_rnr_timer;
+	return vs_code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+}
+
+int vs_to_rts(struct vs_qp *q, const struct vs_link *l)
+{
+	struct ibv_qp_attr a;
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_RTS;
+	a.sq_psn = l->sq_psn;
+	a.timeout = l->timeout;
+	a.retry_cnt = l->retry;
+	a.rnr_retry = l->rnr_retry;
+	a.max_rd_atomic = l->max_rd;
+	return vs_code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+int vs_to_err(struct vs_qp *q)
+{
+	struct ibv_qp_attr a;
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_ERR;
+	return vs_code(ibv_modify_qp(q->qp, &a, IBV_QP_STATE));
+}
+
+static const enum ibv_wr_opcode opcodes[] = {
+	[VS_WRITE] = IBV_WR_RDMA_WRITE,
+	[VS_WRITE_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM,
+	[VS_READ] = IBV_WR_RDMA_READ,
+	[VS_SEND] = IBV_WR_SEND,
+	[VS_CAS] = IBV_WR_ATOMIC_CMP_AND_SWP,
+	[VS_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+};
+
+int vs_post_send(struct vs_qp *q, const struct vs_send *wrs, int n, int *posted)
+{
+	*posted = 0;
+	if (n <= 0 || (uint32_t)n > q->sends)
+		return n ? -EINVAL : 0;
+	for (int i = 0; i < n; i++) {
+		const struct vs_send *s = &wrs[i];
+		struct ibv_send_wr *w = &q->swr[i];
+		struct ibv_sge *g = &q->ssge[i];
+		g->addr = s->addr;
+		g->length = s->len;
+		g->lkey = s->lkey;
+		w->wr_id = s->id;
+		w->next = i + 1 < n ? w + 1 : NULL;
+		w->sg_list = g;
+		w->num_sge = s->len > 0;
+		w->opcode = opcodes[s->op];
+		w->send_flags = (s->flags & VS_SIGNALED ? IBV_SEND_SIGNALED : 0u) | (s->flags & VS_INLINE ? IBV_SEND_INLINE : 0u);
+		w->imm_data = htonl(s->imm);
+		if (s->op == VS_CAS || s->op == VS_ADD) {
+			w->wr.atomic.remote_addr = s->remote;
+			w->wr.atomic.rkey = s->rkey;
+			// Fetch-and-add takes its operand where compare-and-swap takes what
+			// to compare with.
+			w->wr.atomic.compare_add = s->op == VS_ADD ? s->swap : s->compare;
+			w->wr.atomic.swap = s->swap;
+		} else {
+			w->wr.rdma.remote_addr = s->remote;
+			w->wr.rdma.rkey = s->rkey;
+		}
+	}
+	struct ibv_send_wr *bad = NULL;
+	int rc = vs_code(ibv_post_send(q->qp, q->swr, &bad));
+	*posted = rc ? (bad ? (int)(bad - q->swr) : 0) : n;
+	return rc;
+}
+
+int vs_post_recv(struct vs_qp *q, const struct vs_recv *wrs, int n, int *posted)
+{
+	*posted = 0;
+	if (n <= 0 || (uint32_t)n > q->recvs)
+		return n ? -EINVAL : 0;
+	for (int i = 0; i < n; i++) {
+		const struct vs_recv *r = &wrs[i];
+		struct ibv_recv_wr *w = &q->rwr[i];
+		struct ibv_sge *g = &q->rsge[i];
+		g->addr = r->addr;
+		g->length = r->len;
+		g->lkey = r->lkey;
+		w->wr_id = r->id;
+		w->next = i + 1 < n ? w + 1 : NULL;
+		w->sg_list = g;
+		w->num_sge = r->len > 0;
+	}
+	struct ibv_recv_wr *bad = NULL;
+	int rc = vs_code(ibv_post_recv(q->qp, q->rwr, &bad));
+	*posted = rc ? (bad ? (int)(bad - q->rwr) : 0) : n;
+	return rc;
+}
