@@ -166,6 +166,39 @@ func (e *fullAtTimes) PostSend(wrs []fabric.SendWR) (int, error) {
 	return n, err
 }
 
+// What has been changed in the slots since the requester's daemon looked is refused by
+// the daemon of the handler, and the lane goes on.
+func TestRefsCheckedOnArrival(t *testing.T) {
+	x := newRegionRig(t, fabrictest.NewFake())
+	for i, ref := range []slots.Ref{
+		{Region: x.far.id, Rights: slots.RightRead, Offset: rigRegion - 1, Length: 2},
+		{Region: x.far.id, Rights: slots.RightRead, Offset: ^uint64(0), Length: 2},
+		{Region: x.far.id, Rights: 8, Length: 2},
+		{Region: x.own.id, Rights: slots.RightRead, Length: 2},
+		{Rights: slots.RightRead, Length: 2},
+	} {
+		p := x.in.ring.PayloadAt(i, 1)
+		good := whole(x.far, slots.RightRead)
+		good.Encode(p)
+		ref.Encode(p[slots.RefSize:])
+		h := slots.Header{Ticket: uint64(10 + i), Run: 1, Length: 64, Kind: slots.KindRequest, Method: rigMethod, Flags: slots.FlagRefs, Refs: 2}
+		h.Encode(x.in.ring.HeaderAt(i))
+		if run, ok := x.in.request(i); run != 1 || !ok {
+			t.Fatalf("%+v ends the lane", ref)
+		}
+		var a slots.Header
+		if !a.Decode(x.in.ring.HeaderAt(i)) || a.Status != slots.StatusInvalid && a.Status != slots.StatusNotExported {
+			t.Errorf("%+v: %v", ref, a.Status)
+		}
+	}
+	if _, ok := x.service.rings.Down.Pop(); ok || x.in.busy != 0 {
+		t.Error("a request has reached the handler")
+	}
+	if r := x.in.peer.imports[x.far.id]; r.refs != 0 {
+		t.Errorf("%d grants are left", r.refs)
+	}
+}
+
 // Atomic operations over a device that has none are refused, and harm no others.
 func TestNoAtomics(t *testing.T) {
 	x := newRegionRig(t, fabrictest.NewFake())
