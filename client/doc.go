@@ -20,6 +20,21 @@
 // ErrRemote. Requests that were refused before they were accepted (ErrNoService,
 // ErrTooLarge, ErrBackpressure, ErrClosed ...) were not executed either.
 //
+// # Regions
+//
+// What is too large for a message, or is to be changed in place, lies in a region:
+// memory of this process that a request gives its handler access to.
+//
+//	region, err := conn.AllocRegion(ctx, 16<<20)
+//	if err != nil { ... }
+//	defer region.Free()
+//	ref, err := region.Ref(0, region.Len(), client.MayWrite)
+//	if err != nil { ... }
+//	_, err = conn.CallRegions(ctx, "b/pages/fetch", []byte("1-4096"), ref)
+//
+// When the call returns its answer the bytes are there. docs/semantics.md says what
+// may be relied on otherwise.
+//
 // # Waiting
 //
 // A goroutine that waits for an answer sleeps in the kernel itself and is woken

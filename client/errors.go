@@ -18,7 +18,7 @@ var (
 	// ErrVersion is returned by Attach when daemon and library share no version.
 	ErrVersion = attach.ErrVersion
 	// ErrLimit is returned by Attach when the daemon has no room for more
-	// workers.
+	// workers, and by AllocRegion when the process has no room for the region.
 	ErrLimit = attach.ErrLimit
 )
 
@@ -45,6 +45,10 @@ var (
 	// have been executed: its peer, its handler's process or the daemon was
 	// lost after the request was handed over.
 	ErrMaybeExecuted = errors.New("may have been executed")
+	// ErrNotExported is wrapped by the outcome of a request with references to
+	// regions whose node has forgotten a region, because the connection to it is
+	// new. Not executed; a new request makes the region known again.
+	ErrNotExported = errors.New("region not known to the node")
 	// ErrDeadline is returned, as a *DeadlineError, when the context of a call
 	// ended first.
 	ErrDeadline = errors.New("deadline passed")

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 )
 
 // demo starts two nodes, a and b, of which b serves demo/upper, demo/greet,
-// demo/slow and demo/refuse. It returns a's socket, which a program finds in the
+// demo/slow, demo/fill and demo/refuse. It returns a's socket, which a program finds in the
 // environment or in the default place.
 func demo() (socket string, stop func()) {
 	nodes, err := daemontest.Start("")
@@ -40,6 +41,14 @@ func demo() (socket string, stop func()) {
 			<-time.After(100 * time.Millisecond)
 			return c.Reply([]byte("at last"))
 		},
+		"fill": func(c *server.Call) error {
+			for _, r := range c.Regions() {
+				if _, err := r.WriteAt(bytes.Repeat(c.Request(), r.Len()/len(c.Request())), 0); err != nil {
+					return err
+				}
+			}
+			return c.Reply([]byte("done"))
+		},
 		"refuse": func(*server.Call) error { return errors.New("not today") },
 	} {
 		if err := srv.Handle("demo", name, h); err != nil {
@@ -49,7 +58,7 @@ func demo() (socket string, stop func()) {
 	go func() { done <- srv.Serve(context.Background()) }()
 	err = daemontest.Poll("node a knows the methods", func() error {
 		st, err := nodes.A.Status(context.Background())
-		if err == nil && len(st.Services) < 5 {
+		if err == nil && len(st.Services) < 6 {
 			err = errors.New("not yet")
 		}
 		return err

@@ -225,6 +225,8 @@ func (f *Future) read() ([]byte, error) {
 	case slots.StatusNoService:
 		f.m.route.p.Store(nil) // the next call looks again
 		return nil, fmt.Errorf("%s: %w: %w: %s", f.m.name, ErrNotExecuted, ErrNoService, p)
+	case slots.StatusNotExported:
+		return nil, fmt.Errorf("%s: %w: %w: %s", f.m.name, ErrNotExecuted, ErrNotExported, p)
 	case slots.StatusNotExecuted, slots.StatusInvalid:
 		return nil, fmt.Errorf("%s: %w: %s", f.m.name, ErrNotExecuted, p)
 	}

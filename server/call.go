@@ -21,6 +21,9 @@ type Call struct {
 	answer int
 	ctx    context.Context
 	cancel context.CancelFunc
+	// lane is where the request came in; regions are those it refers to.
+	lane    uint16
+	regions callRegions
 	// last is the handler of the last request, method its id and in the table in
 	// which it was found.
 	last   Handler
@@ -31,7 +34,7 @@ type Call struct {
 // Request returns the request, in shared memory. It is valid until Answer or
 // Reply is called, whose bytes are the same.
 func (c *Call) Request() []byte {
-	return c.ring.Payload(c.run)[:c.header.Length:c.header.Length]
+	return c.ring.Payload(c.run)[int(c.header.Refs)*slots.RefSize : c.header.Length : c.header.Length]
 }
 
 // Capacity returns the largest possible answer in bytes: what the caller asked
@@ -39,8 +42,8 @@ func (c *Call) Request() []byte {
 func (c *Call) Capacity() int { return int(c.header.Answer) }
 
 // Answer makes the answer n bytes long and returns them, in shared memory, to
-// be filled in place. They overlap Request from its first byte on and hold its
-// content until overwritten. The last call of Answer or Reply counts. It
+// be filled in place. They overlap Request, from its first byte on unless the
+// request refers to regions, and hold its content until overwritten. The last call of Answer or Reply counts. It
 // returns nil, and the caller of the request gets ErrTooLarge, when n is
 // larger than Capacity.
 func (c *Call) Answer(n int) []byte {
@@ -135,6 +138,10 @@ func (c *Call) execute() (status slots.Status, text string) {
 		}
 	}()
 	c.answer = -1
+	if c.header.Refs > 0 {
+		c.openRegions()
+		defer c.closeRegions()
+	}
 	err := handler(c)
 	switch {
 	case c.answer > c.Capacity():

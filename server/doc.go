@@ -19,4 +19,15 @@
 // shared with the daemon: nothing is copied. Request and answer share the same
 // bytes, and processes of the same domain could change them at any time, so a
 // handler that must not be fooled copies what it checks before it checks it.
+//
+// # Regions
+//
+// A request may refer to regions of its caller: memory that the handler writes to,
+// reads from and does atomic operations on, wherever the caller is, without code of
+// the caller running.
+//
+//	srv.Handle("pages", "fetch", func(c *server.Call) error {
+//		_, err := c.Region(0).WriteAt(page, 0)
+//		return err
+//	})
 package server

@@ -11,8 +11,8 @@ var (
 	ErrPermission = attach.ErrPermission
 	// ErrVersion is returned by Attach when daemon and library share no version.
 	ErrVersion = attach.ErrVersion
-	// ErrLimit is returned when the daemon's limits refuse the worker or a
-	// method.
+	// ErrLimit is returned when the daemon's limits refuse the worker, a method or
+	// a region.
 	ErrLimit = attach.ErrLimit
 	// ErrInvalid is returned by Handle for a name that cannot be used, and by
 	// Call.Reply for a second reply.

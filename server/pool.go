@@ -198,7 +198,7 @@ func (p *pool) serve(c *Call, h slots.Hint) {
 	if !ok {
 		return // taken back by the daemon, another worker's, or an old hint
 	}
-	c.ring, c.run, c.ctx, c.cancel = r, u, nil, nil
+	c.ring, c.run, c.ctx, c.cancel, c.lane = r, u, nil, nil, h.Lane()
 	c.serve()
 	r.Finish(u, p.server.id)
 }

@@ -28,6 +28,7 @@ type Server struct {
 	workers int
 	lanes   [slots.MaxLanes]atomic.Pointer[slots.Ring]
 	pool    pool
+	ops     opQueue
 
 	// handling lets one Handle run at a time. mu must not be held while the
 	// daemon is asked: the session's events lock it.
@@ -67,6 +68,7 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error)
 	}
 	s.session, s.id = session, session.Welcome.ID
 	s.pool.init(s)
+	s.ops.init(session)
 	return s, nil
 }
 
@@ -181,6 +183,7 @@ func (s *Server) removeLane(id uint16, unmap func()) {
 // sessionEnded is the liberator of the pool's waits when the daemon is gone.
 func (s *Server) sessionEnded(error) {
 	s.attached()
+	s.ops.liberate()
 	s.end()
 }
 

@@ -88,11 +88,11 @@ func ExampleVec() {
 }
 
 func ExampleCheckABI() {
-	fmt.Println(shm.CheckABI(1<<16 | 3))
-	fmt.Println(shm.CheckABI(2 << 16))
+	fmt.Println(shm.CheckABI(2<<16 | 3))
+	fmt.Println(shm.CheckABI(3 << 16))
 	// Output:
 	// <nil>
-	// shm: ABI version 2.0, this program speaks 1.0
+	// shm: ABI version 3.0, this program speaks 2.0
 }
 
 func ExampleNanotime() {

@@ -20,7 +20,7 @@ const (
 	// Magic spells "RDMADSEG" in the order of the bytes in memory.
 	Magic = 0x47455344414d4452
 	// ABIMajor changes when an older program would misread a segment.
-	ABIMajor = 1
+	ABIMajor = 2
 	// ABIMinor changes when fields are added that an older program may ignore.
 	ABIMinor = 0
 	// ABIVersion is what the header holds: major in the upper half.
@@ -42,6 +42,8 @@ const (
 	KindWorker Kind = 2
 	// KindDomain holds the bells of a domain's agent.
 	KindDomain Kind = 3
+	// KindRegion is memory that handlers of other nodes write to and read from.
+	KindRegion Kind = 4
 	// KindTest is for tests of this package's users.
 	KindTest Kind = 99
 )
@@ -55,6 +57,8 @@ func (k Kind) String() string {
 		return "worker"
 	case KindDomain:
 		return "domain"
+	case KindRegion:
+		return "region"
 	case KindTest:
 		return "test"
 	}

@@ -31,14 +31,14 @@ func TestCreateWritesTheHeaderByteByByte(t *testing.T) {
 	copy(want[0:], "RDMADSEG")
 	copy(want[8:], []byte{99, 0, 0, 0})
 	copy(want[16:], []byte{0, 0x30, 0, 0, 0, 0, 0, 0}) // 12288
-	copy(want[64:], []byte{0, 0, 1, 0})                // version 1.0
+	copy(want[64:], []byte{0, 0, 2, 0})                // version 2.0
 	if got := s.Bytes()[:4096]; !bytes.Equal(got, want) {
 		t.Errorf("header page is % x", got[:96])
 	}
 	if !bytes.Equal(s.Bytes()[4096:], make([]byte, 2*4096)) {
 		t.Error("the rest of a new segment is not zero")
 	}
-	if shm.HeaderSize != 4096 || shm.ABIVersion != 0x10000 {
+	if shm.HeaderSize != 4096 || shm.ABIVersion != 0x20000 {
 		t.Error("header size or ABI version changed")
 	}
 }
@@ -187,7 +187,7 @@ func memfd(t *testing.T, size int64, seals int, change func(h []byte)) int {
 	}
 	h := make([]byte, shm.HeaderSize)
 	copy(h, "RDMADSEG")
-	h[8], h[66] = 99, 1
+	h[8], h[66] = 99, 2
 	if change != nil {
 		change(h)
 	}
@@ -238,12 +238,12 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 	t.Run("other major", func(t *testing.T) {
-		_, err := shm.Open(memfd(t, testSize, all, func(h []byte) { h[64], h[66] = 5, 2 }), shm.KindTest, testSize)
+		_, err := shm.Open(memfd(t, testSize, all, func(h []byte) { h[64], h[66] = 5, 3 }), shm.KindTest, testSize)
 		var v *shm.VersionError
-		if !errors.As(err, &v) || v.Ours != shm.ABIVersion || v.Theirs != 0x20005 {
+		if !errors.As(err, &v) || v.Ours != shm.ABIVersion || v.Theirs != 0x30005 {
 			t.Fatalf("got %v", err)
 		}
-		if m := v.Error(); !strings.Contains(m, "2.5") || !strings.Contains(m, "1.0") {
+		if m := v.Error(); !strings.Contains(m, "3.5") || !strings.Contains(m, "2.0") {
 			t.Errorf("message %q", m)
 		}
 	})

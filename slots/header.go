@@ -31,8 +31,11 @@ const (
 	// FlagControl: the answer carries no data (the outcome of a one-way
 	// message, or an answer whose data went another way).
 	FlagControl
+	// FlagRefs: the payload of the request starts with references to regions;
+	// Refs says how many.
+	FlagRefs
 
-	knownFlags = FlagError | FlagControl
+	knownFlags = FlagError | FlagControl | FlagRefs
 )
 
 // Header is the decoded header of a message.
@@ -43,7 +46,7 @@ const (
 //	+---------------+-------+-----+---+---+-------+-------+---------------+
 //	 32              40      44      48              56              64
 //	+---------------+-------+-------+---------------+---------------+
-//	| trace         | status| 0     | cookie        | 0             |
+//	| trace         | status|rf| 0  | cookie        | 0             |
 //	+---------------+-------+-------+---------------+---------------+
 type Header struct {
 	// Ticket is the first slot's generation.
@@ -67,6 +70,8 @@ type Header struct {
 	Trace uint64
 	// Status is the outcome in an answer; see Status.
 	Status Status
+	// Refs is how many references to regions a request has.
+	Refs uint8
 	// Cookie travels to the handler and back unchanged.
 	Cookie uint64
 }
@@ -83,7 +88,7 @@ func (h *Header) Encode(b []byte) {
 	le.PutUint32(b[20:], h.Answer)
 	le.PutUint64(b[24:], uint64(h.Deadline))
 	le.PutUint64(b[32:], h.Trace)
-	le.PutUint64(b[40:], uint64(h.Status))
+	le.PutUint64(b[40:], uint64(h.Refs)<<32|uint64(h.Status))
 	le.PutUint64(b[48:], h.Cookie)
 	le.PutUint64(b[56:], 0)
 }
@@ -103,9 +108,9 @@ func (h *Header) Decode(b []byte) bool {
 	h.Deadline = int64(le.Uint64(b[24:]))
 	h.Trace = le.Uint64(b[32:])
 	status := le.Uint64(b[40:])
-	h.Status = Status(status)
+	h.Status, h.Refs = Status(status), uint8(status>>32)
 	h.Cookie = le.Uint64(b[48:])
-	return status>>32 == 0 && le.Uint64(b[56:]) == 0 && h.Flags&^knownFlags == 0 && h.Ticket <= TicketMask
+	return status>>40 == 0 && (h.Refs != 0) == (h.Flags&FlagRefs != 0) && le.Uint64(b[56:]) == 0 && h.Flags&^knownFlags == 0 && h.Ticket <= TicketMask
 }
 
 // CheckRequest verifies a decoded request against the ring it came through, and
@@ -114,8 +119,10 @@ func (h *Header) CheckRequest(g Geometry, run int) error {
 	switch {
 	case h.Kind != KindRequest && h.Kind != KindOneWay:
 		return fmt.Errorf("%w: a request of kind %d", ErrProtocol, h.Kind)
-	case h.Flags != 0 || h.Status != 0:
+	case h.Flags&^FlagRefs != 0 || h.Status != 0:
 		return fmt.Errorf("%w: a request with flags %#x, status %d", ErrProtocol, h.Flags, h.Status)
+	case h.Refs > MaxRefs || uint64(h.Length) < uint64(h.Refs)*RefSize:
+		return fmt.Errorf("%w: a request of %d bytes with %d references", ErrProtocol, h.Length, h.Refs)
 	}
 	return h.checkSize(g, run, uint64(h.Answer))
 }
@@ -128,7 +135,7 @@ func (h *Header) CheckAnswer(g Geometry, run int, ticket uint64) error {
 		return fmt.Errorf("%w: an answer of kind %d", ErrProtocol, h.Kind)
 	case h.Ticket != ticket:
 		return fmt.Errorf("%w: an answer with ticket %d, want %d", ErrProtocol, h.Ticket, ticket)
-	case (h.Flags&FlagError != 0) != (h.Status != StatusOK):
+	case (h.Flags&FlagError != 0) != (h.Status != StatusOK) || h.Flags&FlagRefs != 0:
 		return fmt.Errorf("%w: an answer with flags %#x and status %d", ErrProtocol, h.Flags, h.Status)
 	}
 	return h.checkSize(g, run, 0)

@@ -30,7 +30,7 @@ func FuzzHeader(f *testing.F) {
 		}
 		fits := func(n uint32) bool { return int(n) <= run*small.SlotSize-64 }
 		if h.CheckRequest(small, run) == nil {
-			if (h.Kind != 1 && h.Kind != 2) || h.Flags != 0 || h.Status != 0 || int(h.Run) != run || !fits(h.Length) || !fits(h.Answer) {
+			if (h.Kind != 1 && h.Kind != 2) || h.Flags&^slots.FlagRefs != 0 || h.Status != 0 || h.Refs > 8 || h.Length < 32*uint32(h.Refs) || int(h.Run) != run || !fits(h.Length) || !fits(h.Answer) {
 				t.Errorf("accepted the request %+v", h)
 			}
 		}
@@ -43,7 +43,7 @@ func FuzzHeader(f *testing.F) {
 }
 
 func TestHeaderZeroBits(t *testing.T) {
-	for i, change := range map[int]string{5: "ticket", 6: "ticket", 7: "ticket", 44: "status", 47: "status", 56: "reserved", 63: "reserved"} {
+	for i, change := range map[int]string{5: "ticket", 6: "ticket", 7: "ticket", 44: "references without the flag", 45: "reserved", 47: "reserved", 56: "reserved", 63: "reserved"} {
 		b := make([]byte, 64)
 		b[i] = 1
 		var h slots.Header
@@ -78,6 +78,7 @@ func TestHeaderChecks(t *testing.T) {
 		{"no run", func(h *slots.Header) { h.Run, h.Length = 0, 1000 }, 0},
 		{"status", func(h *slots.Header) { h.Status = 1 }, 2},
 		{"flag", func(h *slots.Header) { h.Flags = slots.FlagError }, 2},
+		{"references", func(h *slots.Header) { h.Flags, h.Refs, h.Length = slots.FlagRefs, 3, 95 }, 2},
 	}
 	for _, tt := range tests {
 		q, a := request, answer

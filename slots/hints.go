@@ -22,7 +22,7 @@ const (
 	// HintEntries is the capacity of each of a worker's two hint rings.
 	HintEntries = 4096
 	// WorkerSegmentSize is the size of a worker segment in bytes.
-	WorkerSegmentSize = offEntries + 2*8*HintEntries
+	WorkerSegmentSize = opSegmentEnd
 )
 
 // Hint names a slot: the content of a hint ring's entry. Hints make it fast;

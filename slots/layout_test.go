@@ -25,7 +25,14 @@ func TestLayoutConstants(t *testing.T) {
 		{"max lanes", slots.MaxLanes, 4096},
 		{"domain segment", slots.DomainSegmentSize, 8192},
 		{"hint entries", slots.HintEntries, 4096},
-		{"worker segment", slots.WorkerSegmentSize, 73728},
+		{"worker segment", slots.WorkerSegmentSize, 102400},
+		{"operations", slots.OpEntries, 256},
+		{"operation", slots.OpSize, 64},
+		{"result", slots.ResultSize, 32},
+		{"piece", slots.PieceSize, 32},
+		{"pieces", slots.MaxPieces, 1024},
+		{"reference", slots.RefSize, 32},
+		{"references", slots.MaxRefs, 8},
 		{"min slot", slots.MinSlotSize, 128},
 		{"max slot", slots.MaxSlotSize, 65536},
 		{"slot align", slots.SlotAlign, 64},
@@ -51,13 +58,13 @@ func TestLayoutConstants(t *testing.T) {
 	if slots.Recv != 1 || slots.Picked != 2 || slots.Done != 3 {
 		t.Error("responder states")
 	}
-	if slots.KindRequest != 1 || slots.KindOneWay != 2 || slots.KindAnswer != 3 || slots.FlagError != 1 || slots.FlagControl != 2 {
+	if slots.KindRequest != 1 || slots.KindOneWay != 2 || slots.KindAnswer != 3 || slots.FlagError != 1 || slots.FlagControl != 2 || slots.FlagRefs != 4 {
 		t.Error("kinds or flags")
 	}
 	if slots.LaneOpen != 0 || slots.LaneDraining != 1 || slots.LaneClosed != 2 {
 		t.Error("lane states")
 	}
-	for i, text := range []string{"ok", "remote error", "no such service", "answer too large", "deadline passed", "not executed", "may have been executed", "invalid request", "status 8"} {
+	for i, text := range []string{"ok", "remote error", "no such service", "answer too large", "deadline passed", "not executed", "may have been executed", "invalid request", "region not exported", "status 9"} {
 		if got := slots.Status(i).String(); got != text {
 			t.Errorf("status %d is %q", i, got)
 		}
@@ -180,7 +187,7 @@ func TestHeaderBytes(t *testing.T) {
 	h := slots.Header{
 		Ticket: 0x0504030201, Length: 0x0d0c0b0a, Run: 0x1110, Kind: 0x12, Flags: 0x13,
 		Method: 0x23222120, Answer: 0x33323130, Deadline: 0x4746454443424140,
-		Trace: 0x5756555453525150, Status: 0x63626160, Cookie: 0x7776757473727170,
+		Trace: 0x5756555453525150, Status: 0x63626160, Refs: 0x64, Cookie: 0x7776757473727170,
 	}
 	got := make([]byte, 64)
 	for i := range got {
@@ -193,7 +200,7 @@ func TestHeaderBytes(t *testing.T) {
 		0x20, 0x21, 0x22, 0x23, 0x30, 0x31, 0x32, 0x33,
 		0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47,
 		0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57,
-		0x60, 0x61, 0x62, 0x63, 0, 0, 0, 0,
+		0x60, 0x61, 0x62, 0x63, 0x64, 0, 0, 0,
 		0x70, 0x71, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77,
 		0, 0, 0, 0, 0, 0, 0, 0,
 	}

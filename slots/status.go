@@ -24,6 +24,9 @@ const (
 	StatusMaybeExecuted Status = 6
 	// StatusInvalid: the request broke the protocol. Not executed.
 	StatusInvalid Status = 7
+	// StatusNotExported: the responder's daemon does not know a region that the
+	// request refers to, because the link to its node is new. Not executed.
+	StatusNotExported Status = 8
 )
 
 var statusText = [...]string{
@@ -35,6 +38,7 @@ var statusText = [...]string{
 	StatusNotExecuted:   "not executed",
 	StatusMaybeExecuted: "may have been executed",
 	StatusInvalid:       "invalid request",
+	StatusNotExported:   "region not exported",
 }
 
 // String returns the status in words.

@@ -45,6 +45,8 @@ var roles = map[string]func(context.Context, *roleArgs, *json.Encoder) error{
 	"mixed":   mixedRole,
 	"service": serviceRole,
 	"shared":  sharedRole,
+	"regions": regionsRole,
+	"flooded": floodedRole,
 }
 
 // play is the main function of a worker process. Its context ends with standard

@@ -20,8 +20,8 @@ var (
 	ErrVersion = errors.New("incompatible version")
 	// ErrNoService is returned for a node, service or method that is not there.
 	ErrNoService = errors.New("no such service")
-	// ErrLimit is returned when the daemon's limits refuse a worker, a lane or
-	// a method.
+	// ErrLimit is returned when the daemon's limits refuse a worker, a lane, a
+	// method or a region.
 	ErrLimit = errors.New("limit reached")
 	// ErrInvalid is returned for a request that makes no sense.
 	ErrInvalid = errors.New("invalid request")

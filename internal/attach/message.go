@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -41,6 +42,14 @@ const (
 	// TypePing asks the daemon to exchange one message with a peer. Answer:
 	// TypePong or TypeFail.
 	TypePing Type = "ping"
+	// TypeAlloc asks for a region. Answer: TypeRegion, with the region's segment,
+	// or TypeFail.
+	TypeAlloc Type = "alloc"
+	// TypeFree says that the worker uses a region no more.
+	TypeFree Type = "free"
+	// TypeExport asks the daemon to make a region known to a node, so that
+	// requests to it can refer to the region. Answer: TypeExported or TypeFail.
+	TypeExport Type = "export"
 )
 
 // Messages from the daemon.
@@ -51,6 +60,8 @@ const (
 	TypeRegistered Type = "registered"
 	TypeStatusIs   Type = "status-is"
 	TypePong       Type = "pong"
+	TypeRegion     Type = "region"
+	TypeExported   Type = "exported"
 	// TypeLane hands over a lane; its segment comes with the message.
 	TypeLane Type = "lane"
 	// TypeClosed says that a lane is closed for good.
@@ -83,12 +94,16 @@ type Message struct {
 	Target     *Target         `json:"target,omitempty"`
 	Route      *Route          `json:"route,omitempty"`
 	Lane       *Lane           `json:"lane,omitempty"`
+	Region     *RegionInfo     `json:"region,omitempty"`
 	Methods    []Method        `json:"methods,omitempty"`
 	MethodIDs  []uint32        `json:"method_ids,omitempty"`
 	Node       string          `json:"node,omitempty"`
 	RTT        int64           `json:"rtt_ns,omitempty"`
 	StatusJSON json.RawMessage `json:"status,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
+
+	// memory is the mapped segment of a TypeRegion that a session has received.
+	memory *shm.Segment
 }
 
 // Hello introduces a worker.
@@ -116,6 +131,23 @@ type Lane struct {
 	Class    string         `json:"class"`
 	Peer     string         `json:"peer"`
 	Geometry slots.Geometry `json:"geometry"`
+}
+
+// RegionInfo describes a region. Index and Generation are the halves of its
+// slots.RegionID; Size is how many bytes it has, behind the header page of its
+// segment.
+type RegionInfo struct {
+	Index      uint32 `json:"index,omitempty"`
+	Generation uint32 `json:"generation,omitempty"`
+	Size       int64  `json:"size,omitempty"`
+}
+
+// ID returns the region's id.
+func (r *RegionInfo) ID() slots.RegionID { return slots.MakeRegionID(r.Index, r.Generation) }
+
+// InfoOf names a region.
+func InfoOf(id slots.RegionID) *RegionInfo {
+	return &RegionInfo{Index: id.Index(), Generation: id.Generation()}
 }
 
 // Target names a method: Node may be empty for any node that serves it.

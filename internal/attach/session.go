@@ -39,6 +39,8 @@ type Session struct {
 	Bells *slots.Bells
 	Bell  *shm.Bell
 	Rings *slots.WorkerRings
+	// Ops is the ring of operations on regions, which only services use.
+	Ops *slots.OpRing
 
 	conn   *Conn
 	events Events
@@ -157,6 +159,7 @@ func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
 	s.Bell = shm.OpenBell(fds[2])
 	s.Bells = slots.NewBells(domain.Bytes())
 	s.Rings = slots.NewWorkerRings(worker.Bytes())
+	s.Ops = slots.NewOpRing(worker.Bytes())
 	return nil
 }
 
@@ -196,6 +199,8 @@ func (s *Session) handle(m *Message, fds []int) error {
 	switch m.Type {
 	case TypeLane:
 		return s.lane(m, fds)
+	case TypeRegion:
+		return s.region(m, fds)
 	case TypeClosed:
 		if m.Lane != nil {
 			s.closed(m.Lane.ID)

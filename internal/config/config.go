@@ -157,6 +157,10 @@ type Limits struct {
 	// ConnectWait is how long a call waits for a configured peer that is not
 	// connected. Zero: it fails at once.
 	ConnectWait time.Duration
+	// RegionBytes is the most memory in regions of one worker, in bytes.
+	RegionBytes int
+	// RegionCount is the most regions of one worker.
+	RegionCount int
 }
 
 // Log is what is logged and how it looks.

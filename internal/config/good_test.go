@@ -70,7 +70,7 @@ func TestDefaults(t *testing.T) {
 			{Name: "large", SlotSize: 4096, Slots: 2048, MaxRun: 511},
 		},
 		Domains: []Domain{{Name: "default", Users: []string{}, Groups: []string{}, UIDs: []uint32{1000}}},
-		Limits:  Limits{Workers: 1024, Services: 4096, ConnectWait: 2 * time.Second},
+		Limits:  Limits{Workers: 1024, Services: 4096, ConnectWait: 2 * time.Second, RegionBytes: 1 << 30, RegionCount: 256},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
 	if got := mustParse(t, ""); !reflect.DeepEqual(got, want) {
@@ -134,6 +134,8 @@ func TestEveryKey(t *testing.T) {
 		workers = 1
 		services = 1
 		connect_wait = "0s"
+		region_bytes = 1099511627776
+		region_count = 65535
 		[log]
 		level = "debug"
 		format = "json"
@@ -155,7 +157,7 @@ func TestEveryKey(t *testing.T) {
 			{Name: "blue", Users: []string{}, Groups: []string{"web", "dba"}, GIDs: []uint32{2001, 2002}},
 		},
 		Peers:     []Peer{{Name: "n2", Address: "n2.example.org.:7471"}},
-		Limits:    Limits{Workers: 1, Services: 1},
+		Limits:    Limits{Workers: 1, Services: 1, RegionBytes: 1 << 40, RegionCount: 65535},
 		GroupSend: GroupSend{MaxMessages: 1},
 		Log:       Log{Level: "debug", Format: "json"},
 	}

@@ -135,7 +135,7 @@ func allSections() []section {
 			list: domainList, at: domainAt, keys: domainKeys()},
 		{name: "peer", doc: "Other nodes to connect to; none by default. Needs node.listen.",
 			list: peerList, at: peerAt, keys: peerKeys()},
-		{name: "limits", doc: "What one domain can make the daemon spend.",
+		{name: "limits", doc: "What one domain, or one process, can make the daemon spend.",
 			at: plain(func(c *Config) *Limits { return &c.Limits }), keys: limitKeys()},
 		{name: "log", doc: "What is logged, to standard error.",
 			at: plain(func(c *Config) *Log { return &c.Log }), keys: logKeys()},
@@ -263,6 +263,13 @@ func limitKeys() []key {
 		bind("connect_wait", "2s", func(l *Limits) *time.Duration { return &l.ConnectWait },
 			duration(0, time.Minute),
 			"How long a call waits for a configured peer that is not connected; 0s fails it at once."),
+		bind("region_bytes", int64(1<<30), func(l *Limits) *int { return &l.RegionBytes },
+			number(0, 1<<40, 1),
+			"The most memory in regions of one process, in bytes, in whole pages. It is taken when a region is made, and "+
+				"registered with the fabric device when it is used. A service that operates on regions needs 4 MiB of its own."),
+		bind("region_count", int64(256), func(l *Limits) *int { return &l.RegionCount },
+			number(0, 65535, 1),
+			"The most regions of one process. Each takes a descriptor of the daemon."),
 	}
 }
 

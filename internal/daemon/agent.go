@@ -269,6 +269,22 @@ type agentDomain struct {
 	touched []*agentWorker
 	// freed are the lanes in which slots were freed in this cycle.
 	freed []*outLane
+	// regions are the workers' regions by index, peers those with which there are
+	// operations on regions, and movers what carries the operations out; near is
+	// the one for those between workers of this node.
+	regions []*agentRegion
+	peers   []*agentPeer
+	movers  []*mover
+	near    *mover
+	// againOps are the workers with more operations than one cycle allows.
+	againOps []*agentWorker
+	// completed are the workers that have got results in this cycle.
+	completed []*agentWorker
+	// What was used and can be used again, so that requests with references and
+	// operations allocate nothing.
+	spareHeld   []*held
+	spareGrants []*grants
+	spareOps    *agentOp
 	// work is what the cycle has done so far; onLane and onWorker are made once
 	// so that the cycle makes no closures.
 	work     int
@@ -278,6 +294,8 @@ type agentDomain struct {
 
 func newAgentDomain(a *agent, b *slots.Bells) *agentDomain {
 	d := &agentDomain{agent: a, bells: b}
+	d.near = &mover{domain: d, near: true, flows: make(map[int]*flow)}
+	d.movers = append(d.movers, d.near)
 	d.onLane = func(lane uint16) {
 		if l := d.outs[lane]; l != nil && !l.again {
 			d.work += l.send()
@@ -285,7 +303,7 @@ func newAgentDomain(a *agent, b *slots.Bells) *agentDomain {
 	}
 	d.onWorker = func(id int) {
 		if w := d.workers[id]; w != nil {
-			d.work += d.collect(w)
+			d.work += d.submitted(w) + d.collect(w)
 		}
 	}
 	return d
@@ -305,6 +323,7 @@ func (d *agentDomain) cycle() int {
 	}
 	d.bells.TakeLanes(d.onLane)
 	d.bells.TakeWorkers(d.onWorker)
+	d.work += d.moveAll()
 	againIn := d.againIn
 	d.againIn = d.againIn[:0]
 	for _, l := range againIn {

@@ -25,6 +25,10 @@ type counters struct {
 	Swept                 uint64 `json:"swept_slots"`
 	ProtocolErrors        uint64 `json:"protocol_errors"`
 	LaneFailures          uint64 `json:"lane_failures"`
+	RegionOps             uint64 `json:"region_ops"`
+	RegionOpsFailed       uint64 `json:"region_ops_failed"`
+	RegionBytes           uint64 `json:"region_bytes"`
+	RegionLinkFailures    uint64 `json:"region_link_failures"`
 	Wakes                 uint64 `json:"wakes"`
 	AgentCycles           uint64 `json:"agent_cycles"`
 	AgentSleeps           uint64 `json:"agent_sleeps"`

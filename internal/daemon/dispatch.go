@@ -19,6 +19,8 @@ type agentWorker struct {
 	mapped [slots.MaxLanes / 64]uint64
 	// outstanding counts the requests it has and has not finished.
 	outstanding int
+	// ops are the operations on regions that it submits; nil when it is dead.
+	ops *workerOps
 }
 
 func (w *agentWorker) hasMapped(lane uint16) bool {
@@ -216,9 +218,15 @@ func (d *agentDomain) refuseQueue(m *agentMethod) {
 // started requests may have been executed; its claimed slots become free.
 func (d *agentDomain) bury(w *agentWorker) {
 	d.collectAll(w)
+	w.ops = nil
+	d.abandon(func(o *agentOp) bool { return o.worker == w }, slots.OpExpired)
 	for _, l := range d.inLanes {
 		for i := range l.records {
 			if l.records[i].active && int(l.records[i].worker) == w.id {
+				if g := l.records[i].grants; g != nil && g.die() {
+					l.records[i].worker = 0
+					continue
+				}
 				d.agent.count.MaybeExecuted++
 				l.refuse(i, slots.StatusMaybeExecuted, "the handler's process died")
 				l.later()

@@ -33,6 +33,9 @@ type domain struct {
 	// segs are the segments of all lanes by lane id, with what workers need to
 	// know about them.
 	lanes map[uint16]*laneInfo
+	// regions are its workers' and bulks the ways to operate on regions, by peer.
+	regions regionTable
+	bulks   map[string]*bulk
 }
 
 type methodKey struct{ service, method string }
@@ -82,7 +85,7 @@ func (c *conductor) addDomain(p config.Domain, a *agent) error {
 		view:    newAgentDomain(a, slots.NewBells(seg.Bytes())),
 		workers: make(map[int]*worker), methods: make(map[methodKey]*method),
 		outs: make(map[laneKey]*outgoing), ins: make(map[laneKey]*incoming),
-		lanes: make(map[uint16]*laneInfo),
+		lanes: make(map[uint16]*laneInfo), bulks: make(map[string]*bulk),
 	}
 	d.view.methodBits = bits.Len(uint(c.cfg.Limits.Services))
 	c.domains = append(c.domains, d)
@@ -179,6 +182,9 @@ func (d *domain) announce(l *laneInfo) {
 // closeLanes takes all lanes down, when the core stops.
 func (d *domain) closeLanes() {
 	d.agent.commands.call(func() {
+		for _, p := range d.view.peers {
+			p.down(d.view)
+		}
 		for _, l := range d.view.outLanes {
 			if l.local == nil {
 				l.down("the daemon is stopping")
@@ -196,6 +202,14 @@ func (d *domain) closeLanes() {
 func (d *domain) close() {
 	for _, l := range d.lanes {
 		_ = l.seg.Close()
+	}
+	for _, b := range d.bulks {
+		b.unregister()
+	}
+	for _, r := range d.regions.list {
+		if r != nil {
+			_ = r.seg.Close()
+		}
 	}
 	_ = d.seg.Close()
 	_ = d.bell.Close()

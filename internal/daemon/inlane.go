@@ -22,6 +22,8 @@ type inLane struct {
 	// lane, whose answers go to local instead.
 	pair  *endpointPair
 	local *outLane
+	// peer has the regions of the requester's node; nil for a local lane.
+	peer *agentPeer
 	// clock is what to add to the requester's clock to get this node's, in
 	// nanoseconds.
 	clock    int64
@@ -42,6 +44,8 @@ type record struct {
 	method uint32
 	answer uint32
 	ticket uint64
+	// grants are the regions that the handler may use; nil for none.
+	grants *grants
 }
 
 func newInLane(d *agentDomain, id uint16, r *slots.Ring, groupMax int) *inLane {
@@ -141,6 +145,9 @@ func (l *inLane) accept(i, run int, h *slots.Header) {
 		l.covered[j] = true
 	}
 	l.busy++
+	if h.Refs > 0 && !l.grant(i, run, int(h.Refs)) {
+		return
+	}
 	if h.Deadline != 0 && l.local == nil {
 		// The handler's process judges by this node's clock.
 		h.Deadline += l.clock
@@ -193,6 +200,9 @@ func (l *inLane) finished(i int, w *agentWorker) bool {
 	if !rec.active || int(rec.worker) != w.id || word != slots.MakeWord(slots.Done, int(rec.run), w.id, rec.ticket) {
 		return false
 	}
+	if rec.grants != nil && rec.grants.holdBack() {
+		return false
+	}
 	w.outstanding--
 	var h slots.Header
 	clean := h.Decode(l.ring.HeaderAt(i))
@@ -221,6 +231,10 @@ func (l *inLane) done(i int, length uint32) {
 	run := int(rec.run)
 	// The answer word stays as it is: nobody looks at it without a record.
 	rec.worker, rec.active = 0, false
+	if g := rec.grants; g != nil {
+		rec.grants = nil
+		g.close()
+	}
 	for j := i; j < i+run; j++ {
 		l.covered[j] = false
 	}
@@ -323,6 +337,7 @@ func (l *inLane) down() {
 		l.pair = nil
 	}
 	l.answers = groupsend.NewAnswers(l.geo, l.domain.agent.groupMax)
+	l.revoke()
 	for i := range l.records {
 		rec := &l.records[i]
 		if !rec.active {

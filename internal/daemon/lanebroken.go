@@ -25,6 +25,10 @@ func (o opening) tellBroken(d *domain, class string, incoming bool, why string) 
 // laneBroken takes this node's end of a connection down after the peer's end has
 // gone. Connections that were opened since are left alone.
 func (c *conductor) laneBroken(s *session, m *peerMessage) {
+	if m.Lane.Bulk {
+		c.bulkBroken(s, m)
+		return
+	}
 	d := c.domainNamed(m.Lane.Domain)
 	if d == nil {
 		return

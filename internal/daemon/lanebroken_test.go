@@ -35,23 +35,29 @@ func (p *impostor) send(m frame) {
 	}
 }
 
+// next returns the next message, which is wanted for what.
+func (p *impostor) next(what string) frame {
+	p.t.Helper()
+	var size [4]byte
+	if _, err := io.ReadFull(p.conn, size[:]); err != nil {
+		p.t.Fatalf("waiting for %q: %v", what, err)
+	}
+	data := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(p.conn, data); err != nil {
+		p.t.Fatal(err)
+	}
+	var m frame
+	if err := json.Unmarshal(data, &m); err != nil {
+		p.t.Fatal(err)
+	}
+	return m
+}
+
 // receive returns the next message of the given type.
 func (p *impostor) receive(kind string) frame {
 	p.t.Helper()
 	for {
-		var size [4]byte
-		if _, err := io.ReadFull(p.conn, size[:]); err != nil {
-			p.t.Fatalf("waiting for %q: %v", kind, err)
-		}
-		data := make([]byte, binary.BigEndian.Uint32(size[:]))
-		if _, err := io.ReadFull(p.conn, data); err != nil {
-			p.t.Fatal(err)
-		}
-		var m frame
-		if err := json.Unmarshal(data, &m); err != nil {
-			p.t.Fatal(err)
-		}
-		if m["type"] == kind {
+		if m := p.next(kind); m["type"] == kind {
 			return m
 		}
 	}

@@ -73,6 +73,9 @@ func (d *domain) outgoing(p place, class config.Class) (*outgoing, error) {
 	d.agent.commands.call(func() {
 		o.lane = newOutLane(d.view, info.ID, ring, d.agent.groupMax)
 		d.view.addOut(o.lane)
+		if !local {
+			o.lane.peer = d.view.peer(p.node)
+		}
 		if local {
 			in := newInLane(d.view, info.ID, ring, d.agent.groupMax)
 			o.lane.local, in.local = in, o.lane
@@ -121,7 +124,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 		err = pair.connect(ctx, answer.Lane, ring, fabric.Active)
 	}
 	if err != nil {
-		pair.discard()
+		pair.discard(d.agent)
 		return err
 	}
 	d.agent.commands.call(func() {
@@ -175,9 +178,10 @@ func (p *endpointPair) connect(ctx context.Context, peer *laneBody, ring *slots.
 	return p.ep.Connect(ctx, peer.Address, role)
 }
 
-// discard closes an endpoint that no lane has.
-func (p *endpointPair) discard() {
-	_ = p.release()
+// discard closes an endpoint that no lane has, on the agent's thread: it may be known
+// to the agent's completion queue.
+func (p *endpointPair) discard(a *agent) {
+	a.commands.call(func() { _ = p.release() })
 }
 
 // acceptLane makes the answering end of a lane for a peer.
@@ -196,6 +200,9 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 	c.mu.Unlock()
 	if draining {
 		return fmt.Errorf("node %s is draining", c.node)
+	}
+	if m.Lane.Bulk {
+		return c.acceptBulk(s, m)
 	}
 	d := c.domainNamed(m.Lane.Domain)
 	if d == nil {
@@ -224,7 +231,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 	}
 	if err != nil {
 		// The peer has been told yes: its end is to break, and it may ask again.
-		pair.discard()
+		pair.discard(d.agent)
 		pair.opening.tellBroken(d, class.Name, true, err.Error())
 		c.log.Warn().Err(err).Str("peer", s.link.name).Str("class", class.Name).Msg("incoming lane not connected")
 		return nil
@@ -243,7 +250,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 		up = true
 	})
 	if !up {
-		pair.discard()
+		pair.discard(d.agent)
 	}
 	if err != nil {
 		s.end(err)
@@ -296,6 +303,7 @@ func (d *domain) incoming(peer string, class config.Class) (*incoming, error) {
 	in := &incoming{info: info}
 	d.agent.commands.call(func() {
 		in.lane = newInLane(d.view, info.ID, ring, d.agent.groupMax)
+		in.lane.peer = d.view.peer(peer)
 		d.view.addIn(in.lane)
 	})
 	c.mu.Lock()
@@ -330,7 +338,11 @@ func (d *domain) dropIncoming(in *incoming) {
 }
 
 // lanesDown takes every lane to and from a peer down.
+//
+// Those for operations on regions go first: once a call has its outcome, nothing of
+// them lands any more.
 func (c *conductor) lanesDown(peer, why string) {
+	c.bulksDown(peer)
 	for _, d := range c.domains {
 		c.mu.Lock()
 		var outs []*outgoing

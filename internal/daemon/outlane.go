@@ -22,6 +22,8 @@ type outLane struct {
 	// requests go to local instead.
 	pair  *endpointPair
 	local *inLane
+	// peer has the regions that the other node knows; nil for a local lane.
+	peer *agentPeer
 	// deferred are answers that came before the completion of their request's
 	// group: their slots stay until that has arrived too.
 	deferred []int
@@ -41,6 +43,8 @@ type entry struct {
 	answer   uint32 // the largest answer the requester takes
 	method   uint32
 	wr       uint64 // the work request that carries it
+	// held are the regions that it refers to; nil for none.
+	held *held
 }
 
 func newOutLane(d *agentDomain, id uint16, r *slots.Ring, groupMax int) *outLane {
@@ -64,6 +68,9 @@ func (l *outLane) enter(i int, e entry) {
 func (l *outLane) strike(i int) entry {
 	e := l.journal[i]
 	l.journal[i] = entry{}
+	if e.held != nil {
+		l.domain.letGo(e.held)
+	}
 	l.busy--
 	l.cover(i, e.word.Run(), false)
 	return e
@@ -120,6 +127,14 @@ func (l *outLane) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
 	e := entry{taken: true, oneway: h.Kind == slots.KindOneWay, word: w, answer: h.Answer, method: h.Method}
 	if l.pair != nil {
 		e.wr = l.pair.next
+	}
+	if h.Refs > 0 {
+		var status slots.Status
+		var why string
+		if e.held, status, why = l.domain.refersTo(l.ring, i, w.Run(), w.Owner(), int(h.Refs), l.peer); e.held == nil {
+			l.refuse(i, w, status, why)
+			return false
+		}
 	}
 	l.enter(i, e)
 	return true

@@ -43,6 +43,17 @@ const (
 	// peerPing is answered by peerPong.
 	peerPing peerType = "ping"
 	peerPong peerType = "pong"
+	// peerExport makes a region of the sender's known; peerExported or peerRefuse
+	// answers.
+	peerExport   peerType = "export"
+	peerExported peerType = "exported"
+	// peerUnexport takes it back; peerUnexported answers when no handler can reach
+	// it any more.
+	peerUnexport   peerType = "unexport"
+	peerUnexported peerType = "unexported"
+	// peerRevoke says that the owner of a region is dead: operations on it are to
+	// fail. The region is taken back later.
+	peerRevoke peerType = "revoke"
 	// peerDrain says that the sender takes no new requests.
 	peerDrain peerType = "drain"
 	// peerDrained answers it: none of the sender's requests is under way, and
@@ -53,13 +64,14 @@ const (
 // peerMessage is the envelope of all messages; Seq of an answer is that of its
 // question.
 type peerMessage struct {
-	Type      peerType   `json:"type"`
-	Seq       uint64     `json:"seq,omitempty"`
-	Hello     *helloBody `json:"hello,omitempty"`
-	Clock     int64      `json:"clock,omitempty"`
-	Reason    string     `json:"reason,omitempty"`
-	Directory []listing  `json:"directory,omitempty"`
-	Lane      *laneBody  `json:"lane,omitempty"`
+	Type      peerType    `json:"type"`
+	Seq       uint64      `json:"seq,omitempty"`
+	Hello     *helloBody  `json:"hello,omitempty"`
+	Clock     int64       `json:"clock,omitempty"`
+	Reason    string      `json:"reason,omitempty"`
+	Directory []listing   `json:"directory,omitempty"`
+	Lane      *laneBody   `json:"lane,omitempty"`
+	Region    *regionBody `json:"region,omitempty"`
 }
 
 // helloBody introduces a daemon.
@@ -92,7 +104,19 @@ type laneBody struct {
 	Key      fabric.RemoteKey `json:"key"`
 	// Incoming, of a broken lane: requests came in by the sender's end.
 	Incoming bool `json:"incoming,omitempty"`
+	// Bulk: it is no lane but a connection for operations on regions.
+	Bulk bool `json:"bulk,omitempty"`
 }
+
+// regionBody names a region of the sender's domain; see slots.RegionID.
+type regionBody struct {
+	Domain     string           `json:"domain"`
+	Index      uint32           `json:"index"`
+	Generation uint32           `json:"generation"`
+	Key        fabric.RemoteKey `json:"key,omitzero"`
+}
+
+func (r *regionBody) id() slots.RegionID { return slots.MakeRegionID(r.Index, r.Generation) }
 
 var errFrame = errors.New("malformed frame")
 

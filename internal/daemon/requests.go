@@ -18,7 +18,9 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 		return nil
 	case attach.TypeMapped:
 		return c.mapped(w, m)
-	case attach.TypeResolve, attach.TypeRegister, attach.TypeStatus, attach.TypePing:
+	case attach.TypeFree:
+		return c.free(w, m)
+	case attach.TypeResolve, attach.TypeRegister, attach.TypeStatus, attach.TypePing, attach.TypeAlloc, attach.TypeExport:
 	default:
 		return fmt.Errorf("%w: a %q message from a worker", attach.ErrInvalid, printable(string(m.Type)))
 	}
@@ -45,6 +47,12 @@ func (c *conductor) answer(w *worker, m *attach.Message) {
 		if err = c.resolve(w, m); err == nil {
 			return // resolve has answered, in order with the lanes
 		}
+	case attach.TypeAlloc:
+		if err = c.alloc(w, m); err == nil {
+			return // alloc has answered, with a descriptor
+		}
+	case attach.TypeExport:
+		a, err = c.export(w, m)
 	case attach.TypeRegister:
 		a, err = c.register(w, m)
 	case attach.TypeStatus:

@@ -51,11 +51,13 @@ type rigWorker struct {
 	id    int
 	view  *agentWorker
 	rings *slots.WorkerRings
+	ops   *slots.OpRing
 }
 
 func (s *side) addWorker(id int) *rigWorker {
 	mem := shm.AlignedBytes(slots.WorkerSegmentSize)
-	w := &rigWorker{id: id, view: &agentWorker{id: id, rings: slots.NewWorkerRings(mem)}, rings: slots.NewWorkerRings(mem)}
+	w := &rigWorker{id: id, view: &agentWorker{id: id, rings: slots.NewWorkerRings(mem)}, rings: slots.NewWorkerRings(mem), ops: slots.NewOpRing(mem)}
+	w.view.ops = &workerOps{ring: slots.NewOpRing(mem)}
 	s.d.addWorker(w.view)
 	return w
 }
@@ -138,7 +140,11 @@ func join(t testing.TB, a, b *endpointPair) {
 
 // remoteLane makes a lane between two sides over the fake fabric.
 func remoteLane(t testing.TB) (a, b *side, out *outLane, in *inLane) {
-	net := fabrictest.NewFake()
+	return remoteLaneOver(t, fabrictest.NewFake())
+}
+
+// remoteLaneOver is remoteLane over a fabric whose devices reach each other.
+func remoteLaneOver(t testing.TB, net fabric.Provider) (a, b *side, out *outLane, in *inLane) {
 	var sides [2]*side
 	for i := range sides {
 		dev, err := net.Open(fabric.Options{})

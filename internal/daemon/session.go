@@ -295,9 +295,11 @@ func (s *session) handle(m *peerMessage) error {
 		if !c.spawn(func() { c.laneBroken(s, m) }) {
 			return errStopping
 		}
+	case peerExport, peerUnexport, peerRevoke:
+		return c.peerRegion(s, m)
 	case peerPing:
 		return s.send(&peerMessage{Type: peerPong, Seq: m.Seq})
-	case peerAccept, peerRefuse, peerPong:
+	case peerAccept, peerRefuse, peerPong, peerExported, peerUnexported:
 		s.mu.Lock()
 		answer := s.pending[m.Seq]
 		delete(s.pending, m.Seq)

@@ -34,6 +34,7 @@ type Status struct {
 	Lanes    []LaneStatus      `json:"lanes"`
 	Services []ServiceStatus   `json:"services"`
 	Workers  []WorkerStatus    `json:"workers"`
+	Bulk     []BulkStatus      `json:"bulk"`
 	Counters map[string]uint64 `json:"counters"`
 }
 
@@ -95,6 +96,27 @@ type WorkerStatus struct {
 	Name   string `json:"name"`
 	PID    int    `json:"pid"`
 	UID    uint32 `json:"uid"`
+	// Regions is how many regions it has, RegionBytes their size. They include
+	// those that it has freed and that are still in use.
+	Regions     int `json:"regions"`
+	RegionBytes int `json:"region_bytes"`
+}
+
+// BulkStatus is the state of operations on regions between a domain and a peer.
+type BulkStatus struct {
+	Domain string `json:"domain"`
+	Peer   string `json:"peer"`
+	// Out is "up" or "down": the connection for operations of this node's
+	// handlers. In is the same for those of the peer's.
+	Out string `json:"out"`
+	In  string `json:"in"`
+	// Exports is how many regions of this node the peer knows, ExportBytes their
+	// size; Imports is how many of the peer's this node knows.
+	Exports     int `json:"exports"`
+	ExportBytes int `json:"export_bytes"`
+	Imports     int `json:"imports"`
+	// Queued is how many operations of this node's handlers are under way.
+	Queued int `json:"queued"`
 }
 
 func (c *conductor) statusMessage() (*attach.Message, error) {
@@ -112,7 +134,7 @@ func (c *conductor) status() *Status {
 		Node: c.node, Version: Version, Incarnation: c.incarnation, UptimeS: time.Since(c.started).Seconds(),
 		PIDs:   PIDs{Supervisor: c.supervisor, Core: pid},
 		Fabric: c.provider, Listen: c.cfg.Node.Listen,
-		Peers: []PeerStatus{}, Lanes: []LaneStatus{}, Services: []ServiceStatus{}, Workers: []WorkerStatus{},
+		Peers: []PeerStatus{}, Lanes: []LaneStatus{}, Services: []ServiceStatus{}, Workers: []WorkerStatus{}, Bulk: []BulkStatus{},
 		Counters: map[string]uint64{"refused_connections": c.refused.Load()},
 	}
 	if c.fabric != nil {
@@ -130,7 +152,10 @@ func (c *conductor) status() *Status {
 			names[id] = l.Lane
 		}
 		c.mu.Unlock()
-		d.agent.commands.call(func() { s.Lanes = append(s.Lanes, d.view.laneStatus(d.name, names)...) })
+		d.agent.commands.call(func() {
+			s.Lanes = append(s.Lanes, d.view.laneStatus(d.name, names)...)
+			s.Bulk = append(s.Bulk, d.view.bulkStatus(d.name)...)
+		})
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +176,8 @@ func (c *conductor) status() *Status {
 		}
 	}
 	for w := range c.attached {
-		s.Workers = append(s.Workers, WorkerStatus{ID: w.id, Domain: w.domain.name, Role: string(w.role), Name: w.name, PID: w.pid, UID: w.uid})
+		s.Workers = append(s.Workers, WorkerStatus{ID: w.id, Domain: w.domain.name, Role: string(w.role), Name: w.name, PID: w.pid, UID: w.uid,
+			Regions: w.regions.count, RegionBytes: w.regions.bytes})
 	}
 	s.sort()
 	return s
@@ -161,6 +187,9 @@ func (s *Status) sort() {
 	slices.SortFunc(s.Peers, func(a, b PeerStatus) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Lanes, func(a, b LaneStatus) int {
 		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(s.Bulk, func(a, b BulkStatus) int {
+		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Peer, b.Peer))
 	})
 	slices.SortFunc(s.Services, func(a, b ServiceStatus) int {
 		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Method, b.Method))

@@ -61,7 +61,7 @@ func runStranger(args []string) error {
 			return err
 		}
 		var messages [][]byte
-		switch i % 6 {
+		switch i % 7 {
 		case 0:
 			messages = [][]byte{[]byte("garbage")}
 		case 1:
@@ -72,8 +72,16 @@ func runStranger(args []string) error {
 			messages = [][]byte{client, []byte(`{"type":"mapped","lane":{"id":1}}`), []byte("x")}
 		case 4: // attaches, registers and is gone at once
 			messages = [][]byte{service, []byte(`{"type":"register","seq":1,"methods":[{"service":"s","method":"m"},{"service":"s","method":"n"}]}`)}
+		case 6: // wants regions, some that are not its own or do not exist
+			messages = [][]byte{client, []byte(`{"type":"alloc","seq":1,"region":{"size":100000}}`),
+				[]byte(`{"type":"alloc","seq":2,"region":{"size":-1}}`), []byte(`{"type":"alloc","seq":3}`),
+				[]byte(`{"type":"alloc","seq":4,"region":{"size":9223372036854775807}}`),
+				[]byte(`{"type":"export","seq":5,"node":"b","region":{"index":1,"generation":1}}`),
+				[]byte(`{"type":"export","seq":6,"node":"b","region":{"index":4000000000,"generation":1}}`),
+				[]byte(`{"type":"export","seq":7,"node":"nowhere"}`), []byte(`{"type":"free","region":{"index":1,"generation":1}}`),
+				[]byte(`{"type":"free","region":{"index":0}}`), []byte(`{"type":"free"}`)}
 		case 5:
-			messages = [][]byte{tool}
+			messages = [][]byte{tool, []byte(`{"type":"alloc","seq":1,"region":{"size":100000}}`)}
 			for range 3 {
 				junk := make([]byte, r.IntN(2000))
 				for k := range junk {

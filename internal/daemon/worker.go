@@ -29,6 +29,8 @@ type worker struct {
 	seg    *shm.Segment
 	view   *agentWorker
 	bye    bool // it has said that it touches its slots no more
+	// regions is what it has of regions; guarded by conductor.mu.
+	regions regionUse
 
 	// mu orders what the worker is sent: a lane before the answer that names
 	// it. given are the lanes it has.
@@ -225,6 +227,9 @@ func (d *domain) enlist(w *worker) error {
 	c.mu.Unlock()
 	w.seg = seg
 	w.view = &agentWorker{id: w.id, rings: slots.NewWorkerRings(seg.Bytes())}
+	if w.role == attach.RoleService {
+		w.view.ops = &workerOps{ring: slots.NewOpRing(seg.Bytes())}
+	}
 	d.agent.commands.call(func() { d.view.addWorker(w.view) })
 	return nil
 }
@@ -276,6 +281,7 @@ func (c *conductor) detach(w *worker) {
 		return // the core is stopping: nobody will use the slots again
 	}
 	d.agent.commands.call(func() { d.view.bury(w.view) })
+	c.freeRegions(w)
 	c.mu.Lock()
 	delete(d.workers, w.id)
 	c.mu.Unlock()

@@ -1,0 +1,246 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// fillers starts a service on a node that fills regions with the first byte of the
+// request, and waits until the caller knows it.
+func fillers(t testing.TB, n *daemontest.Node, conn *client.Conn) *client.Method {
+	t.Helper()
+	srv, err := server.Attach(t.Context(), n.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = srv.Handle("t", "fill", func(c *server.Call) error {
+		for i := range c.NumRegions() {
+			r := c.Region(i)
+			if _, err := r.WriteAt(bytes.Repeat(c.Request()[:1], r.Len()), 0); err != nil {
+				return err
+			}
+		}
+		return c.Reply(c.Request())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		_ = srv.Serve(context.Background())
+		close(over)
+	}()
+	t.Cleanup(func() {
+		_ = srv.Close()
+		<-over
+	})
+	var m *client.Method
+	daemontest.Eventually(t, "look up fill", func() (err error) {
+		m, err = conn.Method(t.Context(), n.Name+"/t/fill")
+		return err
+	})
+	return m
+}
+
+func attachTo(t testing.TB, n *daemontest.Node) *client.Conn {
+	t.Helper()
+	conn, err := client.Attach(t.Context(), n.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// All eight references of a request work, also to the same region and to several.
+func TestManyRegions(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	conn := attachTo(t, a)
+	m := fillers(t, b, conn)
+	var refs []client.RegionRef
+	var all []*client.Region
+	for i := range client.MaxRegions {
+		r, err := conn.AllocRegion(t.Context(), 5000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+		if i%2 == 1 {
+			r = all[i-1]
+		}
+		ref, err := r.Ref(1000*(i%2), 500+i, client.MayWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs = append(refs, ref)
+	}
+	for _, req := range []string{"x", "a request that takes more than the small slots have room for" + string(make([]byte, 5000))} {
+		answer, err := m.With(client.AnswerSize(len(req))).CallRegions(t.Context(), []byte(req), refs...)
+		if err != nil || string(answer) != req {
+			t.Fatalf("%d bytes: %d bytes, %v", len(req), len(answer), err)
+		}
+		for i, r := range all {
+			want := make([]byte, 5000)
+			if i%2 == 0 {
+				copy(want, bytes.Repeat([]byte(req[:1]), 500+i))
+				copy(want[1000:], bytes.Repeat([]byte(req[:1]), 501+i))
+			}
+			if !bytes.Equal(r.Bytes(), want) {
+				t.Errorf("%d bytes: region %d is wrong", len(req), i)
+			}
+		}
+	}
+	// None at all is a call like any other.
+	if answer, err := m.CallRegions(t.Context(), []byte("y")); err != nil || string(answer) != "y" {
+		t.Errorf("without regions: %q, %v", answer, err)
+	}
+}
+
+// A call with regions allocates nothing when it has room for the answer.
+func TestCallRegionsAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	a, b := daemontest.Pair(t, "")
+	conn := attachTo(t, a)
+	m := fillers(t, b, conn)
+	r, err := conn.AllocRegion(t.Context(), 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := r.Ref(0, 0, client.MayWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, buf := []byte("x"), make([]byte, 0, 1024)
+	ctx := context.Background()
+	// Not with testing.AllocsPerRun, which leaves the process a single processor:
+	// caller and handler are both in it.
+	const calls = 2000
+	var before, after runtime.MemStats
+	for i := range 2 * calls {
+		if i == calls {
+			runtime.ReadMemStats(&before)
+		}
+		if _, err := m.CallRegionsInto(ctx, req, buf, ref); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.Mallocs - before.Mallocs; n > calls/10 {
+		t.Errorf("%d allocations in %d calls", n, calls)
+	}
+}
+
+// A region of one connection is none of another's, and ends with its connection.
+func TestRegionsOfConnections(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	first, second := attachTo(t, a), attachTo(t, a)
+	m := fillers(t, b, first)
+	r, err := second.AllocRegion(t.Context(), 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := r.Ref(0, 8, client.MayWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.CallRegions(t.Context(), "b/t/fill", []byte("x"), ref); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.CallRegions(t.Context(), []byte("x"), ref); !errors.Is(err, client.ErrNotExecuted) {
+		t.Errorf("a reference of another connection: %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Free(); err != nil {
+		t.Errorf("free after close: %v", err)
+	}
+	if _, err := second.AllocRegion(t.Context(), 1); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("alloc after close: %v", err)
+	}
+	daemontest.Eventually(t, "the region is given back", func() error {
+		for _, n := range []*daemontest.Node{a, b} {
+			st, err := n.Status(t.Context())
+			if err != nil {
+				return err
+			}
+			for _, x := range st.Bulk {
+				if x.Exports+x.Imports != 0 {
+					return fmt.Errorf("node %s: %+v", n.Name, x)
+				}
+			}
+		}
+		return nil
+	})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := first.AllocRegion(gone, 1<<20); !errors.Is(err, context.Canceled) && err != nil {
+		t.Errorf("alloc without time: %v", err)
+	}
+}
+
+// The context's end ends a call whose handler goes on, and the region's memory stays
+// until it has returned.
+func TestRegionsAndDeadlines(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	conn := attachTo(t, a)
+	srv, err := server.Attach(t.Context(), b.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, ended := make(chan struct{}), make(chan error, 1)
+	err = srv.Handle("t", "late", func(c *server.Call) error {
+		<-open
+		_, err := c.Region(0).WriteAt([]byte("late"), 0)
+		ended <- err
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		_ = srv.Serve(context.Background())
+		close(over)
+	}()
+	defer func() {
+		_ = srv.Close()
+		<-over
+	}()
+	var m *client.Method
+	daemontest.Eventually(t, "look up late", func() (err error) {
+		m, err = conn.Method(t.Context(), "b/t/late")
+		return err
+	})
+	r, err := conn.AllocRegion(t.Context(), 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := r.Ref(0, 8, client.MayWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := m.CallRegions(ctx, nil, ref); !errors.Is(err, client.ErrDeadline) {
+		t.Errorf("the call: %v", err)
+	}
+	close(open)
+	if err := <-ended; err != nil {
+		t.Errorf("the handler: %v", err)
+	}
+	if string(r.Bytes()[:4]) != "late" {
+		t.Errorf("the region has %q", r.Bytes()[:4])
+	}
+}

@@ -1,0 +1,176 @@
+package attach
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// Region is shared memory that this worker has asked its daemon for: handlers of
+// its requests can be given access to it, and its own handlers can use it as the
+// local memory of their operations. Its methods are safe for concurrent use.
+type Region struct {
+	session *Session
+	id      slots.RegionID
+	size    int
+
+	mu  sync.Mutex
+	seg *shm.Segment // nil when it is free
+	// exported are the nodes that the daemon is known to have told of the region.
+	exported map[string]bool
+}
+
+// AllocRegion makes a region of n bytes, all zero. If ctx ends first, a region
+// that the daemon still makes is freed. Errors: ErrLimit, ErrInvalid, ErrClosed,
+// or ctx's.
+func (s *Session) AllocRegion(ctx context.Context, n int) (*Region, error) {
+	if n < 1 || n > math.MaxInt-shm.HeaderSize {
+		return nil, fmt.Errorf("%w: a region of %d bytes", ErrInvalid, n)
+	}
+	type outcome struct {
+		r   *Region
+		err error
+	}
+	c := make(chan outcome, 1)
+	go func() {
+		r, err := s.alloc(n)
+		c <- outcome{r, err}
+	}()
+	select {
+	case o := <-c:
+		return o.r, o.err
+	case <-ctx.Done():
+		go func() {
+			if o := <-c; o.r != nil {
+				_ = o.r.Free()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+func (s *Session) alloc(n int) (*Region, error) {
+	a, err := s.Ask(context.Background(), &Message{Type: TypeAlloc, Region: &RegionInfo{Size: int64(n)}})
+	if err != nil {
+		return nil, err
+	}
+	if a.memory == nil {
+		return nil, fmt.Errorf("%w: a %q message instead of a region", ErrInvalid, a.Type)
+	}
+	return &Region{session: s, id: a.Region.ID(), size: n, seg: a.memory, exported: make(map[string]bool)}, nil
+}
+
+// region maps the region that has come with m for whoever has asked for it.
+func (s *Session) region(m *Message, fds []int) error {
+	if m.Region == nil || len(fds) != 1 || m.Region.Size < 1 || m.Region.Size > math.MaxInt-shm.HeaderSize {
+		shm.CloseFDs(fds)
+		return fmt.Errorf("%w: a malformed region message", ErrInvalid)
+	}
+	var err error
+	if m.memory, err = s.open(fds[0], shm.KindRegion, shm.HeaderSize+int(m.Region.Size)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	c := s.pending[m.Seq]
+	delete(s.pending, m.Seq)
+	s.mu.Unlock()
+	if c == nil {
+		return fmt.Errorf("%w: a region that nobody has asked for", ErrInvalid)
+	}
+	c <- m
+	return nil
+}
+
+// ID returns the region's id.
+func (r *Region) ID() slots.RegionID { return r.id }
+
+// Len returns the size in bytes that was asked for.
+func (r *Region) Len() int { return r.size }
+
+// Bytes returns the memory, which is page-aligned; nil when the region is free. It
+// must not be used after Free or the end of the session.
+func (r *Region) Bytes() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seg == nil {
+		return nil
+	}
+	return r.seg.Bytes()[shm.HeaderSize : shm.HeaderSize+r.size : shm.HeaderSize+r.size]
+}
+
+// Ref makes a reference to the n bytes at off. Errors wrap ErrInvalid.
+func (r *Region) Ref(off, n int, rights slots.Rights) (slots.Ref, error) {
+	r.mu.Lock()
+	free := r.seg == nil
+	r.mu.Unlock()
+	switch {
+	case free:
+		return slots.Ref{}, fmt.Errorf("%w: the region is free", ErrInvalid)
+	case off < 0 || n < 0 || !slots.Inside(uint64(off), uint64(n), uint64(r.size)):
+		return slots.Ref{}, fmt.Errorf("%w: %d bytes at %d of a region of %d bytes", ErrInvalid, n, off, r.size)
+	case rights == 0 || rights&^slots.AllRights != 0:
+		return slots.Ref{}, fmt.Errorf("%w: rights %#x", ErrInvalid, uint32(rights))
+	}
+	return slots.Ref{Region: r.id, Rights: rights, Offset: uint64(off), Length: uint64(n)}, nil
+}
+
+// Export makes the region known to a node, unless it is known there. Errors:
+// ErrInvalid when the region is free, ErrNoService when the node is not there,
+// ErrLimit, ErrClosed, or ctx's.
+func (r *Region) Export(ctx context.Context, node string) error {
+	r.mu.Lock()
+	known, free := r.exported[node], r.seg == nil
+	r.mu.Unlock()
+	switch {
+	case free:
+		return fmt.Errorf("%w: the region is free", ErrInvalid)
+	case known:
+		return nil
+	}
+	if _, err := r.session.Ask(ctx, &Message{Type: TypeExport, Node: node, Region: InfoOf(r.id)}); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.exported[node] = true
+	r.mu.Unlock()
+	return nil
+}
+
+// Forgotten notes that a node does not know the region any more.
+func (r *Region) Forgotten(node string) {
+	r.mu.Lock()
+	delete(r.exported, node)
+	r.mu.Unlock()
+}
+
+// Free unmaps the region at once. The daemon keeps its memory until every request
+// that refers to it, and every operation that uses it, has ended. Again it does
+// nothing.
+func (r *Region) Free() error {
+	r.mu.Lock()
+	seg := r.seg
+	r.seg = nil
+	r.mu.Unlock()
+	if seg == nil {
+		return nil
+	}
+	s := r.session
+	s.mu.Lock()
+	mapped := s.segs[seg]
+	delete(s.segs, seg)
+	ended := s.err
+	s.mu.Unlock()
+	if mapped {
+		if err := seg.Close(); err != nil {
+			return err
+		}
+	}
+	if ended != nil {
+		return nil // the daemon has freed it, or is gone
+	}
+	return s.Tell(&Message{Type: TypeFree, Region: InfoOf(r.id)})
+}

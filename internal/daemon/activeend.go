@@ -1,0 +1,283 @@
+package daemon
+
+import (
+	"errors"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+const (
+	// bulkDepth is how many work requests a connection for operations has under
+	// way, and bulkWindow about how many bytes. Any more would only make the
+	// small operations of others wait behind them.
+	bulkDepth  = 128
+	bulkWindow = 4 * chunkSize
+	// fenceSize is from which size on a write has a fence of its own, so that the
+	// next one can be posted while others are under way.
+	fenceSize = 64 << 10
+)
+
+// activeEnd is this node's end of a connection by which its handlers operate on the
+// regions of a peer. The agent makes use of it; the conductor makes it.
+//
+// A write is complete when its bytes are in the peer's memory: an answer that goes
+// another way must not overtake them. The completion of a write does not say that on
+// every fabric, the completion of a read that was posted after it does. So there is
+// a fence, a read of one byte, behind writes: one for all that are posted at once,
+// and one for each large one. Only what answers is signaled.
+type activeEnd struct {
+	agent *agent
+	mover *mover // once it is connected
+	tag   uint64
+	pd    fabric.ProtectionDomain
+	ep    fabric.Endpoint
+	// words is where atomic operations put what they found.
+	words    fabric.MemoryRegion
+	wordsSeg *shm.Segment
+	opening  opening
+	onBroken func(error)
+	// atomics: the device can do atomic operations.
+	atomics bool
+
+	// locals are the regions of this node's workers that are registered, asked
+	// those that are being registered.
+	locals map[*agentRegion]fabric.MemoryRegion
+	asked  map[*agentRegion]bool
+
+	// posts are the work requests that are not complete, by the number modulo
+	// bulkDepth: done to next-1, of which the last pending are in wrs.
+	posts      [bulkDepth]bulkPost
+	next, done uint64
+	inFlight   int // bytes
+	wrs        []fabric.SendWR
+	// unfenced: the last one is a write. Its address is that of the fence.
+	unfenced bool
+	dropped  []bulkPost
+	over     bool
+}
+
+// bulkPost is a work request under way: a chunk of an operation, or a fence.
+type bulkPost struct {
+	op    *agentOp
+	local *agentRegion
+	size  int
+}
+
+// newActiveEnd makes an unconnected end.
+func newActiveEnd(a *agent, dev fabric.Device, tag uint64) (_ *activeEnd, err error) {
+	e := &activeEnd{
+		agent: a, tag: tag, next: 1, done: 1, atomics: dev.Caps().Atomics,
+		locals: make(map[*agentRegion]fabric.MemoryRegion), asked: make(map[*agentRegion]bool),
+		wrs: make([]fabric.SendWR, 0, bulkDepth),
+	}
+	if e.pd, err = dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			e.over = true
+			e.release()
+		}
+	}()
+	e.wordsSeg, err = shm.Create(shm.CreateOptions{Name: "rdmad-atomics", Kind: shm.KindRegion, Size: shm.HeaderSize + bulkDepth*slots.AtomicSize})
+	if err != nil {
+		return nil, err
+	}
+	if e.words, err = e.pd.Register(e.wordsSeg.Bytes()[shm.HeaderSize:], 0); err != nil {
+		return nil, err
+	}
+	e.ep, err = e.pd.CreateEndpoint(fabric.EndpointAttr{CQ: a.cq, Tag: tag, SendDepth: bulkDepth, RecvDepth: 1})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// start lets completions flow.
+func (e *activeEnd) start() error {
+	e.agent.ends[e.tag] = e
+	return e.ep.Activate()
+}
+
+// close ends the connection: nothing it was told to do happens after this.
+func (e *activeEnd) close() {
+	delete(e.agent.ends, e.tag)
+	e.over = true
+	if err := e.ep.Close(); err != nil {
+		e.agent.log.Warn().Err(err).Msg("closing an endpoint")
+	}
+	e.ep = nil
+	e.release()
+}
+
+// release gives up the device's resources, once no registration is under way.
+func (e *activeEnd) release() {
+	if !e.over || len(e.asked) > 0 || e.pd == nil {
+		return
+	}
+	var errs []error
+	if e.ep != nil {
+		errs = append(errs, e.ep.Close())
+	}
+	for _, mr := range e.locals {
+		errs = append(errs, mr.Close())
+	}
+	if e.words != nil {
+		errs = append(errs, e.words.Close())
+	}
+	errs = append(errs, e.pd.Close())
+	if e.wordsSeg != nil {
+		errs = append(errs, e.wordsSeg.Close())
+	}
+	e.pd, e.locals = nil, nil
+	if err := errors.Join(errs...); err != nil {
+		e.agent.log.Warn().Err(err).Msg("closing a connection for operations")
+	}
+}
+
+// forget takes a region that nothing needs any more out of those that are
+// registered. The caller closes what it returns.
+func (e *activeEnd) forget(r *agentRegion) fabric.MemoryRegion {
+	mr := e.locals[r]
+	delete(e.locals, r)
+	return mr
+}
+
+// room reports whether another chunk may be posted, with the fences it may need.
+func (e *activeEnd) room() bool { return e.next-e.done <= bulkDepth-3 && e.inFlight < bulkWindow }
+
+// post queues a work request for the next n bytes of o. False: its local memory is
+// not registered yet, and registered will tell.
+func (e *activeEnd) post(m *mover, o *agentOp, n int) bool {
+	slot := e.next % bulkDepth
+	wr := fabric.SendWR{ID: e.next, RemoteAddr: o.far.key.Addr + o.off, RemoteKey: o.far.key.Key}
+	var mr fabric.MemoryRegion
+	if o.kind.Atomic() {
+		wr.Local = fabric.Local{Region: e.words, Offset: slot * slots.AtomicSize, Len: slots.AtomicSize}
+		wr.Compare, wr.Swap = o.compare, o.swap
+	} else {
+		if mr = e.locals[o.local]; mr == nil {
+			e.ask(m, o.local)
+			return false
+		}
+		wr.Local = fabric.Local{Region: mr, Offset: o.localOff, Len: uint32(n)}
+	}
+	switch o.kind {
+	case slots.OpRead:
+		wr.Op = fabric.OpRead
+	case slots.OpCompareSwap:
+		wr.Op = fabric.OpCompareSwap
+	case slots.OpFetchAdd:
+		wr.Op = fabric.OpFetchAdd
+	default:
+		wr.Op = fabric.OpWrite
+	}
+	e.unfenced = wr.Op == fabric.OpWrite
+	if !e.unfenced && n >= fenceSize {
+		wr.Flags = fabric.FlagSignaled
+	}
+	e.wrs = append(e.wrs, wr)
+	e.posts[slot] = bulkPost{op: o, local: o.local, size: n}
+	if o.local != nil {
+		o.local.hold()
+	}
+	o.posted++
+	e.next++
+	e.inFlight += n
+	e.agent.count.RegionBytes += uint64(n)
+	if e.unfenced && n >= fenceSize {
+		e.fence()
+	}
+	return true
+}
+
+// fence posts a read behind the last write.
+func (e *activeEnd) fence() {
+	last := &e.wrs[len(e.wrs)-1]
+	slot := e.next % bulkDepth
+	e.wrs = append(e.wrs, fabric.SendWR{
+		ID: e.next, Op: fabric.OpRead, Flags: fabric.FlagSignaled, RemoteAddr: last.RemoteAddr, RemoteKey: last.RemoteKey,
+		Local: fabric.Local{Region: e.words, Offset: slot * slots.AtomicSize, Len: 1},
+	})
+	e.posts[slot] = bulkPost{}
+	e.next++
+	e.unfenced = false
+}
+
+// ask has a region registered.
+func (e *activeEnd) ask(m *mover, r *agentRegion) {
+	if e.asked[r] {
+		return
+	}
+	e.asked[r] = true
+	r.hold()
+	if m.register == nil || !m.register(e, r) {
+		delete(e.asked, r)
+		r.release()
+	}
+}
+
+// flush posts what is queued with one call. What the device has no room for waits
+// for completions.
+func (e *activeEnd) flush() error {
+	if len(e.wrs) == 0 {
+		return nil
+	}
+	if e.unfenced {
+		e.fence()
+	}
+	e.wrs[len(e.wrs)-1].Flags |= fabric.FlagSignaled
+	n, err := e.ep.PostSend(e.wrs)
+	e.wrs = e.wrs[:copy(e.wrs, e.wrs[n:])]
+	if errors.Is(err, fabric.ErrQueueFull) {
+		return nil
+	}
+	return err
+}
+
+// immediate implements laneEnd. Nothing sends one here.
+func (e *activeEnd) immediate(uint32) {}
+
+// sent implements laneEnd: what was posted up to id is complete.
+func (e *activeEnd) sent(id uint64) {
+	if id < e.done || id >= e.next {
+		return
+	}
+	for ; e.done <= id; e.done++ {
+		p := &e.posts[e.done%bulkDepth]
+		o := p.op
+		if o == nil {
+			continue // a fence
+		}
+		if o.kind.Atomic() {
+			o.value = nativeUint64(e.words.Bytes()[e.done%bulkDepth*slots.AtomicSize:])
+		}
+		e.inFlight -= p.size
+		if p.local != nil {
+			p.local.release()
+		}
+		*p = bulkPost{}
+		if o.posted--; o.posted == 0 && o.done {
+			e.mover.domain.complete(o)
+		}
+	}
+	if len(e.wrs) > 0 {
+		e.mover.flush()
+	}
+}
+
+// broken implements laneEnd.
+func (e *activeEnd) broken(c *fabric.Completion) { e.mover.broken(cause(e.ep, c)) }
+
+// drop takes all work requests off: none will complete.
+func (e *activeEnd) drop() []bulkPost {
+	for ; e.done < e.next; e.done++ {
+		if p := e.posts[e.done%bulkDepth]; p.op != nil {
+			e.dropped = append(e.dropped, p)
+		}
+	}
+	e.inFlight, e.wrs, e.unfenced = 0, nil, false
+	return e.dropped
+}

@@ -1,0 +1,408 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/fabric"
+)
+
+// bulk is the conductor's side of one-sided operations between a domain and a peer.
+// There are up to two connections for them, one for the operations of each side's
+// handlers: so each is opened by the side that needs it, and the failure of one is
+// not the other's.
+//
+// The regions that the peer may reach are registered in a protection domain of
+// their own, which is the passive connection's. They are registered for one session
+// with the peer: no key outlives it.
+type bulk struct {
+	domain *domain
+	peer   string
+	view   *agentPeer
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	session *session // nil while nothing is registered
+	pd      fabric.ProtectionDomain
+	exports map[*region]fabric.MemoryRegion
+}
+
+// laneBulk is the class of a connection for operations.
+const laneBulk = "bulk"
+
+// bulkWith finds or makes the bulk between a domain and a peer.
+func (c *conductor) bulkWith(d *domain, peer string) *bulk {
+	d.making.Lock()
+	defer d.making.Unlock()
+	c.mu.Lock()
+	b := d.bulks[peer]
+	c.mu.Unlock()
+	if b != nil {
+		return b
+	}
+	b = &bulk{domain: d, peer: peer, exports: make(map[*region]fabric.MemoryRegion)}
+	d.agent.commands.call(func() {
+		b.view = d.view.peer(peer)
+		b.view.mover.connect = func() bool { return c.spawn(b.open) }
+		b.view.mover.register = func(e *activeEnd, r *agentRegion) bool {
+			return c.spawn(func() { b.register(e, r) })
+		}
+	})
+	c.mu.Lock()
+	d.bulks[peer] = b
+	c.mu.Unlock()
+	return b
+}
+
+// prepare makes the protection domain for a session, with mu held.
+func (b *bulk) prepare(s *session) error {
+	if err := s.reason(); err != nil {
+		return fmt.Errorf("%w: node %s: %w", attach.ErrNoService, b.peer, err)
+	}
+	if b.session == s {
+		return nil
+	}
+	if b.session != nil {
+		return fmt.Errorf("%w: the connection to %s is just being replaced", attach.ErrNoService, b.peer)
+	}
+	pd, err := b.domain.conductor.device.AllocPD()
+	if err != nil {
+		return err
+	}
+	b.session, b.pd = s, pd
+	return nil
+}
+
+// unregister ends all registrations, with mu held.
+func (b *bulk) unregister() {
+	if b.session == nil {
+		return
+	}
+	var errs []error
+	for _, mr := range b.exports {
+		errs = append(errs, mr.Close())
+	}
+	clear(b.exports)
+	errs = append(errs, b.pd.Close())
+	b.session, b.pd = nil, nil
+	if err := errors.Join(errs...); err != nil {
+		b.domain.conductor.log.Warn().Err(err).Str("peer", b.peer).Msg("closing registrations")
+	}
+}
+
+// export makes a region known to the peer. Again it only makes sure.
+func (b *bulk) export(ctx context.Context, s *session, r *region) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.mu.Lock()
+	err := b.prepare(s)
+	if err != nil {
+		b.mu.Unlock()
+		return err
+	}
+	mr := b.exports[r]
+	if mr == nil {
+		// All rights: what a handler may do the peer's daemon knows, call by call.
+		access := fabric.AccessRemoteWrite | fabric.AccessRemoteRead
+		if b.domain.conductor.device.Caps().Atomics {
+			access |= fabric.AccessRemoteAtomic
+		}
+		mr, err = b.pd.Register(r.view.mem, access)
+		if err != nil {
+			b.mu.Unlock()
+			return fmt.Errorf("%w: register a region of %d bytes: %w", attach.ErrLimit, r.size, err)
+		}
+		b.exports[r] = mr
+	}
+	b.mu.Unlock()
+	id := r.view.id
+	key := regionBody{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation(), Key: mr.Remote()}
+	if _, err := s.ask(ctx, &peerMessage{Type: peerExport, Region: &key}); err != nil {
+		return fmt.Errorf("%w: export to node %s: %w", attach.ErrNoService, b.peer, err)
+	}
+	freed := false
+	b.domain.agent.commands.call(func() {
+		if freed = r.view.freed; !freed && s.reason() == nil && !r.view.knows(b.view) {
+			r.view.exported = append(r.view.exported, b.view)
+		}
+	})
+	if freed {
+		return fmt.Errorf("%w: the region is free", attach.ErrInvalid)
+	}
+	return nil
+}
+
+// unexport takes a region back from the peer, whose handlers may have it until they
+// have answered, and ends its registration.
+func (b *bulk) unexport(r *region) {
+	b.mu.Lock()
+	s, known := b.session, b.exports[r] != nil
+	b.mu.Unlock()
+	if !known {
+		return
+	}
+	id := r.view.id
+	key := regionBody{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation()}
+	// Without an answer the session is over, and with it every access.
+	_, err := s.ask(b.domain.conductor.ctx, &peerMessage{Type: peerUnexport, Region: &key})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mr := b.exports[r]
+	if mr == nil || b.session != s {
+		return
+	}
+	if err != nil && s.reason() == nil {
+		s.end(fmt.Errorf("a region was not given back: %w", err))
+	}
+	delete(b.exports, r)
+	if err := mr.Close(); err != nil {
+		b.domain.conductor.log.Warn().Err(err).Str("peer", b.peer).Msg("closing a region's registration")
+	}
+}
+
+// revoke makes operations of the peer's handlers on a region fail, whose owner is
+// dead.
+func (b *bulk) revoke(r *region) {
+	b.mu.Lock()
+	s, known := b.session, b.exports[r] != nil
+	b.mu.Unlock()
+	if !known {
+		return
+	}
+	id := r.view.id
+	key := regionBody{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation()}
+	if err := s.send(&peerMessage{Type: peerRevoke, Region: &key}); err != nil {
+		s.end(err)
+	}
+}
+
+// down ends everything between the domain and the peer, after the end of a session.
+func (b *bulk) down() {
+	b.domain.agent.commands.call(func() { b.view.down(b.domain.view) })
+	b.mu.Lock()
+	b.unregister()
+	b.mu.Unlock()
+}
+
+// bulksDown is lanesDown for operations.
+func (c *conductor) bulksDown(peer string) {
+	for _, d := range c.domains {
+		c.mu.Lock()
+		b := d.bulks[peer]
+		c.mu.Unlock()
+		if b != nil {
+			b.down()
+		}
+	}
+}
+
+// open makes the connection for the operations of this node's handlers.
+func (b *bulk) open() {
+	d := b.domain
+	c := d.conductor
+	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	defer cancel()
+	e, err := b.connect(ctx)
+	d.agent.commands.call(func() {
+		if err == nil && e.opening.session.reason() != nil {
+			err = e.opening.session.reason()
+			e.close()
+		}
+		if err != nil {
+			e = nil
+		}
+		if serr := b.view.mover.connected(e); serr != nil {
+			err = serr
+			b.view.mover.broken(serr)
+		}
+	})
+	if err != nil && c.ctx.Err() == nil {
+		c.log.Warn().Err(err).Str("peer", b.peer).Str("domain", d.name).Msg("no connection for operations on regions")
+	}
+}
+
+func (b *bulk) connect(ctx context.Context) (*activeEnd, error) {
+	d := b.domain
+	c := d.conductor
+	c.mu.Lock()
+	var s *session
+	if l := c.links[b.peer]; l != nil {
+		s = l.session
+	}
+	c.mu.Unlock()
+	if s == nil {
+		return nil, fmt.Errorf("%w: node %s is not connected", attach.ErrNoService, b.peer)
+	}
+	e, err := newActiveEnd(d.agent, c.device, c.tags.Add(1))
+	if err != nil {
+		return nil, err
+	}
+	question := &peerMessage{Type: peerOpen, Lane: &laneBody{Domain: d.name, Class: laneBulk, Bulk: true, Address: e.ep.Address()}}
+	answer, err := s.ask(ctx, question)
+	if err == nil && (answer.Lane == nil || len(answer.Lane.Address) > fabric.MaxAddress) {
+		err = fmt.Errorf("%w: a connection without a usable address", errFrame)
+	}
+	if err == nil {
+		err = e.ep.Connect(ctx, answer.Lane.Address, fabric.Active)
+	}
+	e.opening = opening{s, question.Seq}
+	if err != nil {
+		d.agent.commands.call(func() {
+			e.over = true
+			e.release()
+		})
+		return nil, err
+	}
+	e.onBroken = func(err error) {
+		c.log.Warn().Err(err).Str("peer", b.peer).Str("domain", d.name).Msg("connection for operations closed")
+		e.opening.tellBulkBroken(d, false, err)
+	}
+	return e, nil
+}
+
+// register registers a worker's memory with a connection's device.
+func (b *bulk) register(e *activeEnd, r *agentRegion) {
+	mr, err := e.pd.Register(r.mem, 0)
+	if err != nil {
+		b.domain.conductor.log.Warn().Err(err).Int("bytes", len(r.mem)).Msg("cannot register a region")
+		mr = nil
+	}
+	b.domain.agent.commands.call(func() { b.view.mover.registered(e, r, mr) })
+}
+
+// acceptBulk makes the answering end of a peer's connection for operations.
+func (c *conductor) acceptBulk(s *session, m *peerMessage) error {
+	d := c.domainNamed(m.Lane.Domain)
+	if d == nil {
+		return fmt.Errorf("node %s has no domain %q", c.node, printable(m.Lane.Domain))
+	}
+	if len(m.Lane.Address) > fabric.MaxAddress {
+		return fmt.Errorf("%w: a connection without a usable address", errFrame)
+	}
+	b := c.bulkWith(d, s.link.name)
+	e := &passiveEnd{agent: d.agent, tag: c.tags.Add(1), opening: opening{s, m.Seq}}
+	b.mu.Lock()
+	err := b.prepare(s)
+	if err == nil {
+		e.ep, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.cq, Tag: e.tag, SendDepth: 1, RecvDepth: 1})
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	defer cancel()
+	err = s.send(&peerMessage{Type: peerAccept, Seq: m.Seq, Lane: &laneBody{Address: e.ep.Address()}})
+	if err == nil {
+		err = e.ep.Connect(ctx, m.Lane.Address, fabric.Passive)
+	}
+	if err == nil {
+		e.onBroken = func(err error) { e.opening.tellBulkBroken(d, true, err) }
+		d.agent.commands.call(func() { err = b.view.accept(e) })
+	}
+	if err != nil {
+		d.agent.commands.call(func() { _ = e.ep.Close() })
+		e.opening.tellBulkBroken(d, true, err)
+	}
+	return nil
+}
+
+// accept makes e the peer's connection, in place of the last one.
+func (p *agentPeer) accept(e *passiveEnd) error {
+	if err := e.opening.session.reason(); err != nil {
+		return err
+	}
+	if p.passive != nil {
+		p.passive.close(e.agent)
+	}
+	p.passive = nil
+	if err := e.ep.Activate(); err != nil {
+		return err
+	}
+	p.passive = e
+	e.agent.ends[e.tag] = e
+	return nil
+}
+
+// tellBulkBroken is tellBroken for a connection for operations.
+func (o opening) tellBulkBroken(d *domain, incoming bool, why error) {
+	err := o.session.send(&peerMessage{
+		Type: peerBroken, Seq: o.seq, Reason: why.Error(), Lane: &laneBody{Domain: d.name, Class: laneBulk, Bulk: true, Incoming: incoming},
+	})
+	if err != nil {
+		o.session.end(fmt.Errorf("cannot tell of a connection's end: %w", err))
+	}
+}
+
+// bulkBroken is laneBroken for a connection for operations.
+func (c *conductor) bulkBroken(s *session, m *peerMessage) {
+	d := c.domainNamed(m.Lane.Domain)
+	if d == nil {
+		return
+	}
+	b := c.bulkWith(d, s.link.name)
+	gone := opening{s, m.Seq}
+	why := errors.New("the peer has closed it: " + printable(m.Reason))
+	d.agent.commands.call(func() {
+		switch end, p := b.view.mover.end, b.view.passive; {
+		case m.Lane.Incoming && end != nil && end.opening == gone:
+			b.view.mover.broken(why)
+		case !m.Lane.Incoming && p != nil && p.opening == gone:
+			p.close(d.agent)
+			b.view.passive = nil
+		}
+	})
+}
+
+// peerRegion deals with a message about a region of a peer.
+func (c *conductor) peerRegion(s *session, m *peerMessage) error {
+	switch {
+	case m.Region == nil:
+		return fmt.Errorf("%w: %s without a region", errFrame, m.Type)
+	case m.Type == peerExport:
+		return c.imported(s, m)
+	case m.Type == peerUnexport:
+		return c.returned(s, m)
+	}
+	if d := c.domainNamed(m.Region.Domain); d != nil {
+		b := c.bulkWith(d, s.link.name)
+		d.agent.commands.call(func() { b.view.revoked(d.view, m.Region.id()) })
+	}
+	return nil
+}
+
+// imported notes a region that a peer exports to a domain, and answers.
+func (c *conductor) imported(s *session, m *peerMessage) error {
+	d := c.domainNamed(m.Region.Domain)
+	if d == nil || c.device == nil {
+		return s.send(&peerMessage{Type: peerRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s has no domain %q", c.node, printable(m.Region.Domain))})
+	}
+	b := c.bulkWith(d, s.link.name)
+	ok := false
+	d.agent.commands.call(func() { ok = b.view.imported(m.Region.id(), m.Region.Key) })
+	if !ok {
+		return s.send(&peerMessage{Type: peerRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s knows %d regions of domain %s already", c.node, maxImports, d.name)})
+	}
+	return s.send(&peerMessage{Type: peerExported, Seq: m.Seq})
+}
+
+// returned forgets a region that a peer takes back, and answers when no handler can
+// reach it any more.
+func (c *conductor) returned(s *session, m *peerMessage) error {
+	answer := func() {
+		if err := s.send(&peerMessage{Type: peerUnexported, Seq: m.Seq}); err != nil {
+			s.end(err)
+		}
+	}
+	d := c.domainNamed(m.Region.Domain)
+	if d == nil {
+		answer()
+		return nil
+	}
+	b := c.bulkWith(d, s.link.name)
+	d.agent.commands.call(func() { b.view.withdrawn(m.Region.id(), func() { c.spawn(answer) }) })
+	return nil
+}

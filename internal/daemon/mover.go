@@ -1,0 +1,326 @@
+package daemon
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+const (
+	// chunkSize is the most bytes of an operation that move at a time.
+	chunkSize = 256 << 10
+	// smallCost is what a chunk counts for at least when workers share a
+	// connection: a small one costs the device as much as these bytes.
+	smallCost = 1 << 10
+	// nearBudget is how many bytes are copied in a cycle between processes of
+	// this node. Messages wait meanwhile.
+	nearBudget = chunkSize
+)
+
+// mover carries out the operations of all workers of a domain on the regions of one
+// peer, or on those of this node. Workers take turns, by deficit round robin: in a
+// turn each moves a chunk's worth of bytes, so that an operation waits at most for a
+// chunk of each other worker, however large their operations are. It belongs to the
+// agent.
+type mover struct {
+	domain *agentDomain
+	near   bool
+	flows  map[int]*flow // by worker id
+	// active are the flows that have something to do, the one whose turn it is
+	// first. parked are those that wait for memory to be registered.
+	active, parked []*flow
+
+	// end is the connection, nil while there is none, and always if near.
+	end *activeEnd
+	// opening: connect is at work.
+	opening bool
+	// connect opens the connection and calls connected, soon. False: there is
+	// nobody left to do it.
+	connect func() bool
+	// register registers a region with the connection's device and calls
+	// registered, soon.
+	register func(e *activeEnd, r *agentRegion) bool
+}
+
+// flow is the operations of one worker, oldest first.
+type flow struct {
+	head, tail *agentOp
+	// deficit is how many bytes it may move before the next one's turn; in its
+	// turn, it has had this turn's share.
+	deficit int
+	inTurn  bool
+	queued  bool // in active or parked
+}
+
+// busy reports whether there is anything to do.
+func (m *mover) busy() bool { return len(m.active) > 0 || m.end != nil && len(m.end.wrs) > 0 }
+
+// add queues an accepted operation.
+func (m *mover) add(o *agentOp) {
+	f := m.flows[o.worker.id]
+	if f == nil {
+		f = new(flow)
+		m.flows[o.worker.id] = f
+	}
+	if f.tail == nil {
+		f.head = o
+	} else {
+		f.tail.next = o
+	}
+	f.tail = o
+	if !f.queued {
+		f.queued = true
+		m.active = append(m.active, f)
+	}
+}
+
+// pop takes the first operation, which is posted or has failed, from its flow.
+func (f *flow) pop() *agentOp {
+	o := f.head
+	if f.head = o.next; f.head == nil {
+		f.tail = nil
+	}
+	o.next = nil
+	return o
+}
+
+// move does what there is room for, in turns, and returns how many chunks it moved.
+func (m *mover) move() (work int) {
+	if !m.near && m.end == nil {
+		m.open()
+		return 0
+	}
+	budget := nearBudget
+	for len(m.active) > 0 && (m.near && budget > 0 || !m.near && m.end.room()) {
+		f := m.active[0]
+		if !f.inTurn {
+			f.inTurn = true
+			f.deficit += chunkSize
+		}
+		parked := false
+		for f.head != nil && f.deficit > 0 && !parked {
+			if m.near && budget <= 0 || !m.near && !m.end.room() {
+				return work + m.flush()
+			}
+			o := f.head
+			m.domain.advance(o)
+			n := 0
+			if !o.done {
+				if n, parked = m.step(o); parked {
+					break
+				}
+				work++
+			}
+			f.deficit -= max(n, smallCost)
+			budget -= max(n, smallCost)
+			if o.done {
+				f.pop()
+				if o.posted == 0 {
+					m.domain.complete(o)
+					work++
+				}
+			}
+		}
+		m.active = m.active[:copy(m.active, m.active[1:])]
+		f.inTurn = false
+		switch {
+		case parked:
+			m.parked = append(m.parked, f)
+		case f.head != nil:
+			m.active = append(m.active, f)
+		default:
+			f.leave()
+		}
+	}
+	return work + m.flush()
+}
+
+// step moves the next chunk of o and returns its size. parked: its local memory is
+// not registered yet.
+func (m *mover) step(o *agentOp) (n int, parked bool) {
+	n = int(min(o.length, chunkSize))
+	if m.near {
+		o.copyChunk(n)
+	} else if o.kind.Atomic() && !m.end.atomics {
+		o.status = slots.OpUnsupported
+	} else if !m.end.post(m, o, n) {
+		return 0, true
+	}
+	o.off += uint64(n)
+	o.localOff += uint64(n)
+	o.length -= uint64(n)
+	o.done = o.length == 0 && o.piece >= o.pieces
+	return n, false
+}
+
+// copyChunk carries out the next n bytes of an operation between regions of this
+// node.
+func (o *agentOp) copyChunk(n int) {
+	switch mem := o.near.mem; o.kind {
+	case slots.OpWrite, slots.OpWriteList:
+		copy(mem[o.off:o.off+uint64(n)], o.local.mem[o.localOff:])
+	case slots.OpRead:
+		copy(o.local.mem[o.localOff:o.localOff+uint64(n)], mem[o.off:])
+	case slots.OpCompareSwap:
+		word := shm.Uint64At(mem, int(o.off))
+		for o.value = word.Load(); o.value == o.compare && !word.CompareAndSwap(o.compare, o.swap); {
+			o.value = word.Load()
+		}
+	case slots.OpFetchAdd:
+		o.value = shm.Uint64At(mem, int(o.off)).Add(o.swap) - o.swap
+	}
+}
+
+// flush hands the connection what was posted.
+func (m *mover) flush() int {
+	if m.end == nil {
+		return 0
+	}
+	if err := m.end.flush(); err != nil {
+		m.broken(err)
+		return 1
+	}
+	return 0
+}
+
+// open asks for the connection, if there is none.
+func (m *mover) open() {
+	if m.near || m.end != nil || m.opening {
+		return
+	}
+	if m.opening = m.connect != nil && m.connect(); !m.opening {
+		m.abandon(func(*agentOp) bool { return true }, slots.OpLost)
+	}
+}
+
+// connected ends an open. e is nil when it failed: then what waits for it ends too.
+func (m *mover) connected(e *activeEnd) error {
+	m.opening = false
+	if e == nil {
+		m.abandon(func(*agentOp) bool { return true }, slots.OpLost)
+		return nil
+	}
+	e.mover = m
+	m.end = e
+	return e.start()
+}
+
+// registered ends a registration, which failed if mr is nil.
+func (m *mover) registered(e *activeEnd, r *agentRegion, mr fabric.MemoryRegion) {
+	delete(e.asked, r)
+	switch {
+	case m.end != e: // broken meanwhile
+		if mr != nil {
+			e.locals[r] = mr
+		}
+		e.release()
+	case mr == nil:
+		m.abandon(func(o *agentOp) bool { return o.local == r }, slots.OpNoMemory)
+	default:
+		e.locals[r] = mr
+	}
+	r.release()
+	m.unpark()
+}
+
+func (m *mover) unpark() {
+	m.active = append(m.active, m.parked...)
+	m.parked = m.parked[:0]
+}
+
+// broken ends a connection that has failed: what was posted may have happened. What
+// is only queued goes by the next one.
+func (m *mover) broken(err error) {
+	onBroken := m.end.onBroken
+	m.domain.agent.count.RegionLinkFailures++
+	m.fail()
+	if onBroken != nil {
+		go onBroken(err)
+	}
+}
+
+// fail closes the connection and ends what was posted.
+func (m *mover) fail() {
+	e := m.end
+	if e == nil {
+		return
+	}
+	m.end = nil
+	e.close()
+	m.unpark()
+	for _, p := range e.drop() {
+		o := p.op
+		o.status = slots.OpLost
+		o.posted--
+		if p.local != nil {
+			p.local.release()
+		}
+	}
+	// An operation that is not done is still in its flow, and ends there.
+	m.abandon(func(o *agentOp) bool { return o.status == slots.OpLost }, slots.OpLost)
+	for _, p := range e.dropped {
+		if o := p.op; o.done && o.posted == 0 && o.worker != nil {
+			m.domain.complete(o)
+		}
+	}
+	e.dropped = nil
+}
+
+// abandon ends the queued operations that match. One of which something is under way
+// ends when that is complete.
+func (m *mover) abandon(match func(*agentOp) bool, status slots.OpStatus) {
+	var ended []*agentOp
+	for _, f := range m.flows {
+		var keep, last *agentOp
+		for o := f.head; o != nil; {
+			next := o.next
+			o.next = nil
+			switch {
+			case match(o):
+				o.status, o.done, o.length, o.piece = status, true, 0, o.pieces
+				if o.posted == 0 {
+					ended = append(ended, o)
+				}
+			case last == nil:
+				keep, last = o, o
+			default:
+				last.next, last = o, o
+			}
+			o = next
+		}
+		f.head, f.tail = keep, last
+	}
+	m.active, m.parked = prune(m.active), prune(m.parked)
+	for _, o := range ended {
+		m.domain.complete(o)
+	}
+}
+
+// prune drops the flows that have nothing to do from a list.
+func prune(list []*flow) []*flow {
+	kept := list[:0]
+	for _, f := range list {
+		if f.head != nil {
+			kept = append(kept, f)
+		} else {
+			f.leave()
+		}
+	}
+	return kept
+}
+
+// leave notes that a flow is in no list.
+func (f *flow) leave() { f.queued, f.inTurn, f.deficit = false, false, 0 }
+
+// cause says why a connection ended, in the provider's words if it has any.
+func cause(ep fabric.Endpoint, c *fabric.Completion) error {
+	if e, ok := ep.(fabric.Explainer); ok {
+		return e.Explain(*c)
+	}
+	return c.Status.Err()
+}
+
+// nativeUint64 reads a number that a device wrote.
+func nativeUint64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }

@@ -1,0 +1,310 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// region is the conductor's side of a region: memory that a worker has asked for. It
+// exists from the worker's question until the agent says that nothing needs it any
+// more.
+type region struct {
+	domain *domain
+	owner  *worker
+	size   int // of the segment without its header page
+	seg    *shm.Segment
+	view   *agentRegion
+
+	// mu makes export and release take turns, and keeps seg open while its
+	// descriptor is sent.
+	mu sync.Mutex
+	// freeing: it was freed once; guarded by conductor.mu.
+	freeing bool
+}
+
+// regionTable is the regions of a domain. Guarded by conductor.mu.
+type regionTable struct {
+	list []*region // by index; 0 is nobody's
+	// generations are the last of each index, free the indices without a region.
+	generations []uint32
+	free        []uint32
+}
+
+// regionUse is what a worker has of regions. Guarded by conductor.mu.
+type regionUse struct {
+	bytes, count int
+	// freed is how many of them are free and still needed; changed is closed and
+	// replaced when there is one less.
+	freed   int
+	changed chan struct{}
+}
+
+// allocTimeout bounds how long an alloc waits for regions that the worker has freed
+// and whose last use is about to end.
+const allocTimeout = time.Second
+
+// alloc answers a worker's question for a region.
+func (c *conductor) alloc(w *worker, m *attach.Message) error {
+	if w.role == attach.RoleTool || m.Region == nil || m.Region.Size < 1 {
+		return fmt.Errorf("%w: a malformed alloc message", attach.ErrInvalid)
+	}
+	page := int64(os.Getpagesize())
+	if limit := int64(c.cfg.Limits.RegionBytes); m.Region.Size > limit {
+		return fmt.Errorf("%w: a region of %d bytes, a process has at most %d (limits.region_bytes)", attach.ErrLimit, m.Region.Size, limit)
+	}
+	size := int((m.Region.Size + page - 1) / page * page)
+	if err := c.reserve(w, size); err != nil {
+		return err
+	}
+	r, err := c.newRegion(w, size)
+	if err != nil {
+		c.unreserve(w, size)
+		return err
+	}
+	defer r.mu.Unlock()
+	id := attach.InfoOf(r.view.id)
+	id.Size = m.Region.Size
+	if err := w.conn.Send(&attach.Message{Type: attach.TypeRegion, Seq: m.Seq, Region: id}, r.seg.FD()); err != nil {
+		c.log.Debug().Err(err).Int("worker", w.id).Msg("region not sent")
+	}
+	return nil
+}
+
+// reserve counts a region of size bytes among w's.
+func (c *conductor) reserve(w *worker, size int) error {
+	timeout := time.NewTimer(allocTimeout)
+	defer timeout.Stop()
+	for {
+		c.mu.Lock()
+		u, err := &w.regions, error(nil)
+		switch _, attached := c.attached[w]; {
+		case !attached:
+			err = fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
+		case u.count >= c.cfg.Limits.RegionCount:
+			err = fmt.Errorf("%w: the process has %d regions (limits.region_count)", attach.ErrLimit, u.count)
+		case size > c.cfg.Limits.RegionBytes-u.bytes:
+			err = fmt.Errorf("%w: the process has %d bytes in regions and wants %d more, of %d (limits.region_bytes)", attach.ErrLimit, u.bytes, size, c.cfg.Limits.RegionBytes)
+		default:
+			u.bytes += size
+			u.count++
+		}
+		if u.changed == nil {
+			u.changed = make(chan struct{})
+		}
+		changed, hope := u.changed, u.freed > 0
+		c.mu.Unlock()
+		if err == nil || !hope {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return err
+		case <-c.ctx.Done():
+			return err
+		}
+	}
+}
+
+// unreserve ends what reserve began.
+func (c *conductor) unreserve(w *worker, size int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.regions.bytes -= size
+	w.regions.count--
+	if w.regions.changed != nil {
+		close(w.regions.changed)
+	}
+	w.regions.changed = make(chan struct{})
+}
+
+// newRegion makes a region, with mu held, and makes the agent know it. From then on
+// its worker, or the worker's death, can free it.
+func (c *conductor) newRegion(w *worker, size int) (*region, error) {
+	d := w.domain
+	seg, err := shm.Create(shm.CreateOptions{
+		Name: "rdmad-region", Kind: shm.KindRegion, Size: shm.HeaderSize + size, Hugepages: c.cfg.Memory.Hugepages,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", attach.ErrLimit, err)
+	}
+	r := &region{domain: d, owner: w, size: size, seg: seg}
+	r.mu.Lock()
+	c.mu.Lock()
+	if _, attached := c.attached[w]; !attached {
+		c.mu.Unlock()
+		_ = seg.Close()
+		return nil, fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
+	}
+	r.view = &agentRegion{
+		id: d.regions.enter(r), owner: w.id, mem: seg.Bytes()[shm.HeaderSize : shm.HeaderSize+size],
+		onQuiet: func() { c.spawn(func() { c.release(r) }) },
+	}
+	c.mu.Unlock()
+	d.agent.commands.call(func() { d.view.addRegion(r.view) })
+	return r, nil
+}
+
+// enter gives a region an id.
+func (t *regionTable) enter(r *region) slots.RegionID {
+	if len(t.list) == 0 {
+		t.list, t.generations = append(t.list, nil), append(t.generations, 0)
+	}
+	var i uint32
+	if n := len(t.free); n > 0 {
+		i, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		i = uint32(len(t.list))
+		t.list, t.generations = append(t.list, nil), append(t.generations, 0)
+	}
+	t.list[i] = r
+	t.generations[i]++
+	return slots.MakeRegionID(i, t.generations[i])
+}
+
+// find returns the region with the given id if w owns it, else nil.
+func (t *regionTable) find(w *worker, id slots.RegionID) *region {
+	if i := id.Index(); uint64(i) < uint64(len(t.list)) {
+		if r := t.list[i]; r != nil && r.owner == w && t.generations[i] == id.Generation() {
+			return r
+		}
+	}
+	return nil
+}
+
+// free frees a region that its worker uses no more. One that is free, or was never
+// the worker's, is not worth an error: the worker may have lost track.
+func (c *conductor) free(w *worker, m *attach.Message) error {
+	if w.role == attach.RoleTool || m.Region == nil {
+		return fmt.Errorf("%w: a malformed free message", attach.ErrInvalid)
+	}
+	c.mu.Lock()
+	r := w.domain.regions.find(w, m.Region.ID())
+	c.mu.Unlock()
+	if r != nil {
+		r.free()
+	}
+	return nil
+}
+
+// free makes the region unusable; it is released when nothing needs it any more.
+func (r *region) free() {
+	c := r.domain.conductor
+	c.mu.Lock()
+	again := r.freeing
+	r.freeing = true
+	if !again {
+		r.owner.regions.freed++
+	}
+	c.mu.Unlock()
+	if !again {
+		r.domain.agent.commands.call(r.view.free)
+	}
+}
+
+// freeRegions frees the regions of a worker that is gone.
+func (c *conductor) freeRegions(w *worker) {
+	c.mu.Lock()
+	var mine []*region
+	for _, r := range w.domain.regions.list {
+		if r != nil && r.owner == w {
+			mine = append(mine, r)
+		}
+	}
+	c.mu.Unlock()
+	for _, r := range mine {
+		r.free()
+		d := r.domain
+		d.agent.commands.call(func() { r.view.revoke(d.view) })
+		for _, b := range d.allBulks() {
+			b.revoke(r)
+		}
+	}
+}
+
+// allBulks returns the ways to operate on regions.
+func (d *domain) allBulks() []*bulk {
+	d.conductor.mu.Lock()
+	defer d.conductor.mu.Unlock()
+	return slices.Collect(maps.Values(d.bulks))
+}
+
+// release gives a region's memory back, when every peer that knows it has said that
+// no handler can reach it any more.
+func (c *conductor) release(r *region) {
+	d := r.domain
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var peers sync.WaitGroup
+	for _, b := range d.allBulks() {
+		peers.Go(func() { b.unexport(r) })
+	}
+	peers.Wait()
+	var locals []fabric.MemoryRegion
+	d.agent.commands.call(func() {
+		for _, m := range d.view.movers {
+			if m.end != nil {
+				if mr := m.end.forget(r.view); mr != nil {
+					locals = append(locals, mr)
+				}
+			}
+		}
+		d.view.removeRegion(r.view)
+	})
+	for _, mr := range locals {
+		if err := mr.Close(); err != nil {
+			c.log.Warn().Err(err).Msg("closing a region's registration")
+		}
+	}
+	c.mu.Lock()
+	d.regions.list[r.view.id.Index()] = nil
+	d.regions.free = append(d.regions.free, r.view.id.Index())
+	r.owner.regions.freed--
+	c.mu.Unlock()
+	c.unreserve(r.owner, r.size)
+	_ = r.seg.Close()
+}
+
+// export answers a worker's question to make its region known to a node.
+func (c *conductor) export(w *worker, m *attach.Message) (*attach.Message, error) {
+	if w.role != attach.RoleClient || m.Region == nil {
+		return nil, fmt.Errorf("%w: a malformed export message", attach.ErrInvalid)
+	}
+	c.mu.Lock()
+	r := w.domain.regions.find(w, m.Region.ID())
+	c.mu.Unlock()
+	if r == nil {
+		return nil, fmt.Errorf("%w: no region of this process", attach.ErrInvalid)
+	}
+	a := &attach.Message{Type: attach.TypeExported, Node: m.Node}
+	if m.Node == c.node {
+		return a, nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Limits.ConnectWait+openTimeout)
+	defer cancel()
+	s, err := c.connected(ctx, m.Node)
+	if err != nil {
+		return nil, err
+	}
+	if c.device == nil {
+		return nil, fmt.Errorf("%w: node %s has no fabric", attach.ErrNoService, c.node)
+	}
+	b := c.bulkWith(w.domain, m.Node)
+	if err := b.export(ctx, s, r); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// knows reports whether a peer knows the region. It belongs to the agent.
+func (r *agentRegion) knows(p *agentPeer) bool { return slices.Contains(r.exported, p) }

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"sync"
+
+	"github.com/rdmad/rdmad/internal/attach"
+)
+
+const (
+	// stageSize is the size of a stage, and stages how many there are: the memory
+	// that a service needs for operations with memory of its own.
+	stageSize = 64 << 10
+	stages    = 64
+)
+
+// staging is the region through which operations go whose memory is not a region.
+// It is made when the first of them needs it.
+type staging struct {
+	session *attach.Session
+	free    chan uint16 // the stages that are nobody's
+
+	mu     sync.Mutex
+	region *attach.Region
+	mem    []byte
+}
+
+func (s *staging) init(session *attach.Session) {
+	s.session = session
+	s.free = make(chan uint16, stages)
+}
+
+// ready makes the region if there is none yet.
+func (s *staging) ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.region != nil {
+		return nil
+	}
+	r, err := s.session.AllocRegion(context.Background(), stages*stageSize)
+	if err != nil {
+		return err
+	}
+	s.region, s.mem = r, r.Bytes()
+	for i := range stages {
+		s.free <- uint16(i)
+	}
+	return nil
+}
+
+// take waits for a stage. Whoever has one must not wait for another: see try.
+func (s *staging) take() (uint16, error) {
+	select {
+	case n := <-s.free:
+		return n, nil
+	default:
+	}
+	select {
+	case n := <-s.free:
+		return n, nil
+	case <-s.session.Done():
+		return 0, ErrClosed
+	}
+}
+
+// try takes a stage if there is one.
+func (s *staging) try() (n uint16, ok bool) {
+	select {
+	case n = <-s.free:
+		return n, true
+	default:
+		return 0, false
+	}
+}
+
+// give gives a stage back.
+func (s *staging) give(n uint16) { s.free <- n }
+
+// bytes returns the memory of stage n, and where it is in the region.
+func (s *staging) bytes(n uint16) (mem []byte, off uint64) {
+	o := int(n) * stageSize
+	return s.mem[o : o+stageSize : o+stageSize], uint64(o)
+}
