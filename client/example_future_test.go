@@ -10,6 +10,36 @@ import (
 	"github.com/rdmad/rdmad/client"
 )
 
+func ExampleMethod_GoInto() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	m, err := conn.Method(ctx, "b/demo/upper")
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer := make([]byte, 0, 64) // used again for each answer
+	for _, word := range []string{"one", "two"} {
+		future, err := m.GoInto(ctx, []byte(word), answer)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if answer, err = future.Wait(ctx); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s\n", answer)
+		future.Release()
+	}
+	// Output:
+	// ONE
+	// TWO
+}
+
 func ExampleFuture_Wait() {
 	socket, stop := demo()
 	defer stop()

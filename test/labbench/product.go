@@ -39,7 +39,7 @@ type load struct {
 }
 
 var loads = []load{
-	{"call", 64, 1, 1}, {"call", 64, 8, 1}, {"call", 64, 8, 64}, {"stream", 64, 8, 64}, {"pages", 8 << 10, 8, 1}, {"pages", 8 << 10, 8, 8},
+	{"call", 64, 1, 1}, {"call", 64, 8, 1}, {"call", 64, 8, 64}, {"call", 64, 1, 1024}, {"stream", 64, 8, 64}, {"pages", 8 << 10, 8, 1}, {"pages", 8 << 10, 8, 8},
 }
 
 // point is a load in a setting.
@@ -132,9 +132,9 @@ func (r *Result) compare(raw []RawResult) {
 	for _, w := range raw {
 		switch {
 		case w.Size != r.Size:
-		case r.Clients == 1 && w.Tool == "ib_write_lat":
+		case r.Depth == 1 && r.Clients == 1 && w.Tool == "ib_write_lat":
 			r.Against, r.Ratio = "p50 / 2 x ib_write_lat", r.P50US/(2*w.LatencyUS)
-		case r.Clients > 1 && w.Tool == "ib_write_bw":
+		case r.Depth*r.Clients > 1 && w.Tool == "ib_write_bw":
 			r.Against, r.Ratio = "rate / ib_write_bw", r.Rate/w.Rate
 		}
 	}

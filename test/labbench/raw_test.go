@@ -52,10 +52,10 @@ func TestCompare(t *testing.T) {
 		r    Result
 		want float64
 	}{
-		{Result{Size: 64, Clients: 1, P50US: 50, Rate: 7}, 2.5},
-		{Result{Size: 64, Clients: 8, P50US: 50, Rate: 4000}, 4},
-		{Result{Size: 8192, Clients: 8, Rate: 400}, 0.8},
-		{Result{Size: 100, Clients: 8, Rate: 400}, 0},
+		{Result{Size: 64, Clients: 1, Depth: 1, P50US: 50, Rate: 7}, 2.5},
+		{Result{Size: 64, Clients: 8, Depth: 1, P50US: 50, Rate: 4000}, 4},
+		{Result{Size: 8192, Clients: 8, Depth: 8, Rate: 400}, 0.8},
+		{Result{Size: 100, Clients: 8, Depth: 8, Rate: 400}, 0},
 	} {
 		if c.r.compare(raw); c.r.Ratio != c.want {
 			t.Errorf("%+v: want %v", c.r, c.want)
