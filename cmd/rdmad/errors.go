@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/daemon"
 )
 
 // Exit statuses.
@@ -59,6 +60,9 @@ func report(out io.Writer, command string, err error) int {
 		return exitUsage
 	}
 	fmt.Fprintf(out, "rdmad: %s\n", explain(err))
+	if start := new(daemon.StartError); errors.As(err, &start) {
+		return daemon.StatusNoStart // only the supervisor sees it
+	}
 	return exitFailure
 }
 

@@ -38,13 +38,38 @@ type handoff struct {
 	Bootstrap bool   `json:"bootstrap"`
 }
 
+// StatusNoStart is the exit status of a core that could not start: what it was
+// configured for is not to be had here. The supervisor gives up if the first core
+// ends with it, and keeps trying with later ones, whose device may come back.
+const StatusNoStart = 4
+
+// StartError is returned by Core when it could not start; its process is to exit
+// with StatusNoStart.
+type StartError struct{ Err error }
+
+// Error returns the cause's text.
+func (e *StartError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *StartError) Unwrap() error { return e.Err }
+
 // Core runs the core: the process that owns the fabric and moves the messages.
 // The supervisor starts it as "rdmad core" with the descriptors above. It returns
-// when it was told to stop by SIGTERM or SIGINT and has drained, or on failure.
+// when it was told to stop by SIGTERM or SIGINT and has drained, or on failure, with
+// a *StartError if it has never been ready.
 //
 // Everything of the fabric is created here, after the last fork: nothing that a
 // device hands out is ever inherited by another process.
 func Core() error {
+	ready := false
+	err := core(&ready)
+	if err != nil && !ready {
+		return &StartError{err}
+	}
+	return err
+}
+
+func core(ready *bool) error {
 	h, err := readHandoff()
 	if err != nil {
 		return fmt.Errorf("core: %w (the core is started by \"rdmad run\", not by hand)", err)
@@ -87,6 +112,7 @@ func Core() error {
 		return fmt.Errorf("core: %w", err)
 	}
 	log.Info().Int("pid", pid).Str("incarnation", c.incarnation).Str("socket", cfg.Node.Socket).Str("listen", cfg.Node.Listen).Msg("core ready")
+	*ready = true
 	return c.serve(ctx, workers, bootstrap)
 }
 

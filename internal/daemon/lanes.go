@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -27,6 +28,7 @@ type outgoing struct {
 	// mu makes opening and closing take turns.
 	mu      sync.Mutex
 	session *session // nil while down
+	refused string   // why it could not be opened last, as logged
 }
 
 // incoming is the conductor's side of a lane that requests of a peer come in by.
@@ -43,6 +45,7 @@ func (c *conductor) lanesTo(ctx context.Context, d *domain, p place) ([]*laneInf
 		o, err := d.outgoing(p, class)
 		if err == nil && p.session != nil {
 			err = o.open(ctx, d, p.session)
+			o.note(d, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("lane to %s, class %s: %w", p.node, class.Name, err)
@@ -137,6 +140,22 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	o.session = s
 	d.conductor.log.Debug().Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Uint16("lane", o.info.ID).Msg("lane open")
 	return nil
+}
+
+// note logs why the lane could not be opened, once for each reason in a row: the
+// worker that asked is told as well, but may be asking for the last time.
+func (o *outgoing) note(d *domain, err error) {
+	why := ""
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		why = err.Error()
+	}
+	o.mu.Lock()
+	known := o.refused == why
+	o.refused = why
+	o.mu.Unlock()
+	if why != "" && !known {
+		d.conductor.log.Warn().Err(err).Str("peer", o.info.Peer).Str("domain", d.name).Str("class", o.info.Class).Msg("lane not opened")
+	}
 }
 
 // broken notes that the lane has gone down while its link lives, so that the next

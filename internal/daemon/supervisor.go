@@ -50,8 +50,9 @@ func Supervise(ctx context.Context, cfg *config.Config, source string, data []by
 		if ctx.Err() != nil {
 			return err
 		}
-		if !s.everReady(start) && !killed(err) {
-			return fmt.Errorf("the core failed at once: %w", err)
+		s.cores++
+		if s.cores == 1 && exitStatus(err) == StatusNoStart {
+			return errors.New("the core cannot start")
 		}
 		if time.Since(start) > healthy {
 			wait = firstRestart
@@ -73,21 +74,13 @@ type supervisor struct {
 	cores     int
 }
 
-// everReady reports whether a core has run for a while: a first one that dies
-// at once means that the configuration does not work here.
-func (s *supervisor) everReady(start time.Time) bool {
-	s.cores++
-	return s.cores > 1 || time.Since(start) > time.Second
-}
-
-// killed reports whether a core was ended by a signal, which no configuration does.
-func killed(err error) bool {
+// exitStatus returns the exit status of a core, -1 if it was killed.
+func exitStatus(err error) int {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return false
+		return -1
 	}
-	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled()
+	return exit.ExitCode()
 }
 
 // open takes the lock and opens the listening sockets.

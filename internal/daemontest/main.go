@@ -1,6 +1,7 @@
 package daemontest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -28,6 +29,9 @@ func Main(m *testing.M) {
 		if f := run[os.Args[1]]; f != nil {
 			if err := f(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
+				if start := new(daemon.StartError); errors.As(err, &start) {
+					os.Exit(daemon.StatusNoStart)
+				}
 				os.Exit(1)
 			}
 			os.Exit(0)

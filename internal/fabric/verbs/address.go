@@ -218,11 +218,11 @@ func validMTU(n int) bool { return n >= minMTU && n <= maxMTU && bits.OnesCount(
 func mismatch(here, there address) error {
 	switch {
 	case here.mode != there.mode:
-		return fmt.Errorf("this side connects by %s, the peer by %s: set fabric.verbs.connect alike", here.mode, there.mode)
+		return fmt.Errorf("this side connects by %s, the peer by %s: set verbs.connect alike", here.mode, there.mode)
 	case here.linkLayer != there.linkLayer:
 		return fmt.Errorf("this side's port is on %s, the peer's on %s", here.linkLayer, there.linkLayer)
 	case here.gidType != there.gidType:
-		return fmt.Errorf("this side's GID %s is of type %s, the peer's %s of type %s: set fabric.verbs.gid_index on one of them",
+		return fmt.Errorf("this side's GID %s is of type %s, the peer's %s of type %s: set verbs.gid_index on one of them",
 			here.gid, here.gidType, there.gid, there.gidType)
 	}
 	return nil

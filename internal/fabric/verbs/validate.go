@@ -7,7 +7,7 @@ import (
 
 // ConfigError says which value of the configuration cannot be used.
 type ConfigError struct {
-	// Key is the key below [fabric.verbs], such as "gid_index".
+	// Key is the key below [verbs], such as "gid_index".
 	Key string
 	// Value is what was given, printed; Want what would be right.
 	Value, Want string

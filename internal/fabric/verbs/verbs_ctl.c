@@ -18,6 +18,11 @@ struct vs_ctl {
 	uint8_t *mem;
 	unsigned events;
 	int sending, next;
+	int port, pkey_index;
+	uint32_t qkey;
+	// broken: the queue pair is in its error state, as a message could not be
+	// sent. A port that is down for a moment is enough.
+	int broken;
 };
 
 static int ctl_post(struct vs_ctl *c, uint64_t slot)
@@ -27,14 +32,15 @@ static int ctl_post(struct vs_ctl *c, uint64_t slot)
 	return vs_code(ibv_post_recv(c->qp, &w, &bad));
 }
 
-static int ctl_start(struct vs_ctl *c, int port, int pkey_index, uint32_t qkey)
+// ctl_start brings the queue pair from RESET to the state in which it sends.
+static int ctl_start(struct vs_ctl *c)
 {
 	struct ibv_qp_attr a;
 	memset(&a, 0, sizeof a);
 	a.qp_state = IBV_QPS_INIT;
-	a.port_num = (uint8_t)port;
-	a.pkey_index = (uint16_t)pkey_index;
-	a.qkey = qkey;
+	a.port_num = (uint8_t)c->port;
+	a.pkey_index = (uint16_t)c->pkey_index;
+	a.qkey = c->qkey;
 	int rc = vs_code(ibv_modify_qp(c->qp, &a, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_QKEY));
 	for (uint64_t i = 0; !rc && i < CTL_RECVS; i++)
 		rc = ctl_post(c, i);
@@ -49,11 +55,36 @@ static int ctl_start(struct vs_ctl *c, int port, int pkey_index, uint32_t qkey)
 	return rc;
 }
 
+// ctl_restart makes a broken queue pair work again, under the same number. What it
+// had received and sent is lost; messages are repeated.
+static int ctl_restart(struct vs_ctl *c)
+{
+	struct ibv_qp_attr a;
+	struct ibv_wc wc;
+	int n;
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_RESET;
+	int rc = vs_code(ibv_modify_qp(c->qp, &a, IBV_QP_STATE));
+	if (rc)
+		return rc;
+	while ((n = ibv_poll_cq(c->cq, 1, &wc)) > 0)
+		;
+	if (n < 0)
+		return -EIO;
+	c->sending = c->next = 0;
+	rc = ctl_start(c);
+	c->broken = rc != 0;
+	return rc;
+}
+
 int vs_ctl_open(struct ibv_context *ctx, int port, int pkey_index, uint32_t qkey, struct vs_ctl **out, uint32_t *qpn, int *fd)
 {
 	struct vs_ctl *c = calloc(1, sizeof *c);
 	if (!c)
 		return -ENOMEM;
+	c->port = port;
+	c->pkey_index = pkey_index;
+	c->qkey = qkey;
 	size_t size = (size_t)(CTL_RECVS + CTL_SENDS) * CTL_SLOT;
 	int rc = -posix_memalign((void **)&c->mem, 4096, size);
 	if (!rc) {
@@ -77,7 +108,7 @@ int vs_ctl_open(struct ibv_context *ctx, int port, int pkey_index, uint32_t qkey
 		a.sq_sig_all = 1;
 		errno = 0;
 		c->qp = ibv_create_qp(c->pd, &a);
-		rc = c->qp ? ctl_start(c, port, pkey_index, qkey) : vs_failed();
+		rc = c->qp ? ctl_start(c) : vs_failed();
 	}
 	if (rc) {
 		vs_ctl_close(c);
@@ -123,6 +154,9 @@ int vs_ctl_ah(struct vs_ctl *c, const struct vs_path *p, struct ibv_ah **ah)
 
 int vs_ctl_send(struct vs_ctl *c, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, const void *msg, uint32_t len)
 {
+	int rc = c->broken ? ctl_restart(c) : 0;
+	if (rc)
+		return rc;
 	if (c->sending == CTL_SENDS)
 		return -EAGAIN;
 	if (len > CTL_SLOT)
@@ -135,7 +169,7 @@ int vs_ctl_send(struct vs_ctl *c, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey
 	w.wr.ud.ah = ah;
 	w.wr.ud.remote_qpn = qpn;
 	w.wr.ud.remote_qkey = qkey;
-	int rc = vs_code(ibv_post_send(c->qp, &w, &bad));
+	rc = vs_code(ibv_post_send(c->qp, &w, &bad));
 	if (!rc) {
 		c->sending++;
 		c->next = (c->next + 1) % CTL_SENDS;
@@ -148,14 +182,18 @@ int vs_ctl_recv(struct vs_ctl *c, void *out, uint32_t max)
 	struct ibv_wc wc;
 	for (;;) {
 		int n = ibv_poll_cq(c->cq, 1, &wc);
-		if (n <= 0)
-			return n ? -EIO : 0;
-		if (wc.wr_id >= CTL_RECVS) {
+		if (n < 0)
+			return -EIO;
+		if (n == 0)
+			return c->broken ? ctl_restart(c) : 0;
+		if (wc.wr_id >= CTL_RECVS)
 			c->sending--;
+		if (wc.status != IBV_WC_SUCCESS)
+			c->broken = 1;
+		if (wc.status != IBV_WC_SUCCESS || wc.wr_id >= CTL_RECVS)
 			continue;
-		}
 		uint32_t len = 0;
-		if (wc.status == IBV_WC_SUCCESS && wc.byte_len > CTL_GRH && wc.byte_len - CTL_GRH <= max) {
+		if (wc.byte_len > CTL_GRH && wc.byte_len - CTL_GRH <= max) {
 			len = wc.byte_len - CTL_GRH;
 			memcpy(out, c->mem + wc.wr_id * CTL_SLOT + CTL_GRH, len);
 		}
