@@ -24,10 +24,16 @@ var futures = sync.Pool{New: func() any { return new(Future) }}
 // tried once more where it is served now.
 func (m *Method) CallInto(ctx context.Context, req, dst []byte) ([]byte, error) {
 	answer, err := m.callOnce(ctx, req, dst)
-	if err != nil && errors.Is(err, ErrNoService) && errors.Is(err, ErrNotExecuted) {
+	if err != nil && refused(err) {
 		return m.callOnce(ctx, req, dst) // the first one's outcome made it forget the route
 	}
 	return answer, err
+}
+
+// refused reports whether err is the outcome of a request whose node serves the
+// method no more. It may be sent again, where the method is served now.
+func refused(err error) bool {
+	return errors.Is(err, ErrNoService) && errors.Is(err, ErrNotExecuted)
 }
 
 func (m *Method) callOnce(ctx context.Context, req, dst []byte) ([]byte, error) {
@@ -91,18 +97,19 @@ func (m *Method) start(ctx context.Context, req, dst []byte) (*Future, error) {
 	if !m.conn.gate.enter() {
 		return nil, m.closed()
 	}
-	f, err := m.send(ctx, req, dst)
+	f, err := m.send(ctx, req, &sink{dst: dst})
 	m.conn.gate.leave() // not deferred: a deferred call costs as much as a claim
 	return f, err
 }
 
-func (m *Method) send(ctx context.Context, req, dst []byte) (*Future, error) {
+// send is start for a caller that holds the gate.
+func (m *Method) send(ctx context.Context, req []byte, to *sink) (*Future, error) {
 	for range maxReroutes {
 		var d draft
 		if err := m.claim(ctx, len(req), &d); err != nil {
 			return nil, err
 		}
-		f, err := m.commit(&d, req, dst)
+		f, err := m.commit(&d, req, to)
 		if err == nil || !errors.Is(err, slots.ErrClosed) {
 			return f, err
 		}
@@ -120,9 +127,9 @@ type draft struct {
 
 // commit writes req into the draft's run, publishes it and returns the future of
 // its answer. An empty req leaves what the caller has written.
-func (m *Method) commit(d *draft, req, dst []byte) (*Future, error) {
+func (m *Method) commit(d *draft, req []byte, to *sink) (*Future, error) {
 	f := futures.Get().(*Future)
-	f.reset(m, d.l, d.u, dst)
+	f.reset(m, d, to)
 	d.l.put(f)
 	// The slots are written last: their lines are mostly in another CPU's cache,
 	// and every atomic operation waits for the writes before it.
@@ -181,7 +188,7 @@ func (r *Request) Commit() (*Future, error) {
 		return nil, fmt.Errorf("client: %s: %w: request was committed or aborted before", r.m.name, ErrInvalid)
 	}
 	defer r.m.conn.gate.leave()
-	f, err := r.m.commit(&r.draft, nil, nil)
+	f, err := r.m.commit(&r.draft, nil, &sink{})
 	r.l = nil
 	if err != nil {
 		return nil, fmt.Errorf("client: %s: %w: %w", r.m.name, ErrNotExecuted, err)

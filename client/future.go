@@ -15,7 +15,7 @@ type Future struct {
 	m    *Method
 	lane *lane
 	run  slots.Run
-	dst  []byte
+	sink
 	// res and err are written once, before done is stored.
 	res  []byte
 	err  error
@@ -31,8 +31,18 @@ type Future struct {
 	watched bool // Done's goroutine runs
 }
 
-func (f *Future) reset(m *Method, l *lane, u slots.Run, dst []byte) {
-	f.m, f.lane, f.run, f.dst = m, l, u, dst
+// sink says what becomes of an answer.
+type sink struct {
+	// dst is the buffer to append to, from its start; nil for a new slice.
+	dst []byte
+	// inPlace leaves the answer in the slots: res is shared memory, and whoever
+	// waits for the future frees the slots with letGo. It holds the connection's
+	// gate from before the request is sent until then.
+	inPlace bool
+}
+
+func (f *Future) reset(m *Method, d *draft, to *sink) {
+	f.m, f.lane, f.run, f.sink = m, d.l, d.u, *to
 	f.res, f.err = nil, nil
 	if f.waiter.Load() != nil {
 		f.waiter.Store(nil)
@@ -53,7 +63,7 @@ func (f *Future) reset(m *Method, l *lane, u slots.Run, dst []byte) {
 
 // recycle puts a settled future that nobody else knows back into the pool.
 func (f *Future) recycle() {
-	f.dst = nil
+	f.sink = sink{}
 	futures.Put(f)
 }
 
@@ -160,13 +170,16 @@ func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 		<-f.channel() // somebody is completing it at this moment
 		return f.res, f.err
 	}
-	f.dst = nil
-	if c.gate.enter() {
+	inside := f.inPlace // the caller holds the gate, which may be shut behind it
+	f.sink = sink{}
+	if inside || c.gate.enter() {
 		if sent = !f.lane.revoke(f.run); sent {
 			f.lane.put(f)
 			c.wait.recheck()
 		}
-		c.gate.leave()
+		if !inside {
+			c.gate.leave()
+		}
 	}
 	return nil, &DeadlineError{Target: f.m.name, Sent: sent, Cause: context.Cause(ctx)}
 }
@@ -189,16 +202,26 @@ func (f *Future) Release() {
 	f.recycle()
 }
 
-// finish takes the answer out of the slots, frees them and completes the
-// future. The caller has taken f out of the lane's table and calls WakeFree of the
-// ring afterwards.
+// finish takes the answer out of the slots and frees them, or leaves an answer that
+// is to be read in place where it is, and completes the future. The caller has taken
+// f out of the lane's table and calls WakeFree of the ring afterwards.
 func (f *Future) finish() {
 	res, err := f.read()
-	f.lane.ring.Consume(f.run)
+	if err != nil || !f.inPlace {
+		f.lane.ring.Consume(f.run)
+	}
 	f.complete(res, err)
 }
 
-// read copies the answer. The header was checked by the daemon; it is checked
+// letGo frees the slots of an answer that was read in place.
+func (f *Future) letGo() {
+	f.lane.ring.Consume(f.run)
+	f.lane.ring.WakeFree()
+	f.res = nil
+	f.recycle()
+}
+
+// read copies the answer, unless it is to be read in place. The header was checked by the daemon; it is checked
 // again because other processes of the domain can write to the slots.
 func (f *Future) read() ([]byte, error) {
 	var h slots.Header
@@ -212,6 +235,9 @@ func (f *Future) read() ([]byte, error) {
 	p := r.Payload(f.run)[:h.Length]
 	switch h.Status {
 	case slots.StatusOK:
+		if f.inPlace {
+			return p[:len(p):len(p)], nil
+		}
 		if f.dst == nil {
 			return append(make([]byte, 0, len(p)), p...), nil
 		}

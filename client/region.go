@@ -168,7 +168,7 @@ func (m *Method) startRegions(ctx context.Context, req, dst []byte, refs []Regio
 		if d.h.Refs = uint8(len(refs)); d.h.Refs > 0 {
 			d.h.Flags |= slots.FlagRefs
 		}
-		f, err := m.commit(&d, nil, dst)
+		f, err := m.commit(&d, nil, &sink{dst: dst})
 		if err == nil || !errors.Is(err, slots.ErrClosed) {
 			return f, peer, err
 		}
