@@ -41,12 +41,7 @@ func (m *Method) callOnce(ctx context.Context, req, dst []byte) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	answer, err := f.Wait(ctx)
-	if err != nil && !f.settled() {
-		return f.giveUp(ctx)
-	}
-	f.recycle()
-	return answer, err
+	return f.await(ctx)
 }
 
 // Go sends req and returns a future for its answer. ctx bounds the wait for
@@ -80,7 +75,7 @@ func (m *Method) Post(ctx context.Context, msg []byte) error {
 		d.h.Kind = slots.KindOneWay
 		copy(d.l.ring.Payload(d.u), msg)
 		d.h.Encode(d.l.ring.Header(d.u))
-		err := d.l.publish(d.u)
+		err := d.l.publish(d.u, false)
 		if err == nil && m.conn.ended.Load() && d.l.revoke(d.u) {
 			return m.closed() // the daemon ended before it took the message
 		}
@@ -89,7 +84,7 @@ func (m *Method) Post(ctx context.Context, msg []byte) error {
 		}
 		m.route.p.Store(nil)
 	}
-	return fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
+	return m.elusive()
 }
 
 // start claims, writes and publishes a request and returns its future.
@@ -115,7 +110,7 @@ func (m *Method) send(ctx context.Context, req []byte, to *sink) (*Future, error
 		}
 		m.route.p.Store(nil)
 	}
-	return nil, fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
+	return nil, m.elusive()
 }
 
 // draft is a request between its claim and its publication.
@@ -123,6 +118,8 @@ type draft struct {
 	l *lane
 	u slots.Run
 	h slots.Header
+	// silent leaves it to the caller to announce the request to the daemon.
+	silent bool
 }
 
 // commit writes req into the draft's run, publishes it and returns the future of
@@ -138,7 +135,7 @@ func (m *Method) commit(d *draft, req []byte, to *sink) (*Future, error) {
 		copy(d.l.ring.Payload(d.u), req)
 	}
 	d.h.Encode(d.l.ring.Header(d.u))
-	if err := d.l.publish(d.u); err != nil {
+	if err := d.l.publish(d.u, d.silent); err != nil {
 		// If the end of the session has completed it meanwhile, nobody minds.
 		d.l.take(d.u.Index, d.u.Ticket)
 		return nil, err
@@ -149,6 +146,10 @@ func (m *Method) commit(d *draft, req []byte, to *sink) (*Future, error) {
 		m.conn.wait.failAll()
 	}
 	return f, nil
+}
+
+func (m *Method) elusive() error {
+	return fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
 }
 
 func (m *Method) closed() error { return fmt.Errorf("client: %s: %w", m.name, ErrClosed) }

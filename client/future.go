@@ -92,6 +92,17 @@ func (f *Future) Wait(ctx context.Context) ([]byte, error) {
 	return f.res, f.err
 }
 
+// await returns the outcome of a future that nobody else knows and that is not used
+// afterwards, or gives the request up when ctx ends.
+func (f *Future) await(ctx context.Context) ([]byte, error) {
+	answer, err := f.Wait(ctx)
+	if err != nil && !f.settled() {
+		return f.giveUp(ctx)
+	}
+	f.recycle()
+	return answer, err
+}
+
 // Result returns the outcome if it is known. ok is false if it is not: the
 // answer may have arrived and only be noticed by the next Wait.
 func (f *Future) Result() (answer []byte, err error, ok bool) {

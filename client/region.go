@@ -118,11 +118,7 @@ func (m *Method) callRegionsOnce(ctx context.Context, req, dst []byte, refs []Re
 	if err != nil {
 		return nil, err
 	}
-	answer, err := f.Wait(ctx)
-	if err != nil && !f.settled() {
-		return f.giveUp(ctx)
-	}
-	f.recycle()
+	answer, err := f.await(ctx)
 	if err != nil && errors.Is(err, ErrNotExported) {
 		for i := range refs {
 			refs[i].region.Forgotten(peer)
@@ -174,7 +170,7 @@ func (m *Method) startRegions(ctx context.Context, req, dst []byte, refs []Regio
 		}
 		m.route.p.Store(nil)
 	}
-	return nil, "", fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
+	return nil, "", m.elusive()
 }
 
 // exportAll makes the regions known to the node where the method's requests go, and
