@@ -123,10 +123,14 @@ type draft struct {
 }
 
 // commit writes req into the draft's run, publishes it and returns the future of
-// its answer. An empty req leaves what the caller has written.
+// its answer, which is not to be used if a queue gets the outcome. An empty req
+// leaves what the caller has written.
 func (m *Method) commit(d *draft, req []byte, to *sink) (*Future, error) {
 	f := futures.Get().(*Future)
 	f.reset(m, d, to)
+	if to.queue != nil {
+		to.queue.expect()
+	}
 	d.l.put(f)
 	// The slots are written last: their lines are mostly in another CPU's cache,
 	// and every atomic operation waits for the writes before it.
@@ -136,8 +140,16 @@ func (m *Method) commit(d *draft, req []byte, to *sink) (*Future, error) {
 	}
 	d.h.Encode(d.l.ring.Header(d.u))
 	if err := d.l.publish(d.u, d.silent); err != nil {
-		// If the end of the session has completed it meanwhile, nobody minds.
-		d.l.take(d.u.Index, d.u.Ticket)
+		// If the end of the session has completed it meanwhile, nobody minds, but
+		// a queue, which has its outcome then.
+		taken := d.l.take(d.u.Index, d.u.Ticket) != nil
+		if to.queue == nil {
+			return nil, err
+		}
+		if !taken {
+			return nil, nil
+		}
+		to.queue.forget()
 		return nil, err
 	}
 	if m.conn.ended.Load() {

@@ -39,6 +39,10 @@ type sink struct {
 	// waits for the future frees the slots with letGo. It holds the connection's
 	// gate from before the request is sent until then.
 	inPlace bool
+	// queue, if not nil, gets the outcome under tag. Nobody waits for the future,
+	// which goes back into the pool.
+	queue *Queue
+	tag   uint64
 }
 
 func (f *Future) reset(m *Method, d *draft, to *sink) {
@@ -274,7 +278,13 @@ func (f *Future) corrupt(err error) error {
 	return fmt.Errorf("%s: %w: the answer was damaged in shared memory: %w", f.m.name, ErrMaybeExecuted, err)
 }
 
+// complete must be the last use of f by whoever has taken it.
 func (f *Future) complete(res []byte, err error) {
+	if q, tag := f.queue, f.tag; q != nil {
+		f.recycle()
+		q.push(tag, Result{res, err})
+		return
+	}
 	f.res, f.err = res, err
 	// SYNC POINT (future): res and err are visible to whoever loads done. The
 	// store comes before the loads of waiter and shared; those who wait store
@@ -292,11 +302,11 @@ func (f *Future) complete(res []byte, err error) {
 
 // abandoned gives the outcome of a request whose daemon is gone.
 func (f *Future) abandoned() {
-	switch {
-	case f.lane.ring.Answered(f.run, f.m.conn.id):
+	switch l := f.lane; {
+	case l.ring.Answered(f.run, f.m.conn.id):
 		f.finish()
-		f.lane.ring.WakeFree()
-	case f.lane.revoke(f.run):
+		l.ring.WakeFree()
+	case l.revoke(f.run):
 		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrNotExecuted, ErrClosed))
 	default:
 		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrMaybeExecuted, ErrClosed))
