@@ -174,15 +174,23 @@ type Request struct {
 
 // Reserve claims room for a request of n bytes, to be filled in place without a
 // copy. Commit or Abort it soon: it holds slots of a ring that is shared with
-// other processes, and keeps Close from returning.
+// other processes, and keeps Close from returning. A Request that stays in the
+// function that reserves it costs no allocation.
 func (m *Method) Reserve(ctx context.Context, n int) (*Request, error) {
+	// Small enough to be inlined: the request can then be on the caller's stack.
+	r := &Request{m: m}
+	return r.reserve(ctx, n)
+}
+
+// reserve returns r, or nil and an error.
+func (r *Request) reserve(ctx context.Context, n int) (*Request, error) {
+	m := r.m
 	if n < 0 {
 		return nil, fmt.Errorf("client: %s: %w: a request of %d bytes", m.name, ErrInvalid, n)
 	}
 	if !m.conn.gate.enter() {
 		return nil, m.closed()
 	}
-	r := &Request{m: m}
 	if err := m.claim(ctx, n, &r.draft); err != nil {
 		m.conn.gate.leave()
 		return nil, err
