@@ -24,10 +24,16 @@ var futures = sync.Pool{New: func() any { return new(Future) }}
 // tried once more where it is served now.
 func (m *Method) CallInto(ctx context.Context, req, dst []byte) ([]byte, error) {
 	answer, err := m.callOnce(ctx, req, dst)
-	if err != nil && errors.Is(err, ErrNoService) && errors.Is(err, ErrNotExecuted) {
+	if err != nil && refused(err) {
 		return m.callOnce(ctx, req, dst) // the first one's outcome made it forget the route
 	}
 	return answer, err
+}
+
+// refused reports whether err is the outcome of a request whose node serves the
+// method no more. It may be sent again, where the method is served now.
+func refused(err error) bool {
+	return errors.Is(err, ErrNoService) && errors.Is(err, ErrNotExecuted)
 }
 
 func (m *Method) callOnce(ctx context.Context, req, dst []byte) ([]byte, error) {
@@ -35,12 +41,7 @@ func (m *Method) callOnce(ctx context.Context, req, dst []byte) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	answer, err := f.Wait(ctx)
-	if err != nil && !f.settled() {
-		return f.giveUp(ctx)
-	}
-	f.recycle()
-	return answer, err
+	return f.await(ctx)
 }
 
 // Go sends req and returns a future for its answer. ctx bounds the wait for
@@ -74,7 +75,7 @@ func (m *Method) Post(ctx context.Context, msg []byte) error {
 		d.h.Kind = slots.KindOneWay
 		copy(d.l.ring.Payload(d.u), msg)
 		d.h.Encode(d.l.ring.Header(d.u))
-		err := d.l.publish(d.u)
+		err := d.l.publish(d.u, false)
 		if err == nil && m.conn.ended.Load() && d.l.revoke(d.u) {
 			return m.closed() // the daemon ended before it took the message
 		}
@@ -83,7 +84,7 @@ func (m *Method) Post(ctx context.Context, msg []byte) error {
 		}
 		m.route.p.Store(nil)
 	}
-	return fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
+	return m.elusive()
 }
 
 // start claims, writes and publishes a request and returns its future.
@@ -91,24 +92,25 @@ func (m *Method) start(ctx context.Context, req, dst []byte) (*Future, error) {
 	if !m.conn.gate.enter() {
 		return nil, m.closed()
 	}
-	f, err := m.send(ctx, req, dst)
+	f, err := m.send(ctx, req, &sink{dst: dst})
 	m.conn.gate.leave() // not deferred: a deferred call costs as much as a claim
 	return f, err
 }
 
-func (m *Method) send(ctx context.Context, req, dst []byte) (*Future, error) {
+// send is start for a caller that holds the gate.
+func (m *Method) send(ctx context.Context, req []byte, to *sink) (*Future, error) {
 	for range maxReroutes {
 		var d draft
 		if err := m.claim(ctx, len(req), &d); err != nil {
 			return nil, err
 		}
-		f, err := m.commit(&d, req, dst)
+		f, err := m.commit(&d, req, to)
 		if err == nil || !errors.Is(err, slots.ErrClosed) {
 			return f, err
 		}
 		m.route.p.Store(nil)
 	}
-	return nil, fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
+	return nil, m.elusive()
 }
 
 // draft is a request between its claim and its publication.
@@ -116,13 +118,19 @@ type draft struct {
 	l *lane
 	u slots.Run
 	h slots.Header
+	// silent leaves it to the caller to announce the request to the daemon.
+	silent bool
 }
 
 // commit writes req into the draft's run, publishes it and returns the future of
-// its answer. An empty req leaves what the caller has written.
-func (m *Method) commit(d *draft, req, dst []byte) (*Future, error) {
+// its answer, which is not to be used if a queue gets the outcome. An empty req
+// leaves what the caller has written.
+func (m *Method) commit(d *draft, req []byte, to *sink) (*Future, error) {
 	f := futures.Get().(*Future)
-	f.reset(m, d.l, d.u, dst)
+	f.reset(m, d, to)
+	if to.queue != nil {
+		to.queue.expect()
+	}
 	d.l.put(f)
 	// The slots are written last: their lines are mostly in another CPU's cache,
 	// and every atomic operation waits for the writes before it.
@@ -131,9 +139,17 @@ func (m *Method) commit(d *draft, req, dst []byte) (*Future, error) {
 		copy(d.l.ring.Payload(d.u), req)
 	}
 	d.h.Encode(d.l.ring.Header(d.u))
-	if err := d.l.publish(d.u); err != nil {
-		// If the end of the session has completed it meanwhile, nobody minds.
-		d.l.take(d.u.Index, d.u.Ticket)
+	if err := d.l.publish(d.u, d.silent); err != nil {
+		// If the end of the session has completed it meanwhile, nobody minds, but
+		// a queue, which has its outcome then.
+		taken := d.l.take(d.u.Index, d.u.Ticket) != nil
+		if to.queue == nil {
+			return nil, err
+		}
+		if !taken {
+			return nil, nil
+		}
+		to.queue.forget()
 		return nil, err
 	}
 	if m.conn.ended.Load() {
@@ -142,6 +158,10 @@ func (m *Method) commit(d *draft, req, dst []byte) (*Future, error) {
 		m.conn.wait.failAll()
 	}
 	return f, nil
+}
+
+func (m *Method) elusive() error {
+	return fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
 }
 
 func (m *Method) closed() error { return fmt.Errorf("client: %s: %w", m.name, ErrClosed) }
@@ -154,15 +174,23 @@ type Request struct {
 
 // Reserve claims room for a request of n bytes, to be filled in place without a
 // copy. Commit or Abort it soon: it holds slots of a ring that is shared with
-// other processes, and keeps Close from returning.
+// other processes, and keeps Close from returning. A Request that stays in the
+// function that reserves it costs no allocation.
 func (m *Method) Reserve(ctx context.Context, n int) (*Request, error) {
+	// Small enough to be inlined: the request can then be on the caller's stack.
+	r := &Request{m: m}
+	return r.reserve(ctx, n)
+}
+
+// reserve returns r, or nil and an error.
+func (r *Request) reserve(ctx context.Context, n int) (*Request, error) {
+	m := r.m
 	if n < 0 {
 		return nil, fmt.Errorf("client: %s: %w: a request of %d bytes", m.name, ErrInvalid, n)
 	}
 	if !m.conn.gate.enter() {
 		return nil, m.closed()
 	}
-	r := &Request{m: m}
 	if err := m.claim(ctx, n, &r.draft); err != nil {
 		m.conn.gate.leave()
 		return nil, err
@@ -181,7 +209,7 @@ func (r *Request) Commit() (*Future, error) {
 		return nil, fmt.Errorf("client: %s: %w: request was committed or aborted before", r.m.name, ErrInvalid)
 	}
 	defer r.m.conn.gate.leave()
-	f, err := r.m.commit(&r.draft, nil, nil)
+	f, err := r.m.commit(&r.draft, nil, &sink{})
 	r.l = nil
 	if err != nil {
 		return nil, fmt.Errorf("client: %s: %w: %w", r.m.name, ErrNotExecuted, err)

@@ -15,7 +15,7 @@ type Future struct {
 	m    *Method
 	lane *lane
 	run  slots.Run
-	dst  []byte
+	sink
 	// res and err are written once, before done is stored.
 	res  []byte
 	err  error
@@ -31,8 +31,22 @@ type Future struct {
 	watched bool // Done's goroutine runs
 }
 
-func (f *Future) reset(m *Method, l *lane, u slots.Run, dst []byte) {
-	f.m, f.lane, f.run, f.dst = m, l, u, dst
+// sink says what becomes of an answer.
+type sink struct {
+	// dst is the buffer to append to, from its start; nil for a new slice.
+	dst []byte
+	// inPlace leaves the answer in the slots: res is shared memory, and whoever
+	// waits for the future frees the slots with letGo. It holds the connection's
+	// gate from before the request is sent until then.
+	inPlace bool
+	// queue, if not nil, gets the outcome under tag. Nobody waits for the future,
+	// which goes back into the pool.
+	queue *Queue
+	tag   uint64
+}
+
+func (f *Future) reset(m *Method, d *draft, to *sink) {
+	f.m, f.lane, f.run, f.sink = m, d.l, d.u, *to
 	f.res, f.err = nil, nil
 	if f.waiter.Load() != nil {
 		f.waiter.Store(nil)
@@ -53,7 +67,7 @@ func (f *Future) reset(m *Method, l *lane, u slots.Run, dst []byte) {
 
 // recycle puts a settled future that nobody else knows back into the pool.
 func (f *Future) recycle() {
-	f.dst = nil
+	f.sink = sink{}
 	futures.Put(f)
 }
 
@@ -80,6 +94,17 @@ func (f *Future) Wait(ctx context.Context) ([]byte, error) {
 		}
 	}
 	return f.res, f.err
+}
+
+// await returns the outcome of a future that nobody else knows and that is not used
+// afterwards, or gives the request up when ctx ends.
+func (f *Future) await(ctx context.Context) ([]byte, error) {
+	answer, err := f.Wait(ctx)
+	if err != nil && !f.settled() {
+		return f.giveUp(ctx)
+	}
+	f.recycle()
+	return answer, err
 }
 
 // Result returns the outcome if it is known. ok is false if it is not: the
@@ -160,13 +185,16 @@ func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 		<-f.channel() // somebody is completing it at this moment
 		return f.res, f.err
 	}
-	f.dst = nil
-	if c.gate.enter() {
+	inside := f.inPlace // the caller holds the gate, which may be shut behind it
+	f.sink = sink{}
+	if inside || c.gate.enter() {
 		if sent = !f.lane.revoke(f.run); sent {
 			f.lane.put(f)
 			c.wait.recheck()
 		}
-		c.gate.leave()
+		if !inside {
+			c.gate.leave()
+		}
 	}
 	return nil, &DeadlineError{Target: f.m.name, Sent: sent, Cause: context.Cause(ctx)}
 }
@@ -189,16 +217,26 @@ func (f *Future) Release() {
 	f.recycle()
 }
 
-// finish takes the answer out of the slots, frees them and completes the
-// future. The caller has taken f out of the lane's table and calls WakeFree of the
-// ring afterwards.
+// finish takes the answer out of the slots and frees them, or leaves an answer that
+// is to be read in place where it is, and completes the future. The caller has taken
+// f out of the lane's table and calls WakeFree of the ring afterwards.
 func (f *Future) finish() {
 	res, err := f.read()
-	f.lane.ring.Consume(f.run)
+	if err != nil || !f.inPlace {
+		f.lane.ring.Consume(f.run)
+	}
 	f.complete(res, err)
 }
 
-// read copies the answer. The header was checked by the daemon; it is checked
+// letGo frees the slots of an answer that was read in place.
+func (f *Future) letGo() {
+	f.lane.ring.Consume(f.run)
+	f.lane.ring.WakeFree()
+	f.res = nil
+	f.recycle()
+}
+
+// read copies the answer, unless it is to be read in place. The header was checked by the daemon; it is checked
 // again because other processes of the domain can write to the slots.
 func (f *Future) read() ([]byte, error) {
 	var h slots.Header
@@ -212,6 +250,9 @@ func (f *Future) read() ([]byte, error) {
 	p := r.Payload(f.run)[:h.Length]
 	switch h.Status {
 	case slots.StatusOK:
+		if f.inPlace {
+			return p[:len(p):len(p)], nil
+		}
 		if f.dst == nil {
 			return append(make([]byte, 0, len(p)), p...), nil
 		}
@@ -237,7 +278,13 @@ func (f *Future) corrupt(err error) error {
 	return fmt.Errorf("%s: %w: the answer was damaged in shared memory: %w", f.m.name, ErrMaybeExecuted, err)
 }
 
+// complete must be the last use of f by whoever has taken it.
 func (f *Future) complete(res []byte, err error) {
+	if q, tag := f.queue, f.tag; q != nil {
+		f.recycle()
+		q.push(tag, Result{res, err})
+		return
+	}
 	f.res, f.err = res, err
 	// SYNC POINT (future): res and err are visible to whoever loads done. The
 	// store comes before the loads of waiter and shared; those who wait store
@@ -255,11 +302,11 @@ func (f *Future) complete(res []byte, err error) {
 
 // abandoned gives the outcome of a request whose daemon is gone.
 func (f *Future) abandoned() {
-	switch {
-	case f.lane.ring.Answered(f.run, f.m.conn.id):
+	switch l := f.lane; {
+	case l.ring.Answered(f.run, f.m.conn.id):
 		f.finish()
-		f.lane.ring.WakeFree()
-	case f.lane.revoke(f.run):
+		l.ring.WakeFree()
+	case l.revoke(f.run):
 		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrNotExecuted, ErrClosed))
 	default:
 		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrMaybeExecuted, ErrClosed))

@@ -123,14 +123,15 @@ func (l *lane) claim(ctx context.Context, k int, noWait bool) (slots.Run, error)
 // meanwhile, or the end of a context, goes unnoticed.
 const freeSleep = 5 * time.Millisecond
 
-// publish hands a written request to the daemon. It returns slots.ErrClosed,
-// having freed the run, if the lane was closed meanwhile.
-func (l *lane) publish(u slots.Run) error {
+// publish hands a written request to the daemon; unless it does so silently it tells
+// the daemon, which announce does otherwise. It returns slots.ErrClosed, having freed
+// the run, if the lane was closed meanwhile.
+func (l *lane) publish(u slots.Run, silent bool) error {
 	if !l.ring.Publish(u, l.conn.id) {
 		return fmt.Errorf("%w: slot %d was overwritten by another process of the domain", ErrNotExecuted, u.Index)
 	}
-	if l.conn.session.Bells.MarkLane(l.id) {
-		l.conn.session.Bell.Ring()
+	if !silent {
+		l.announce()
 	}
 	// SYNC POINT (lane closed): the daemon stores the state and then gives
 	// every published request an outcome. A request published after its last
@@ -140,6 +141,13 @@ func (l *lane) publish(u slots.Run) error {
 		return slots.ErrClosed
 	}
 	return nil
+}
+
+// announce tells the daemon that something was published in the lane.
+func (l *lane) announce() {
+	if l.conn.session.Bells.MarkLane(l.id) {
+		l.conn.session.Bell.Ring()
+	}
 }
 
 // revoke takes a published request back if the daemon has not taken it.

@@ -202,6 +202,44 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
+// A request that is written in place costs no allocation but that of its answer.
+func TestReserveAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	a, b := daemontest.Pair(t, "")
+	// In a process of its own: AllocsPerRun leaves this one a single processor.
+	daemontest.Spawn(t, "service", b.Socket, "someone")
+	m := method(t, attach(t, a), "b/t/who")
+	ctx := context.Background()
+	if n := testing.AllocsPerRun(2000, func() {
+		r, err := m.Reserve(ctx, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(r.Bytes(), "hello")
+		f, err := r.Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		f.Release()
+	}); n > 1 {
+		t.Errorf("%v allocations per call", n)
+	}
+	if n := testing.AllocsPerRun(2000, func() {
+		r, err := m.Reserve(ctx, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Abort()
+	}); n != 0 {
+		t.Errorf("%v allocations per reservation", n)
+	}
+}
+
 // Messages of all sizes around the borders of slots and classes.
 func TestSizes(t *testing.T) {
 	a, b := daemontest.Pair(t, "[[class]]\nname=\"s\"\nslot_size=128\nslots=256\nmax_run=16\n[[class]]\nname=\"l\"\nslot_size=1024\nslots=256\nmax_run=64\n")

@@ -118,11 +118,7 @@ func (m *Method) callRegionsOnce(ctx context.Context, req, dst []byte, refs []Re
 	if err != nil {
 		return nil, err
 	}
-	answer, err := f.Wait(ctx)
-	if err != nil && !f.settled() {
-		return f.giveUp(ctx)
-	}
-	f.recycle()
+	answer, err := f.await(ctx)
 	if err != nil && errors.Is(err, ErrNotExported) {
 		for i := range refs {
 			refs[i].region.Forgotten(peer)
@@ -168,13 +164,13 @@ func (m *Method) startRegions(ctx context.Context, req, dst []byte, refs []Regio
 		if d.h.Refs = uint8(len(refs)); d.h.Refs > 0 {
 			d.h.Flags |= slots.FlagRefs
 		}
-		f, err := m.commit(&d, nil, dst)
+		f, err := m.commit(&d, nil, &sink{dst: dst})
 		if err == nil || !errors.Is(err, slots.ErrClosed) {
 			return f, peer, err
 		}
 		m.route.p.Store(nil)
 	}
-	return nil, "", fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
+	return nil, "", m.elusive()
 }
 
 // exportAll makes the regions known to the node where the method's requests go, and
