@@ -61,19 +61,20 @@ func (e *StartError) Unwrap() error { return e.Err }
 // Everything of the fabric is created here, after the last fork: nothing that a
 // device hands out is ever inherited by another process.
 func Core() error {
+	h, err := readHandoff()
+	if err != nil {
+		return fmt.Errorf("core: %w (the core is started by \"rdmad run\", not by hand)", err)
+	}
 	ready := false
-	err := core(&ready)
+	err = core(h, &ready)
 	if err != nil && !ready {
 		return &StartError{err}
 	}
 	return err
 }
 
-func core(ready *bool) error {
-	h, err := readHandoff()
-	if err != nil {
-		return fmt.Errorf("core: %w (the core is started by \"rdmad run\", not by hand)", err)
-	}
+// core is Core with what the supervisor has handed over.
+func core(h *handoff, ready *bool) error {
 	cfg, err := config.Parse(h.Source, h.Data)
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
