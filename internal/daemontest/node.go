@@ -53,11 +53,9 @@ func Start(extra string) (*Nodes, error) {
 		return nil, err
 	}
 	n := &Nodes{dir: dir}
-	var addresses [2]string
-	for i := range addresses {
-		if addresses[i], err = freeAddress(); err != nil {
-			return nil, err
-		}
+	addresses, err := freeAddresses(2)
+	if err != nil {
+		return nil, err
 	}
 	n.A = newNode(dir, "a", addresses[0], "b", addresses[1], extra)
 	n.B = newNode(dir, "b", addresses[1], "a", addresses[0], extra)
@@ -84,17 +82,22 @@ func (n *Nodes) Stop() error {
 	return errors.Join(err, os.RemoveAll(n.dir))
 }
 
-// freeAddress returns an address that nobody listens on. The host is a loopback
-// address of this process alone: other tests that run at the same time must not
-// take the port before the node does.
-func freeAddress() (string, error) {
+// freeAddresses returns n different addresses that nobody listens on. The host is a
+// loopback address of this process alone: other tests that run at the same time
+// must not take the port before the node does.
+func freeAddresses(n int) (addresses []string, err error) {
 	pid := os.Getpid()
 	host := net.IPv4(127, byte(1+pid/62500%250), byte(pid/250%250), byte(1+pid%250))
-	l, err := net.Listen("tcp", net.JoinHostPort(host.String(), "0"))
-	if err != nil {
-		return "", err
+	for range n {
+		l, err := net.Listen("tcp", net.JoinHostPort(host.String(), "0"))
+		if err != nil {
+			return nil, err
+		}
+		// Held until all are chosen: a port that is free again can be chosen again.
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
 	}
-	return l.Addr().String(), l.Close()
+	return addresses, nil
 }
 
 func newNode(dir, name, listen, peer, address, extra string) *Node {

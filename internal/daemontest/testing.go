@@ -40,7 +40,7 @@ func Eventually(t testing.TB, what string, f func() error) {
 // are stopped and what they left behind is an error.
 func Pair(t testing.TB, extraConfig string) (a, b *Node) {
 	t.Helper()
-	if _, err := freeAddress(); err != nil { // makes the runtime's own descriptors
+	if _, err := freeAddresses(1); err != nil { // makes the runtime's own descriptors
 		t.Fatal(err)
 	}
 	before := openFiles(t)
