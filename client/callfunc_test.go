@@ -54,7 +54,7 @@ func TestCallFunc(t *testing.T) {
 // A call that reads its answer in place allocates nothing.
 func TestCallFuncAllocatesNothing(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector allocates")
+		t.Skip("the race detector allocates: go test without -race counts allocations")
 	}
 	a, b := daemontest.Pair(t, "")
 	// In a process of its own: AllocsPerRun leaves this one a single processor.

@@ -180,7 +180,7 @@ func TestHintOverflow(t *testing.T) {
 // A call with room for the answer allocates nothing.
 func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector allocates")
+		t.Skip("the race detector allocates: go test without -race counts allocations")
 	}
 	a, b := daemontest.Pair(t, "")
 	// In a process of its own: AllocsPerRun leaves this one a single processor.
@@ -205,7 +205,7 @@ func TestNoAllocations(t *testing.T) {
 // A request that is written in place costs no allocation but that of its answer.
 func TestReserveAllocatesNothing(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector allocates")
+		t.Skip("the race detector allocates: go test without -race counts allocations")
 	}
 	a, b := daemontest.Pair(t, "")
 	// In a process of its own: AllocsPerRun leaves this one a single processor.

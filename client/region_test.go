@@ -108,7 +108,7 @@ func TestManyRegions(t *testing.T) {
 // A call with regions allocates nothing when it has room for the answer.
 func TestCallRegionsAllocatesNothing(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector allocates")
+		t.Skip("the race detector allocates: go test without -race counts allocations")
 	}
 	a, b := daemontest.Pair(t, "")
 	conn := attachTo(t, a)

@@ -91,7 +91,7 @@ func TestDevicesJSON(t *testing.T) {
 
 func TestDevicesFromSys(t *testing.T) {
 	if verbs.Built {
-		t.Skip("this build asks libibverbs")
+		t.Skip("this build asks libibverbs; this is about builds without it: go test without -tags verbs")
 	}
 	root := fstest.MapFS{"sys/class/infiniband/rxe0/ports/1/state": &fstest.MapFile{Data: []byte("4: ACTIVE\n")}}
 	got, source, why, err := rdmaDevices(root)

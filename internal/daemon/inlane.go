@@ -309,7 +309,7 @@ func (l *inLane) sent(id uint64) {
 }
 
 // broken implements laneEnd.
-func (l *inLane) broken(c *fabric.Completion) { l.fail("connection lost", l.pair.cause(c)) }
+func (l *inLane) broken(c *fabric.Completion) { l.fail("connection lost", cause(l.pair.ep, c)) }
 
 // violation ends a lane whose requester's daemon breaks the protocol.
 func (l *inLane) violation(what string) {

@@ -314,13 +314,5 @@ func prune(list []*flow) []*flow {
 // leave notes that a flow is in no list.
 func (f *flow) leave() { f.queued, f.inTurn, f.deficit = false, false, 0 }
 
-// cause says why a connection ended, in the provider's words if it has any.
-func cause(ep fabric.Endpoint, c *fabric.Completion) error {
-	if e, ok := ep.(fabric.Explainer); ok {
-		return e.Explain(*c)
-	}
-	return c.Status.Err()
-}
-
 // nativeUint64 reads a number that a device wrote.
 func nativeUint64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }

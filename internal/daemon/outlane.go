@@ -308,7 +308,7 @@ func (l *outLane) sent(id uint64) {
 }
 
 // broken implements laneEnd.
-func (l *outLane) broken(c *fabric.Completion) { l.fail("connection lost", l.pair.cause(c)) }
+func (l *outLane) broken(c *fabric.Completion) { l.fail("connection lost", cause(l.pair.ep, c)) }
 
 // violation ends a lane whose peer breaks the protocol. A local lane goes on.
 func (l *outLane) violation(what string) {

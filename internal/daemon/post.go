@@ -85,9 +85,9 @@ func (p *endpointPair) close(a *agent) {
 	}
 }
 
-// cause says why the connection ended, in the provider's words if it has any.
-func (p *endpointPair) cause(c *fabric.Completion) error {
-	if e, ok := p.ep.(fabric.Explainer); ok {
+// cause says why a connection ended, in the provider's words if it has any.
+func cause(ep fabric.Endpoint, c *fabric.Completion) error {
+	if e, ok := ep.(fabric.Explainer); ok {
 		return e.Explain(*c)
 	}
 	return c.Status.Err()

@@ -101,7 +101,7 @@ func TestExitStatus(t *testing.T) {
 
 func TestArchive(t *testing.T) {
 	if _, err := exec.LookPath("cpio"); err != nil {
-		t.Skip("no cpio to read the archive with")
+		t.Skip("no cpio to read the archive with: apt-get install cpio")
 	}
 	var b bytes.Buffer
 	a := &archive{w: &b}
