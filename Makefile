@@ -5,24 +5,31 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+comma := ,
+
 # How long each fuzz target runs.
 FUZZTIME ?= 10s
 # The file that the demo serves; any file of some size will do.
 FILE ?= bin/rdmad
 # The most time that the tests of one package may take.
-TEST_TIMEOUT ?= 5m
+TEST_TIMEOUT ?= 10m
 
-# The RDMA provider is built in where its libraries and a C compiler are; then
-# the linters look at it, too.
+# The providers verbs and libfabric are built in where their libraries and a C compiler
+# are; then the linters look at them, too.
 RDMA := $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && command -v "$$(go env CC)" >/dev/null && echo verbs)
+OFI := $(shell pkg-config --exists libfabric 2>/dev/null && command -v "$$(go env CC)" >/dev/null && echo libfabric)
+WITH := $(subst $() $(),$(comma),$(strip $(RDMA) $(OFI)))
+# Not with libfabric: libraries that Debian's pulls in make every start of a program take 0.2 s.
 GO_BUILD = $(if $(RDMA),CGO_ENABLED=1 go build -tags $(RDMA),CGO_ENABLED=0 go build)
 
 # "off" keeps make test from running the lab.
 LAB ?= on
 # The most time that the lab may take: its guest is an emulated machine.
 LAB_TIMEOUT ?= 25m
+# The same for the lab's faults.
+LAB_FAULTS_TIMEOUT ?= 45m
 # The harnesses that the lab runs over verbs; the others do not depend on the fabric.
-LAB_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goroutines|HandlerErrors|Balance|Kill.*|StartOrder|PeerRestarts|Drain|PageserverDemo|Regions.*)$$
+LAB_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goroutines|HandlerErrors|Balance|EveryStyle|Largest|Kill.*|StartOrder|PeerRestarts|Drain|PageserverDemo|Regions.*)$$
 
 # Packages with concurrency of their own. Commands and examples are thin, and
 # test/ runs the built programs, into which this race detector cannot look.
@@ -30,7 +37,7 @@ RACE_PACKAGES = $$(go list ./... | grep -vE '/(cmd|examples|test)(/|$$)')
 
 .PHONY: help
 help: ## Print the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: toolchain
 toolchain:
@@ -53,6 +60,18 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 	else \
 		echo "race detector: skipped, it needs a C compiler and $$(go env CC) is not there"; \
 	fi
+	@$(MAKE) --no-print-directory test-libfabric
+	@$(MAKE) --no-print-directory test-faults
+	@$(MAKE) --no-print-directory test-grpcx
+	@$(MAKE) --no-print-directory test-otelx
+	@$(MAKE) --no-print-directory test-peers
+	@$(MAKE) --no-print-directory test-browser
+	@$(MAKE) --no-print-directory test-kubernetes
+	@if [[ "$(PACKAGING_TESTS)" == off ]]; then \
+		echo "packages: not tested, PACKAGING_TESTS=off"; \
+	else \
+		$(MAKE) --no-print-directory test-packages; \
+	fi
 	@CGO_ENABLED=0 go build -o bin/lab ./test/lab
 	@if [[ "$(LAB)" == off ]]; then \
 		echo "lab: skipped, LAB=off"; \
@@ -62,36 +81,159 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 		echo "lab: skipped, $$why"; \
 	fi
 
+# What runs on every machine that has libfabric: its providers tcp;ofi_rxm and shm.
+OVER_LIBFABRIC = -rdmad.fabric libfabric -rdmad.programs "$(CURDIR)/bin/libfabric" -rdmad.messages 3000 -rdmad.most 100000 -rdmad.largest 33554432 -rdmad.limit 2m
+LIBFABRIC_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goroutines|HandlerErrors|Balance|EveryStyle|Largest|Kill.*|StartOrder|PeerRestarts|Drain|PageserverDemo|Regions.*)$$
+
+.PHONY: test-libfabric
+test-libfabric: toolchain ## Run the tests of the provider libfabric, and harnesses over it, if it is installed.
+	@if [[ -z "$(OFI)" ]]; then \
+		echo "libfabric: skipped, it needs a C compiler, pkg-config and libfabric: apt-get install gcc pkg-config libfabric-dev"; \
+	else \
+		set -x; \
+		CGO_ENABLED=1 go build -tags libfabric -o bin/libfabric/ ./cmd/rdmad ./examples/pageserver; \
+		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/fabric/libfabric; \
+		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) -run Devices ./cmd/rdmad; \
+		for p in 'tcp;ofi_rxm' shm; do \
+			go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' $(OVER_LIBFABRIC) -rdmad.libfabric "$$p"; \
+		done; \
+	fi
+
+# Without the race detector: processes die here, and its would be slow to start.
+.PHONY: test-faults
+test-faults: toolchain ## Kill and stop processes at every step that has a name: docs/testing.md.
+	go test -tags faultpoints -timeout $(TEST_TIMEOUT) ./internal/faultpoint ./test/fault
+	go test -tags faultpoints -timeout $(TEST_TIMEOUT) -run '^Test(Crash.*|Simulation)$$' ./internal/daemon
+
+# grpcx is a module of its own, because of what it depends on.
+.PHONY: test-grpcx
+test-grpcx: toolchain ## Run the tests of the module grpcx, under the race detector where there is a C compiler.
+	cd grpcx && go test -timeout $(TEST_TIMEOUT) ./...
+	@if [[ -n "$$(command -v "$$(go env CC)")" ]]; then \
+		echo "cd grpcx && go test -race"; \
+		cd grpcx && CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) .; \
+	fi
+
+# So is otelx.
+.PHONY: test-otelx
+test-otelx: toolchain ## Run the tests of the module otelx, under the race detector where there is a C compiler.
+	cd otelx && go test -timeout $(TEST_TIMEOUT) ./...
+	@if [[ -n "$$(command -v "$$(go env CC)")" ]]; then \
+		echo "cd otelx && go test -race"; \
+		cd otelx && CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) .; \
+	fi
+
+# bench/peers is another, for the same reason.
+.PHONY: test-peers
+test-peers: toolchain ## Run the tests of the module bench/peers: every system works, and nothing is left over.
+	cd bench/peers && go test -timeout $(TEST_TIMEOUT) ./...
+	@if [[ -n "$$(command -v "$$(go env CC)")" ]]; then \
+		echo "cd bench/peers && go test -race"; \
+		cd bench/peers && CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) ./internal/...; \
+	fi
+
+# Where test-browser keeps what it has seen.
+SCREENSHOTS ?= bin/screenshots
+
+# test/browser is another. It installs Chromium as root on Debian, and is skipped where
+# there is none.
+.PHONY: test-browser
+test-browser: toolchain ## Look at the web page with Chromium: real daemons under load, restarts, hostile names; screenshots go to SCREENSHOTS.
+	cd test/browser && go test -count 1 -timeout $(TEST_TIMEOUT) . -rdmad.screenshots "$(abspath $(SCREENSHOTS))"
+
+# "off" keeps make test from building packages and trying them.
+PACKAGING_TESTS ?= on
+# What packaging is told, such as -arch arm64 or -version 1.2.3.
+PACKAGING ?=
+
+.PHONY: packages
+packages: toolchain ## Build .deb and .rpm packages into bin/packages: docs/packages.md.
+	cd packaging && CGO_ENABLED=0 go run . $(PACKAGING)
+
+# packaging and deploy/kubernetes are modules of their own. As root on Debian the packages are
+# installed in a chroot; elsewhere that is skipped, and the test says what is missing.
+.PHONY: test-packages test-kubernetes
+test-packages: toolchain ## Build packages, look into them, and install, run, upgrade and remove them in a small Debian.
+	go test -tags docs -timeout $(TEST_TIMEOUT) ./cmd/rdmad
+	cd packaging && CGO_ENABLED=0 go test -v -timeout 20m ./... | grep -v '^=== RUN'
+
+test-kubernetes: toolchain ## Check the manifests against Kubernetes' own types, and against the configuration that they carry.
+	cd deploy/kubernetes && go test -timeout $(TEST_TIMEOUT) ./...
+
+# Where bench-peers writes figures and plots, and what else it is told.
+RESULTS ?= bench/results
+PEERS ?=
+
+.PHONY: build-peers bench-peers
+build-peers: build
+	cd bench/peers && CGO_ENABLED=0 go build -o ../../bin/ .
+
+bench-peers: build-peers ## Compare rdmad with raw sockets, gRPC and NATS, and write figures and plots into RESULTS.
+	mkdir -p $(RESULTS)
+	bin/peers --rdmad bin/rdmad --json $(RESULTS)/latest.json --plots $(RESULTS) \
+		--revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(PEERS)
+
 # Up to Go 1.26 a run that ends by time may fail with "context deadline exceeded"
 # although no input failed (https://go.dev/issue/75804). A real failure always
 # says where it wrote the failing input.
 .PHONY: fuzz
-fuzz: toolchain ## Run every fuzz target for FUZZTIME (10s).
-	@grep -rHoE --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \
-		dir=$$(dirname "$$file"); name=$${func#func }; \
-		echo "fuzz $$dir $$name"; \
-		if ! out=$$(go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" 2>&1); then \
-			echo "$$out"; \
-			grep -q 'context deadline exceeded' <<<"$$out" || exit 1; \
-			! grep -qE 'Failing input|panic:' <<<"$$out" || exit 1; \
-		fi; \
-	done
+fuzz: toolchain ## Run every fuzz target for FUZZTIME (10s), as many at a time as there are processors.
+	@grep -rHoE --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]+' . | sort | \
+		xargs -P "$$(nproc)" -I '{}' $(MAKE) --no-print-directory fuzz-one TARGET='{}'
+
+# One target: its file, a colon, and "func NAME".
+.PHONY: fuzz-one
+fuzz-one:
+	@target='$(TARGET)'; dir=$$(dirname "$${target%%:*}"); name=$${target##* }; \
+	if ! out=$$(cd "$$dir" && go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -parallel 1 . 2>&1); then \
+		echo "fuzz $$dir $$name"; echo "$$out"; \
+		grep -q 'context deadline exceeded' <<<"$$out" || exit 1; \
+		! grep -qE 'Failing input|panic:' <<<"$$out" || exit 1; \
+	fi; \
+	echo "fuzz $$dir $$name: passed, $$(grep -oE 'execs: [0-9]+' <<<"$$out" | tail -1)"
 
 .PHONY: lint
 lint: toolchain ## Check formatting, go vet and staticcheck.
 	@unformatted=$$(gofmt -l .); [[ -z "$$unformatted" ]] || { echo "not formatted, run gofmt -w:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
+	go vet -tags faultpoints ./internal/faultpoint ./internal/daemon ./test/fault
 	go tool staticcheck ./...
-	$(if $(RDMA),go vet -tags $(RDMA) ./internal/fabric/... ./cmd/... && go tool staticcheck -tags $(RDMA) ./internal/fabric/... ./cmd/...)
+	go tool staticcheck -tags faultpoints ./internal/faultpoint ./internal/daemon ./test/fault
+	cd grpcx && go vet ./... && go tool -modfile=../go.mod staticcheck ./...
+	cd otelx && go vet ./... && go tool -modfile=../go.mod staticcheck ./...
+	cd bench/peers && go vet ./... && go tool -modfile=../../go.mod staticcheck ./...
+	cd test/browser && go vet ./... && go tool -modfile=../../go.mod staticcheck ./...
+	cd packaging && go vet ./... && go tool -modfile=../go.mod staticcheck ./...
+	cd deploy/kubernetes && go vet ./... && go tool -modfile=../../go.mod staticcheck ./...
+	go vet -tags docs ./cmd/... && go tool staticcheck -tags docs ./cmd/rdmad
+	$(if $(WITH),go vet -tags $(WITH) ./internal/fabric/... ./internal/doctor ./cmd/... && go tool staticcheck -tags $(WITH) ./internal/fabric/... ./cmd/...)
+	$(if $(RDMA),go vet -tags $(RDMA)$(comma)faultpoints ./internal/fabric/verbs)
 
 .PHONY: cross
 cross: toolchain ## Build everything for the supported platforms, without cgo.
 	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build ./...
+	cd grpcx && CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build ./...
+	cd grpcx && CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build ./...
+	cd otelx && CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build ./...
+	cd otelx && CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build ./...
+	cd bench/peers && CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build ./...
+	cd bench/peers && CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build ./...
 
 .PHONY: demo
 demo: build ## Serve the pages of FILE (bin/rdmad) between two daemons on this machine.
 	FILE="$(FILE)" bin/rdmad sandbox -- bin/pageserver demo --workers 4 --file "$(FILE)"
+
+# How long the torture lasts, and what else it is told.
+DURATION ?= 60s
+TORTURE ?= --no-errors=worker-kill,worker-stop,service-stop,core-stop,bootstrap-reset,data-reset,link-reset,half-close,slow,sock-destroy,core-kill,worker-core-kill,upgrade
+
+.PHONY: build-torture torture
+build-torture: build
+	CGO_ENABLED=0 go build -o bin/ ./test/torture
+
+torture: build-torture ## Kill, stop, cut off and attack whatever there is for DURATION (60s), and see whether anything is lost.
+	bin/torture --duration=$(DURATION) $(TORTURE)
 
 # The lab needs Debian, and root if packages are missing: docs/lab.md. It installs
 # what the programs are built with, too, so they are built after it has started.
@@ -101,22 +243,69 @@ lab: toolchain ## Run the tests that need RDMA, and harnesses over RDMA, in a vi
 	bin/lab run --timeout $(LAB_TIMEOUT) -- $(MAKE) --no-print-directory lab-tests
 
 IN_LAB = -tags verbs -count 1 -exec "$(CURDIR)/bin/lab exec --" -timeout $(LAB_TIMEOUT)
-OVER_VERBS = -rdmad.fabric verbs -rdmad.programs "$(CURDIR)/bin/verbs" -rdmad.messages 10000 -rdmad.limit 2m
+OVER_VERBS = -rdmad.fabric verbs -rdmad.programs "$(CURDIR)/bin/verbs" -rdmad.messages 10000 -rdmad.most 300000 -rdmad.largest 33554432 -rdmad.limit 2m
 
 # What "lab run" starts on the host.
 .PHONY: lab-programs lab-tests
 lab-programs:
 	CGO_ENABLED=1 go build -tags verbs -o bin/verbs/ ./cmd/rdmad ./examples/pageserver ./test/labbench
+	$$(go env CC) -O2 -Wall -Wextra -Werror -o bin/verbs/pingpong test/labbench/pingpong/pingpong.c -libverbs
 
 lab-tests: lab-programs
 	CGO_ENABLED=1 go test $(IN_LAB) -p 1 ./test/lab/guesttest ./internal/fabric/verbs ./shm
 	CGO_ENABLED=1 go test $(IN_LAB) ./test -run '$(LAB_HARNESSES)' $(OVER_VERBS)
 	CGO_ENABLED=1 go test $(IN_LAB) ./test -run '^Test(ForkOrder|PeerRestarts|PageserverDemo)$$' $(OVER_VERBS) -rdmad.connect rdmacm
+	CGO_ENABLED=1 go test $(IN_LAB) ./test -run '^TestRDMA(PortFlaps|CoresKilled|PowerOff)$$' $(OVER_VERBS) -rdmad.corekills 3
+
+# What is not lost when RDMA breaks, in all the ways there are: about a quarter of an hour.
+.PHONY: lab-faults lab-fault-programs lab-fault-tests
+lab-faults: toolchain ## Break RDMA in the lab's virtual machine in every way there is: docs/lab.md.
+	CGO_ENABLED=0 go build -o bin/lab ./test/lab
+	bin/lab run --timeout $(LAB_FAULTS_TIMEOUT) -- $(MAKE) --no-print-directory lab-fault-tests
+
+lab-fault-programs: lab-programs
+	CGO_ENABLED=1 go build -tags verbs,faultpoints -o bin/faults/ ./cmd/rdmad ./examples/pageserver
+	CGO_ENABLED=0 go build -o bin/verbs/ ./test/torture
+
+lab-fault-tests: lab-fault-programs
+	CGO_ENABLED=1 go test $(IN_LAB) ./test -v -run '^TestRDMA' $(OVER_VERBS)
+	CGO_ENABLED=1 go test $(IN_LAB) ./test -v -run '^TestRDMAQueuePairs$$' $(OVER_VERBS) -rdmad.programs "$(CURDIR)/bin/faults" -rdmad.faults
+	CGO_ENABLED=1 go test $(IN_LAB) ./test -v -run '^TestRDMA(PortFlaps|Failover)$$' $(OVER_VERBS) -rdmad.connect rdmacm
+	bin/lab exec -- bin/verbs/torture --fabric=verbs --duration=$(DURATION) $(TORTURE)
+
+# What lab-bench is told, such as -rounds 1 -json.
+LABBENCH ?=
 
 .PHONY: lab-bench
-lab-bench: toolchain ## Compare rdmad over RDMA with ib_write_lat and ib_write_bw in the lab's virtual machine.
+lab-bench: toolchain ## Compare rdmad over RDMA with perftest and a bare ping-pong in the lab's virtual machine, and with the targets.
 	CGO_ENABLED=0 go build -o bin/lab ./test/lab
-	bin/lab run --timeout $(LAB_TIMEOUT) -- sh -c '$(MAKE) --no-print-directory lab-programs && bin/lab exec -- bin/verbs/labbench'
+	bin/lab run --timeout $(LAB_TIMEOUT) -- sh -c '$(MAKE) --no-print-directory lab-programs && bin/lab exec -- bin/verbs/labbench $(LABBENCH)'
+
+# The packages with micro-benchmarks that need nothing special and take seconds; those of
+# ./server move much memory, and those of ./internal/fabric/verbs need RDMA.
+PACKAGES ?= ./slots ./groupsend ./internal/poller ./internal/vault ./internal/fabric/tcp ./client ./internal/daemon
+
+.PHONY: bench-compare
+bench-compare: toolchain ## Compare the micro-benchmarks of revision BASE with those of this tree: docs/performance.md.
+	@BASE='$(BASE)' BENCH='$(BENCH)' COUNT='$(COUNT)' BENCHTIME='$(BENCHTIME)' TAGS='$(TAGS)' EXEC='$(EXEC)' KEEP='$(KEEP)' \
+		PACKAGES='$(PACKAGES)' test/benchcompare/compare.sh
+
+# Workloads whose profiles the compiler optimises rdmad by, each long enough for a profile.
+PROFILE_LOADS = "call --clients 8 --depth 64 --size 64" "call --clients 8 --size 64" "pages --clients 8 --depth 8" \
+	"oneway --clients 8 --size 64" "call --clients 4 --depth 16 --size 64KiB"
+
+.PHONY: profile
+profile: toolchain ## Measure anew what the compiler optimises rdmad by (cmd/rdmad/default.pgo), in about a minute.
+	@set -eu; dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
+	CGO_ENABLED=0 go build -tags profile -pgo=off -o "$$dir/rdmad" ./cmd/rdmad; \
+	for load in $(PROFILE_LOADS); do \
+		for pin in "" "taskset -c 0"; do \
+			echo "$$pin rdmad bench $$load"; \
+			RDMAD_PROFILE="$$dir" $$pin "$$dir/rdmad" sandbox -- "$$dir/rdmad" bench $$load --duration 7s >/dev/null; \
+		done; \
+	done; \
+	go tool pprof -proto -output cmd/rdmad/default.pgo $$(find "$$dir" -name '*.pprof' -size +1k) 2>/dev/null; \
+	ls -l cmd/rdmad/default.pgo
 
 .PHONY: clean
 clean: ## Remove what was built.

@@ -18,7 +18,7 @@ type Result struct {
 
 // CallBatch sends all requests and waits for all answers. The results are in the order
 // of the requests, each with its own outcome. The requests have been copied when
-// CallBatch returns. They are executed concurrently, in no order.
+// CallBatch returns. They are executed concurrently, in no order unless Ordered.
 //
 // The daemon is told of the requests once for all, or whenever the ring is full: a
 // batch may have more requests than the ring has slots, and then sends the next as
@@ -26,11 +26,16 @@ type Result struct {
 // their answers, and each of the others has a *DeadlineError that says whether it was
 // sent. After a request that cannot be sent for another reason than its size or, with
 // NoWait, a full ring, the rest is not tried and has the same error. Requests whose
-// node serves the method no more are tried once more, as CallInto does it.
+// node serves the method no more are tried once more, as CallInto does it, unless they
+// are Ordered, and then they are sent in the order of the batch. With Idempotent they are
+// tried again as that says, when the others have their outcomes.
 //
 // An error of CallBatch itself means that nothing was sent: ErrClosed, a
 // *DeadlineError, or an error of looking the method up again, such as ErrNoService.
 func (m *Method) CallBatch(ctx context.Context, reqs [][]byte) ([]Result, error) {
+	if m.opts.idempotent {
+		return m.callBatchAgain(ctx, reqs)
+	}
 	if !m.conn.gate.enter() {
 		return nil, m.closed()
 	}
@@ -43,7 +48,8 @@ func (m *Method) CallBatch(ctx context.Context, reqs [][]byte) ([]Result, error)
 	m.conn.gate.leave()
 	b.wait(ctx)
 	again := func(r *Result) bool { return r.Err != nil && refused(r.Err) }
-	if slices.ContainsFunc(b.results, func(r Result) bool { return again(&r) }) && m.conn.gate.enter() {
+	// Ordered ones are not: those behind them may have been executed.
+	if m.opts.order == 0 && slices.ContainsFunc(b.results, func(r Result) bool { return again(&r) }) && m.conn.gate.enter() {
 		b.send(ctx, again) // where the method is served now
 		m.conn.gate.leave()
 		b.wait(ctx)
@@ -62,7 +68,7 @@ func (m *Method) reach(ctx context.Context) error {
 	if m.route.p.Load() != nil {
 		return nil
 	}
-	_, err := m.resolve(ctx, nil)
+	_, err := m.resolve(ctx, nil, nil)
 	return err
 }
 
@@ -106,7 +112,20 @@ func (b *batch) send(ctx context.Context, chosen func(*Result) bool) {
 	b.announce()
 }
 
+// fail gives the chosen requests an error.
+func (b *batch) fail(chosen func(*Result) bool, err error) {
+	for i := range b.results {
+		if chosen(&b.results[i]) {
+			b.results[i] = Result{Err: err}
+		}
+	}
+}
+
 func (b *batch) sendOne(ctx context.Context, req []byte) (*Future, error) {
+	if b.m.isLarge(len(req)) {
+		b.announce()
+		return b.m.sendLarge(ctx, req, &sink{})
+	}
 	for range maxReroutes {
 		d := draft{silent: true}
 		if err := b.claim(ctx, len(req), &d); err != nil {
@@ -122,7 +141,7 @@ func (b *batch) sendOne(ctx context.Context, req []byte) (*Future, error) {
 		if !errors.Is(err, slots.ErrClosed) {
 			return nil, err
 		}
-		b.m.route.p.Store(nil)
+		b.m.lost(d.l)
 	}
 	return nil, b.m.elusive()
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
@@ -64,7 +63,7 @@ func TestCallBatch(t *testing.T) {
 			}
 		}
 	})
-	within(t, 30*time.Second, "batches", wg.Wait)
+	within(t, "batches", wg.Wait)
 	quiet(t, a, b)
 }
 
@@ -81,8 +80,8 @@ func TestCallBatchResults(t *testing.T) {
 		}
 		return c.Reply([]byte("ok"))
 	}})
-	m := method(t, attach(t, a), "b/t/odd")
-	results, err := m.CallBatch(t.Context(), [][]byte{{0}, {1}, {2}, make([]byte, 1<<20), {0}})
+	m := method(t, attach(t, a), "b/t/odd").With(client.Direct())
+	results, err := m.CallBatch(t.Context(), [][]byte{{0}, {1}, {2}, make([]byte, 3<<20), {0}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +127,7 @@ func TestCallBatchContext(t *testing.T) {
 	}()
 	var results []client.Result
 	var err error
-	within(t, 20*time.Second, "batch", func() { results, err = m.CallBatch(ctx, reqs) })
+	within(t, "batch", func() { results, err = m.CallBatch(ctx, reqs) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +187,7 @@ func TestCallBatchNoWait(t *testing.T) {
 func TestCallBatchConnectionEnds(t *testing.T) {
 	for name, end := range map[string]func(*client.Conn, *daemontest.Node) error{
 		"close": func(c *client.Conn, _ *daemontest.Node) error { return c.Close() },
-		"death": func(_ *client.Conn, a *daemontest.Node) error { return a.KillCore() },
+		"death": func(_ *client.Conn, a *daemontest.Node) error { return a.Crash() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := daemontest.Pair(t, fewSlots)
@@ -210,7 +209,7 @@ func TestCallBatchConnectionEnds(t *testing.T) {
 				})
 			}
 			<-g.entered
-			within(t, 20*time.Second, "end", func() {
+			within(t, "end", func() {
 				if err := end(c, a); err != nil {
 					t.Error(err)
 				}

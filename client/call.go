@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -23,6 +24,9 @@ var futures = sync.Pool{New: func() any { return new(Future) }}
 // A request that is refused because nobody serves the method there any more is
 // tried once more where it is served now.
 func (m *Method) CallInto(ctx context.Context, req, dst []byte) ([]byte, error) {
+	if m.opts.idempotent {
+		return m.callAgain(ctx, req, dst)
+	}
 	answer, err := m.callOnce(ctx, req, dst)
 	if err != nil && refused(err) {
 		return m.callOnce(ctx, req, dst) // the first one's outcome made it forget the route
@@ -33,7 +37,8 @@ func (m *Method) CallInto(ctx context.Context, req, dst []byte) ([]byte, error) 
 // refused reports whether err is the outcome of a request whose node serves the
 // method no more. It may be sent again, where the method is served now.
 func refused(err error) bool {
-	return errors.Is(err, ErrNoService) && errors.Is(err, ErrNotExecuted)
+	var none *noWayError
+	return errors.Is(err, ErrNoService) && errors.Is(err, ErrNotExecuted) && !errors.As(err, &none)
 }
 
 func (m *Method) callOnce(ctx context.Context, req, dst []byte) ([]byte, error) {
@@ -48,6 +53,9 @@ func (m *Method) callOnce(ctx context.Context, req, dst []byte) ([]byte, error) 
 // room in the ring, and its deadline travels with the request; ending ctx later
 // does not cancel the request. The answer is in a new slice.
 func (m *Method) Go(ctx context.Context, req []byte) (*Future, error) {
+	if m.opts.idempotent {
+		return m.pursue(ctx, req, &sink{})
+	}
 	return m.start(ctx, req, nil)
 }
 
@@ -56,33 +64,45 @@ func (m *Method) Go(ctx context.Context, req []byte) (*Future, error) {
 // dst belongs to the future until its outcome is known. With enough room, and
 // with Release, a call allocates nothing.
 func (m *Method) GoInto(ctx context.Context, req, dst []byte) (*Future, error) {
+	if m.opts.idempotent {
+		return m.pursue(ctx, req, &sink{dst: dst})
+	}
 	return m.start(ctx, req, dst)
 }
 
 // Post sends msg one way. It returns when the message has been handed to the
 // daemon; whether it is executed remains unknown, and errors show up only in
-// the daemons' counters.
+// the daemons' counters. See PostConfirmed for one whose fate is known. A method with
+// Idempotent refuses it with ErrInvalid.
 func (m *Method) Post(ctx context.Context, msg []byte) error {
+	if m.opts.idempotent {
+		return m.notAgain("a message without an outcome (see PostConfirmed)")
+	}
 	if !m.conn.gate.enter() {
 		return m.closed()
 	}
 	defer m.conn.gate.leave()
 	for range maxReroutes {
+		if m.isLarge(len(msg)) {
+			return m.postLarge(ctx, msg)
+		}
 		var d draft
 		if err := m.claim(ctx, len(msg), &d); err != nil {
+			if m.isLarge(len(msg)) { // known only now that there is a route
+				return m.postLarge(ctx, msg)
+			}
 			return err
 		}
 		d.h.Kind = slots.KindOneWay
 		copy(d.l.ring.Payload(d.u), msg)
-		d.h.Encode(d.l.ring.Header(d.u))
-		err := d.l.publish(d.u, false)
+		err := d.publish()
 		if err == nil && m.conn.ended.Load() && d.l.revoke(d.u) {
 			return m.closed() // the daemon ended before it took the message
 		}
 		if !errors.Is(err, slots.ErrClosed) {
 			return err
 		}
-		m.route.p.Store(nil)
+		m.lost(d.l)
 	}
 	return m.elusive()
 }
@@ -99,16 +119,22 @@ func (m *Method) start(ctx context.Context, req, dst []byte) (*Future, error) {
 
 // send is start for a caller that holds the gate.
 func (m *Method) send(ctx context.Context, req []byte, to *sink) (*Future, error) {
+	if m.isLarge(len(req)) {
+		return m.sendLarge(ctx, req, to)
+	}
 	for range maxReroutes {
-		var d draft
+		d := draft{receipt: to.receipt}
 		if err := m.claim(ctx, len(req), &d); err != nil {
+			if m.isLarge(len(req)) { // known only now that there is a route
+				return m.sendLarge(ctx, req, to)
+			}
 			return nil, err
 		}
 		f, err := m.commit(&d, req, to)
 		if err == nil || !errors.Is(err, slots.ErrClosed) {
 			return f, err
 		}
-		m.route.p.Store(nil)
+		m.lost(d.l)
 	}
 	return nil, m.elusive()
 }
@@ -118,8 +144,23 @@ type draft struct {
 	l *lane
 	u slots.Run
 	h slots.Header
+	// route is where the lane is from.
+	route *route
 	// silent leaves it to the caller to announce the request to the daemon.
 	silent bool
+	// receipt is sink's.
+	receipt bool
+	// extra is how many bytes of the message are what goes with it.
+	extra int
+	// began is when it began to look for room, if the daemon asks for stamps, else 0.
+	began int64
+}
+
+// stamp puts into the header when the request was begun and published.
+func (d *draft) stamp() {
+	if d.began != 0 {
+		d.h.Trace = slots.PackStamps(d.began, shm.Nanotime())
+	}
 }
 
 // commit writes req into the draft's run, publishes it and returns the future of
@@ -128,28 +169,40 @@ type draft struct {
 func (m *Method) commit(d *draft, req []byte, to *sink) (*Future, error) {
 	f := futures.Get().(*Future)
 	f.reset(m, d, to)
-	if to.queue != nil {
+	switch {
+	case to.queue != nil:
 		to.queue.expect()
+	case to.again != nil:
+		to.again.began(f)
+	}
+	d.l.count(f)
+	if d.l.occupied(d.u.Index) {
+		d.l.evict(d.u.Index)
 	}
 	d.l.put(f)
 	// The slots are written last: their lines are mostly in another CPU's cache,
 	// and every atomic operation waits for the writes before it.
 	d.h.Kind = slots.KindRequest
+	if d.receipt {
+		d.h.Flags |= slots.FlagReceipt
+	}
 	if len(req) > 0 {
 		copy(d.l.ring.Payload(d.u), req)
 	}
-	d.h.Encode(d.l.ring.Header(d.u))
-	if err := d.l.publish(d.u, d.silent); err != nil {
+	if err := d.publish(); err != nil {
 		// If the end of the session has completed it meanwhile, nobody minds, but
-		// a queue, which has its outcome then.
+		// a queue or a pursuit, which has its outcome then.
 		taken := d.l.take(d.u.Index, d.u.Ticket) != nil
-		if to.queue == nil {
+		switch {
+		case to.queue == nil && to.again == nil:
 			return nil, err
-		}
-		if !taken {
+		case !taken:
 			return nil, nil
+		case to.queue != nil:
+			to.queue.forget()
+		default:
+			to.again.unsent()
 		}
-		to.queue.forget()
 		return nil, err
 	}
 	if m.conn.ended.Load() {
@@ -166,7 +219,8 @@ func (m *Method) elusive() error {
 
 func (m *Method) closed() error { return fmt.Errorf("client: %s: %w", m.name, ErrClosed) }
 
-// Request is a request that is written in place: Reserve, fill Bytes, Commit.
+// Request is a request that is written in place: Reserve, fill Bytes, Commit. It
+// belongs to one goroutine at a time.
 type Request struct {
 	m *Method
 	draft
@@ -175,7 +229,8 @@ type Request struct {
 // Reserve claims room for a request of n bytes, to be filled in place without a
 // copy. Commit or Abort it soon: it holds slots of a ring that is shared with
 // other processes, and keeps Close from returning. A Request that stays in the
-// function that reserves it costs no allocation.
+// function that reserves it costs no allocation. A method with Idempotent refuses it with
+// ErrInvalid: there would be no copy to send again.
 func (m *Method) Reserve(ctx context.Context, n int) (*Request, error) {
 	// Small enough to be inlined: the request can then be on the caller's stack.
 	r := &Request{m: m}
@@ -185,6 +240,9 @@ func (m *Method) Reserve(ctx context.Context, n int) (*Request, error) {
 // reserve returns r, or nil and an error.
 func (r *Request) reserve(ctx context.Context, n int) (*Request, error) {
 	m := r.m
+	if m.opts.idempotent {
+		return nil, m.notAgain("a request that is written in its slots")
+	}
 	if n < 0 {
 		return nil, fmt.Errorf("client: %s: %w: a request of %d bytes", m.name, ErrInvalid, n)
 	}
@@ -199,11 +257,17 @@ func (r *Request) reserve(ctx context.Context, n int) (*Request, error) {
 }
 
 // Bytes returns the n bytes of the request, in shared memory: write them, do
-// not rely on reading them back. Valid until Commit or Abort.
-func (r *Request) Bytes() []byte { return r.l.ring.Payload(r.u)[:r.h.Length:r.h.Length] }
+// not rely on reading them back. Valid until Commit or Abort, and nil afterwards.
+func (r *Request) Bytes() []byte {
+	if r.l == nil {
+		return nil
+	}
+	n := int(r.h.Length) - r.extra
+	return r.l.ring.Payload(r.u)[:n:n]
+}
 
 // Commit sends the request. On error the request was not sent and its slots are
-// free again. A request may be committed or aborted once.
+// free again. Committing again, or after Abort, is ErrInvalid and does nothing.
 func (r *Request) Commit() (*Future, error) {
 	if r.l == nil {
 		return nil, fmt.Errorf("client: %s: %w: request was committed or aborted before", r.m.name, ErrInvalid)

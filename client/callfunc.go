@@ -22,9 +22,6 @@ func (m *Method) CallFunc(ctx context.Context, req []byte, f func(answer []byte)
 	}
 	defer m.conn.gate.leave()
 	a, err := m.fetch(ctx, req)
-	if err != nil && refused(err) {
-		a, err = m.fetch(ctx, req) // the first one's outcome made it forget the route
-	}
 	if err != nil {
 		return err
 	}
@@ -32,13 +29,29 @@ func (m *Method) CallFunc(ctx context.Context, req []byte, f func(answer []byte)
 	return f(a.res)
 }
 
-// fetch sends req and returns its future when the answer is in the slots. The caller
-// holds the gate until it has let the future go.
+// fetch sends req, as often as the method may, and returns its future when the answer is
+// in the slots. The caller holds the gate until it has let the future go.
 func (m *Method) fetch(ctx context.Context, req []byte) (*Future, error) {
+	if m.opts.idempotent {
+		return m.fetchAgain(ctx, req)
+	}
+	f, err := m.fetchOnce(ctx, req)
+	if err != nil && refused(err) {
+		return m.fetchOnce(ctx, req) // the first one's outcome made it forget the route
+	}
+	return f, err
+}
+
+func (m *Method) fetchOnce(ctx context.Context, req []byte) (*Future, error) {
 	f, err := m.send(ctx, req, &sink{inPlace: true})
 	if err != nil {
 		return nil, err
 	}
+	return m.inPlace(ctx, f)
+}
+
+// inPlace waits for the answer of a future that leaves it in the slots.
+func (m *Method) inPlace(ctx context.Context, f *Future) (_ *Future, err error) {
 	// Not Wait, which enters the gate once more and fails when it is shut.
 	m.conn.wait.until(ctx, f)
 	if !f.settled() {

@@ -47,7 +47,7 @@ func TestCallFunc(t *testing.T) {
 			}
 		})
 	}
-	within(t, 30*time.Second, "calls", wg.Wait)
+	within(t, "calls", wg.Wait)
 	quiet(t, a, b)
 }
 
@@ -73,6 +73,20 @@ func TestCallFuncAllocatesNothing(t *testing.T) {
 			}
 		}); n != 0 {
 			t.Errorf("%v allocations per call with %v", n, ctx)
+		}
+		if n := testing.AllocsPerRun(2000, func() {
+			r, err := m.Reserve(ctx, len(msg))
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(r.Bytes(), msg)
+			answer, err := r.CallInPlace(ctx)
+			if err != nil || len(answer.Bytes()) != len("someone") {
+				t.Fatal(answer.Bytes(), err)
+			}
+			answer.Release()
+		}); n != 0 {
+			t.Errorf("%v allocations per reserved call with %v", n, ctx)
 		}
 	}
 }
@@ -114,10 +128,10 @@ func TestCallFuncErrors(t *testing.T) {
 	if err := method(t, c, "b/t/fail").CallFunc(t.Context(), nil, never(t)); !errors.As(err, &remote) || remote.Text != "no" {
 		t.Errorf("handler error: %v", err)
 	}
-	if err := method(t, c, "b/t/big").CallFunc(t.Context(), nil, never(t)); !errors.Is(err, client.ErrTooLarge) {
+	if err := method(t, c, "b/t/big").With(client.Direct()).CallFunc(t.Context(), nil, never(t)); !errors.Is(err, client.ErrTooLarge) {
 		t.Errorf("large answer: %v", err)
 	}
-	if err := method(t, c, "b/t/echo").CallFunc(t.Context(), make([]byte, 64<<20), never(t)); !errors.Is(err, client.ErrTooLarge) {
+	if err := method(t, c, "b/t/echo").With(client.Direct()).CallFunc(t.Context(), make([]byte, 64<<20), never(t)); !errors.Is(err, client.ErrTooLarge) {
 		t.Errorf("large request: %v", err)
 	}
 	if err := method(t, c, "b/t/none").CallFunc(t.Context(), nil, func(answer []byte) error {
@@ -173,7 +187,7 @@ func TestCallFuncContext(t *testing.T) {
 
 // A callback that takes its time delays no other call, and Close waits for it.
 func TestCallFuncSlowCallback(t *testing.T) {
-	a, b := daemontest.Pair(t, "")
+	a, b := daemontest.Pair(t, fewSlots)
 	serve(t, b, 2, nil)
 	c := attach(t, a)
 	m := method(t, c, "b/t/echo")
@@ -190,8 +204,8 @@ func TestCallFuncSlowCallback(t *testing.T) {
 		})
 	}()
 	<-inside
-	within(t, 10*time.Second, "other calls", func() {
-		for range 5000 { // several times around the ring
+	within(t, "other calls", func() {
+		for range 500 { // several times around the ring
 			if _, err := m.Call(t.Context(), []byte("other")); err != nil {
 				t.Error(err)
 			}
@@ -221,7 +235,7 @@ func TestCallFuncSlowCallback(t *testing.T) {
 func TestCallFuncConnectionEnds(t *testing.T) {
 	for name, end := range map[string]func(*client.Conn, *daemontest.Node) error{
 		"close": func(c *client.Conn, _ *daemontest.Node) error { return c.Close() },
-		"death": func(_ *client.Conn, a *daemontest.Node) error { return a.KillCore() },
+		"death": func(_ *client.Conn, a *daemontest.Node) error { return a.Crash() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := daemontest.Pair(t, "")
@@ -241,7 +255,7 @@ func TestCallFuncConnectionEnds(t *testing.T) {
 				})
 			}
 			<-g.entered
-			within(t, 10*time.Second, "end", func() {
+			within(t, "end", func() {
 				if err := end(c, a); err != nil {
 					t.Error(err)
 				}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,17 +21,29 @@ type Conn struct {
 	session *attach.Session
 	id      int
 	ended   atomic.Bool
-	gate    gate
-	wait    waiting
+	// bytes bounds what this process holds in all lanes.
+	bytes byteQuota
+	gate  gate
+	wait  waiting
+	// spills are answers that the daemon has moved out of their slots.
+	spills spills
 	// over is closed when every future has its outcome after Close.
-	over  chan struct{}
-	lanes [slots.MaxLanes]atomic.Pointer[lane]
+	over chan struct{}
+	// life ends when no request can be sent any more: with the session, and at the
+	// start of Close. It ends waits that no answer ends.
+	life    context.Context
+	endLife context.CancelFunc
+	kept    kept
+	lanes   [slots.MaxLanes]atomic.Pointer[lane]
 
 	mu      sync.Mutex
 	opened  []*lane
 	methods atomic.Pointer[map[string]*Method]
 	// looked are methods that are being looked up for the first time.
 	looked map[string]*Method
+	queue  *Queue // see Queue
+	// spare are regions for the transfer of large messages.
+	spare []*Region
 }
 
 // Attach connects to the daemon that listens on socket; empty means the
@@ -45,20 +56,23 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Conn, error) {
 		f(&o)
 	}
 	c := &Conn{over: make(chan struct{}), looked: make(map[string]*Method)}
+	c.life, c.endLife = context.WithCancel(context.Background())
 	c.methods.Store(&map[string]*Method{})
-	c.wait.conn = c
+	c.wait.conn, c.wait.poll.Mode = c, o.wait
 	// Held until session is set: the session's events lock it too.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, err := attach.Open(ctx, socket, attach.Hello{Role: attach.RoleClient, Name: o.name}, attach.Events{
-		Lane:   c.addLane,
-		Closed: c.laneClosed,
-		Ended:  c.sessionEnded,
+		Lane:    c.addLane,
+		Closed:  c.laneClosed,
+		Spilled: c.spilled,
+		Ended:   c.sessionEnded,
 	})
 	if err != nil {
+		c.endLife()
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	c.session, c.id = s, s.Welcome.ID
+	c.session, c.id, c.bytes.most = s, s.Welcome.ID, s.Welcome.Bytes
 	return c, nil
 }
 
@@ -131,11 +145,12 @@ func (c *Conn) Close() error {
 	}
 	c.sessionEnded(ErrClosed) // frees every waiter
 	<-c.gate.idle
+	c.wait.watch.end() // nobody leads any more
 	c.wait.failAll()
 	close(c.over)
 	err := c.session.Close()
 	c.session.Release()
-	if err != nil && !errors.Is(err, net.ErrClosed) {
+	if err != nil {
 		return fmt.Errorf("client: close: %w", err)
 	}
 	return nil
@@ -143,25 +158,32 @@ func (c *Conn) Close() error {
 
 // addLane is told of each lane by the session, before the answer that names it.
 func (c *Conn) addLane(l attach.Lane, r *slots.Ring) {
-	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, ring: r, single: l.Geometry.Capacity(1), calls: make([]call, l.Geometry.Slots), claimers: make(chan struct{}, 1)}
+	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, ring: r, single: l.Geometry.Capacity(1), quota: l.Quota, calls: make([]call, l.Geometry.Slots), claimers: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.opened = append(c.opened, n)
 	c.mu.Unlock()
 	c.lanes[l.ID].Store(n)
 }
 
-// laneClosed wakes whoever waits for room in a lane that will never have any.
-// The daemon has given every request in it an outcome before.
+// laneClosed deals with a lane that the daemon does not know any more: a core that took
+// over could not adopt it. Nobody looks at the ring again, so it is closed from here, and
+// what is under way in it gets its outcome.
 func (c *Conn) laneClosed(id uint16, _ func()) {
-	if l := c.lanes[int(id)%slots.MaxLanes].Load(); l != nil {
+	if l := c.lanes[int(id)%slots.MaxLanes].Load(); l != nil && c.gate.enter() {
+		defer c.gate.leave()
+		l.ring.SetState(slots.LaneClosed)
 		l.ring.WakeFree()
+		c.wait.failLane(l)
 	}
 }
+
+var errLaneLost = errors.New("the daemon has lost the lane")
 
 // sessionEnded is the liberator of every wait in this process when the daemon
 // is gone or the connection is closed.
 func (c *Conn) sessionEnded(error) {
 	c.ended.Store(true)
+	c.endLife()
 	c.mu.Lock()
 	lanes := c.opened
 	c.mu.Unlock()

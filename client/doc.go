@@ -21,10 +21,22 @@
 // ErrRemote. Requests that were refused before they were accepted (ErrNoService,
 // ErrTooLarge, ErrBackpressure, ErrClosed ...) were not executed either.
 //
+// Requests that may be executed more than once need not care: of a method with the option
+// Idempotent the library sends them again, elsewhere if need be, until they have an answer.
+//
+// Method.Post sends a message without an outcome, Method.PostConfirmed one whose outcome
+// only says whether it was executed.
+//
+// # Large messages and streams
+//
+// Requests and answers may have up to 1 GiB: what does not fit the slots of a ring
+// travels in parts, or through a region, and is put together again. Method.Stream begins
+// an exchange of many messages with one handler.
+//
 // # Regions
 //
-// What is too large for a message, or is to be changed in place, lies in a region:
-// memory of this process that a request gives its handler access to.
+// What handlers are to read or change in place lies in a region: memory of this
+// process that a request gives its handler access to.
 //
 //	region, err := conn.AllocRegion(ctx, 16<<20)
 //	if err != nil { ... }
@@ -36,10 +48,21 @@
 // When the call returns its answer the bytes are there. docs/semantics.md says what
 // may be relied on otherwise.
 //
+// # Order
+//
+// Requests are not ordered, unless a variant of the method says so for those with the
+// same key:
+//
+//	m = m.With(client.Ordered(account))
+//
+// They are then executed one after the other, in the order in which they were sent, by
+// one process of the service, while those with other keys run.
+//
 // # Waiting
 //
 // A goroutine that waits for an answer sleeps in the kernel itself and is woken
 // directly by the daemon. Of many that wait in one process, one leads: it sleeps
 // for all and hands their answers on, so a process with thousands of waiting
-// goroutines still blocks one thread.
+// goroutines still blocks one thread. With WaitMode it polls instead, or polls for a time
+// before it sleeps, where processors to spare are worth less than a few microseconds.
 package client

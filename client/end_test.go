@@ -32,7 +32,7 @@ func outstanding(t *testing.T, m *client.Method, n int) []*client.Future {
 // ended checks that every future has one of the outcomes of a lost connection.
 func ended(t *testing.T, fs []*client.Future) {
 	t.Helper()
-	within(t, 20*time.Second, "wait", func() {
+	within(t, "wait", func() {
 		for i, f := range fs {
 			_, err := f.Wait(t.Context())
 			if errors.Is(err, client.ErrNotExecuted) == errors.Is(err, client.ErrMaybeExecuted) || errors.Is(err, client.ErrDeadline) {
@@ -64,7 +64,7 @@ func TestCloseWithOutstandingCalls(t *testing.T) {
 			t.Error("a call was answered")
 		}
 	})
-	within(t, 10*time.Second, "close", func() {
+	within(t, "close", func() {
 		wg.Go(func() { _ = c.Close() })
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -169,7 +169,7 @@ func TestOwnDaemonDies(t *testing.T) {
 		wg.Go(func() { _, _ = fs[i].Wait(t.Context()) })
 	}
 	wg.Go(func() { <-fs[31].Done() })
-	if err := a.KillCore(); err != nil {
+	if err := a.Crash(); err != nil {
 		t.Fatal(err)
 	}
 	ended(t, fs)
@@ -201,7 +201,7 @@ func TestPeerDies(t *testing.T) {
 	m, echo := method(t, c, "b/t/gate"), method(t, c, "b/t/echo")
 	fs := outstanding(t, m, 50)
 	<-g.entered
-	if err := b.KillCore(); err != nil {
+	if err := b.Crash(); err != nil {
 		t.Fatal(err)
 	}
 	ended(t, fs)
@@ -279,7 +279,7 @@ func TestPeerRestartsUnderLoad(t *testing.T) {
 			}
 			return nil
 		})
-		if err := b.KillCore(); err != nil {
+		if err := b.Crash(); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; !errors.Is(err, server.ErrClosed) {
@@ -290,7 +290,7 @@ func TestPeerRestartsUnderLoad(t *testing.T) {
 		}
 	}
 	cancel()
-	within(t, 20*time.Second, "callers", wg.Wait)
+	within(t, "callers", wg.Wait)
 }
 
 // A process that dies inside a handler: its request may have been executed, and

@@ -25,7 +25,8 @@ var (
 // Errors of calls.
 var (
 	// ErrNoService is returned for a node, service or method that is not
-	// there. Not executed.
+	// there, before or after the request was sent. The error of a request or of looking
+	// its target up is an ErrNotExecuted too.
 	ErrNoService = attach.ErrNoService
 	// ErrInvalid is returned for a target that does not parse.
 	ErrInvalid = attach.ErrInvalid
@@ -35,8 +36,9 @@ var (
 	// ErrTooLarge is returned, as a *TooLargeError, for a request or an answer
 	// that no run of slots can hold.
 	ErrTooLarge = errors.New("message too large")
-	// ErrBackpressure is returned with the NoWait option when the ring is
-	// full. Not executed.
+	// ErrBackpressure is returned with the NoWait option when the ring is full, or
+	// when this process holds its quota of slots or bytes, or its share of a ring
+	// that is crowded: the text says which. Not executed.
 	ErrBackpressure = errors.New("ring full")
 	// ErrNotExecuted is wrapped by the error of an accepted request that is
 	// known not to have been executed.
@@ -46,8 +48,8 @@ var (
 	// lost after the request was handed over.
 	ErrMaybeExecuted = errors.New("may have been executed")
 	// ErrNotExported is wrapped by the outcome of a request with references to
-	// regions whose node has forgotten a region, because the connection to it is
-	// new. Not executed; a new request makes the region known again.
+	// regions whose node has forgotten a region, because it was started anew or was
+	// out of reach for long. Not executed; a new request makes the region known again.
 	ErrNotExported = errors.New("region not known to the node")
 	// ErrDeadline is returned, as a *DeadlineError, when the context of a call
 	// ended first.
@@ -130,3 +132,27 @@ func (e *DeadlineError) Is(target error) bool {
 func (e *DeadlineError) Unwrap() error { return e.Cause }
 
 var errPeerDeadline = fmt.Errorf("dropped by the peer: %w", context.DeadlineExceeded)
+
+// noWayError is the error of a request for which there was no way to its target. It was
+// not sent.
+type noWayError struct {
+	target string
+	err    error
+}
+
+// noWay makes an error of one of the daemon's about the way to the target.
+func (m *Method) noWay(err error) error {
+	if errors.Is(err, ErrNoService) {
+		return &noWayError{m.name, err}
+	}
+	return fmt.Errorf("client: %s: %w", m.name, err)
+}
+
+// Error is the daemon's text.
+func (e *noWayError) Error() string { return "client: " + e.target + ": " + e.err.Error() }
+
+// Is makes errors.Is(err, ErrNotExecuted) true.
+func (e *noWayError) Is(target error) bool { return target == ErrNotExecuted }
+
+// Unwrap returns the error that is ErrNoService.
+func (e *noWayError) Unwrap() error { return e.err }

@@ -21,7 +21,7 @@ func ExampleMethod_CallBatch() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	results, err := m.CallBatch(ctx, [][]byte{[]byte("all"), make([]byte, 64<<20), []byte("in order")})
+	results, err := m.With(client.Direct()).CallBatch(ctx, [][]byte{[]byte("all"), make([]byte, 64<<20), []byte("in order")})
 	if err != nil {
 		log.Fatal(err) // nothing was sent
 	}
@@ -34,6 +34,6 @@ func ExampleMethod_CallBatch() {
 	}
 	// Output:
 	// 0 ALL
-	// 1 b/demo/upper: request of 67108864 bytes, at most 2092992 (see class in the daemon's config)
+	// 1 b/demo/upper: request of 67108864 bytes, at most 2125696 (see class in the daemon's config)
 	// 2 IN ORDER
 }

@@ -39,3 +39,80 @@ func ExampleMethod_CallFunc() {
 	// Output:
 	// 3 vowels
 }
+
+// inPlace calls demo/greet and lets f read the answer where it has arrived.
+func inPlace(f func(answer client.Answer)) {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	m, err := conn.Method(ctx, "b/demo/greet")
+	if err != nil {
+		log.Fatal(err)
+	}
+	r, err := m.Reserve(ctx, len("world"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	copy(r.Bytes(), "world")
+	answer, err := r.CallInPlace(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	f(answer)
+}
+
+func ExampleMethod_CallInPlace() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	m, err := conn.Method(ctx, "b/demo/greet")
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer, err := m.CallInPlace(ctx, []byte("world"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer answer.Release()
+	fmt.Printf("%s\n", answer.Bytes())
+	// Output:
+	// hello, world
+}
+
+func ExampleRequest_CallInPlace() {
+	inPlace(func(answer client.Answer) { // neither request nor answer was copied
+		defer answer.Release()
+		fmt.Printf("%s\n", answer.Bytes())
+	})
+	// Output:
+	// hello, world
+}
+
+func ExampleAnswer_Bytes() {
+	inPlace(func(answer client.Answer) {
+		defer answer.Release()
+		fmt.Println(len(answer.Bytes()))
+	})
+	// Output:
+	// 12
+}
+
+func ExampleAnswer_Release() {
+	inPlace(func(answer client.Answer) {
+		answer.Release()
+		answer.Release() // does nothing
+		fmt.Println(answer.Bytes() == nil)
+	})
+	// Output:
+	// true
+}

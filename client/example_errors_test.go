@@ -39,14 +39,18 @@ func ExampleTooLargeError() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	_, err = conn.Call(ctx, "b/demo/upper", make([]byte, 100<<20))
+	upper, err := conn.Method(ctx, "b/demo/upper")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = upper.With(client.Direct()).Call(ctx, make([]byte, 100<<20))
 	var large *client.TooLargeError
 	if errors.As(err, &large) {
 		fmt.Println(large.What, "of", large.Size, "bytes, at most", large.Limit)
 	}
 	fmt.Println(errors.Is(err, client.ErrTooLarge))
 	// Output:
-	// request of 104857600 bytes, at most 2092992
+	// request of 104857600 bytes, at most 2125696
 	// true
 }
 

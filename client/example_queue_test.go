@@ -77,3 +77,80 @@ func ExampleQueue_All() {
 	// Output:
 	// 400 bytes
 }
+
+func ExampleConn_Completions() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	m, err := conn.Method(ctx, "b/demo/upper")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := m.GoTo(ctx, conn.Queue(), []byte("word"), 1); err != nil {
+		log.Fatal(err)
+	}
+	for tag, r := range conn.Completions(ctx) {
+		fmt.Printf("%d %s %v\n", tag, r.Answer, r.Err)
+	}
+	// Output:
+	// 1 WORD <nil>
+}
+
+func ExampleConn_Queue() {
+	socket, stop := demo()
+	defer stop()
+	conn, err := client.Attach(context.Background(), socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Println(conn.Queue().Len())
+	// Output:
+	// 0
+}
+
+func ExampleConn_NewQueue() {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	m, err := conn.Method(ctx, "b/demo/upper")
+	if err != nil {
+		log.Fatal(err)
+	}
+	q := conn.NewQueue()
+	if err := m.GoTo(ctx, q, []byte("word"), 7); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(q.Len(), "under way")
+	for tag, r := range q.All(ctx) {
+		fmt.Println(tag, string(r.Answer))
+	}
+	fmt.Println(q.Len(), "under way")
+	// Output:
+	// 1 under way
+	// 7 WORD
+	// 0 under way
+}
+
+func ExampleQueue_Len() {
+	socket, stop := demo()
+	defer stop()
+	conn, err := client.Attach(context.Background(), socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Println(conn.NewQueue().Len())
+	// Output:
+	// 0
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // demo starts two nodes, a and b, of which b serves demo/upper, demo/greet,
-// demo/slow, demo/fill and demo/refuse. It returns a's socket, which a program finds in the
+// demo/slow, demo/fill and demo/refuse, and the stream demo/shout. It returns a's socket, which a program finds in the
 // environment or in the default place.
 func demo() (socket string, stop func()) {
 	nodes, err := daemontest.Start("")
@@ -55,10 +56,13 @@ func demo() (socket string, stop func()) {
 			log.Fatal(err)
 		}
 	}
+	if err := srv.HandleStream("demo", "shout", shout); err != nil {
+		log.Fatal(err)
+	}
 	go func() { done <- srv.Serve(context.Background()) }()
 	err = daemontest.Poll("node a knows the methods", func() error {
 		st, err := nodes.A.Status(context.Background())
-		if err == nil && len(st.Services) < 6 {
+		if err == nil && len(st.Services) < 7 {
 			err = errors.New("not yet")
 		}
 		return err
@@ -71,6 +75,22 @@ func demo() (socket string, stop func()) {
 		<-done
 		if err := nodes.Stop(); err != nil {
 			log.Fatal(err)
+		}
+	}
+}
+
+// shout answers each message in capital letters, and in the end says how many there were.
+func shout(s *server.Stream) error {
+	for n := 0; ; n++ {
+		msg, err := s.Recv()
+		if errors.Is(err, io.EOF) {
+			return s.Send(fmt.Append(nil, n, " messages"))
+		}
+		if err == nil {
+			err = s.Send(bytes.ToUpper(msg))
+		}
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -2,24 +2,38 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
 // Future is the outcome-to-be of a request. Its methods are safe for concurrent
 // use, except Release.
 type Future struct {
-	m    *Method
-	lane *lane
-	run  slots.Run
+	m     *Method
+	route *route
+	lane  *lane
+	run   slots.Run
+	// counted: lane.open counts it. ordered: it cannot be taken back, because the
+	// next one of its order relies on it.
+	counted, ordered bool
+	// carries: something goes with it.
+	carries bool
 	sink
 	// res and err are written once, before done is stored.
 	res  []byte
 	err  error
 	done atomic.Bool
+	// moved: the answer, or what is left of it, is not in the slots, which are not
+	// its request's any more.
+	moved bool
+	// idle: it is in the pool, and no request's.
+	idle bool
 	// waiter is the goroutine that waits for this future while another leads.
 	waiter atomic.Pointer[follower]
 
@@ -29,6 +43,15 @@ type Future struct {
 	ch      chan struct{}
 	closed  bool // ch is closed
 	watched bool // Done's goroutine runs
+	// stop ends the fetching of the rest of an answer. quit says that it is to end:
+	// nobody wants the answer any more. Both are guarded by mu.
+	stop context.CancelFunc
+	quit bool
+	// tries, if not nil, is the request that this is the outcome of, by whichever try;
+	// the future is in no lane's table then.
+	tries *pursuit
+	// epoch tells the answers apart that were read in place through this future.
+	epoch atomic.Uint32
 }
 
 // sink says what becomes of an answer.
@@ -39,21 +62,36 @@ type sink struct {
 	// waits for the future frees the slots with letGo. It holds the connection's
 	// gate from before the request is sent until then.
 	inPlace bool
+	// part: the request is a part of an exchange, and so is its answer.
+	part bool
 	// queue, if not nil, gets the outcome under tag. Nobody waits for the future,
 	// which goes back into the pool.
 	queue *Queue
 	tag   uint64
+	// receipt: the answer says that the handler has returned, and has no data.
+	receipt bool
+	// again, if not nil, gets the outcome, and may send the request once more. Nobody
+	// waits for the future, which goes back into the pool.
+	again *pursuit
 }
 
 func (f *Future) reset(m *Method, d *draft, to *sink) {
-	f.m, f.lane, f.run, f.sink = m, d.l, d.u, *to
+	f.m, f.route, f.lane = m, d.route, d.l
+	// Field by field: to copy them as a whole the processor would have to wait for those that
+	// have just been stored.
+	f.run.Index, f.run.Len, f.run.Ticket = d.u.Index, d.u.Len, d.u.Ticket
+	f.dst, f.inPlace, f.part, f.receipt = to.dst, to.inPlace, to.part, to.receipt
+	f.queue, f.tag, f.again = to.queue, to.tag, to.again
+	f.ordered, f.carries = d.h.Order != 0, d.extra > 0
 	f.res, f.err = nil, nil
+	f.stop, f.quit, f.moved = nil, false, false
 	if f.waiter.Load() != nil {
 		f.waiter.Store(nil)
 	}
 	if !f.shared.Load() {
 		// Nobody else looks at it before it is in the table.
 		f.done = atomic.Bool{}
+		f.idle = false
 		return
 	}
 	// The last use had a channel, and its completer may still be about to
@@ -63,11 +101,13 @@ func (f *Future) reset(m *Method, d *draft, to *sink) {
 	f.shared.Store(false)
 	f.done.Store(false)
 	f.mu.Unlock()
+	f.idle = false
 }
 
 // recycle puts a settled future that nobody else knows back into the pool.
 func (f *Future) recycle() {
 	f.sink = sink{}
+	f.idle = true
 	futures.Put(f)
 }
 
@@ -151,29 +191,66 @@ func (f *Future) closeIfDone() {
 }
 
 // Cancel takes the request back if the daemon has not taken it yet. It returns
-// true if it did so: the outcome is then ErrNotExecuted. Otherwise the request
-// goes on.
+// true if it did so: the outcome is then ErrNotExecuted. Otherwise the answering node is
+// asked to drop the request if its handler has not started, and the outcome tells: it is
+// ErrNotExecuted if it was dropped. Ordered requests always go on.
 func (f *Future) Cancel() bool {
 	c := f.m.conn
 	if f.settled() || !c.gate.enter() {
 		return false
 	}
 	defer c.gate.leave()
-	return f.cancel()
+	if f.tries != nil {
+		return f.tries.cancel()
+	}
+	if !f.takeBack() {
+		return false
+	}
+	f.complete(nil, f.m.cancelled())
+	return true
 }
 
-func (f *Future) cancel() bool {
-	// Whoever takes the future out of the table completes it.
-	if f.lane.take(f.run.Index, f.run.Ticket) == nil {
+// takeBack reports whether the request is taken back; the caller then completes the
+// future. The caller holds the gate.
+func (f *Future) takeBack() bool {
+	if f.ordered {
 		return false
 	}
-	if !f.lane.revoke(f.run) {
-		f.lane.put(f)
+	s := &f.m.conn.spills
+	s.mu.Lock()
+	taken, revoked := f.withdraw()
+	s.mu.Unlock()
+	f.withdrawn(taken, revoked)
+	return revoked
+}
+
+// withdrawn asks for what withdraw could not do itself. The future is not completed
+// meanwhile, or the caller keeps it from being used again.
+func (f *Future) withdrawn(taken, revoked bool) {
+	if taken && !revoked {
 		f.m.conn.wait.recheck()
-		return false
+		f.callOff()
 	}
-	f.complete(nil, fmt.Errorf("%s: %w: cancelled", f.m.name, ErrNotExecuted))
-	return true
+}
+
+// withdraw revokes the request and takes the future out of its lane's table, after which
+// the caller completes it, unless it is too late for that. taken: nobody else was
+// completing it. The caller holds spills.mu: answers that the daemon has moved are looked
+// up in the table, but not while the future may come back to it.
+func (f *Future) withdraw() (taken, revoked bool) {
+	if f.lane.hold(f.run.Index, f.run.Ticket) == nil {
+		return f.m.conn.spills.stray(f), false
+	}
+	if f.lane.revoke(f.run) {
+		f.lane.drop(f)
+		return true, true
+	}
+	f.lane.letGo(f)
+	return true, false
+}
+
+func (m *Method) cancelled() error {
+	return fmt.Errorf("%s: %w: cancelled", m.name, ErrNotExecuted)
 }
 
 // giveUp ends a call whose context has ended: it takes the request back, or
@@ -181,16 +258,37 @@ func (f *Future) cancel() bool {
 // touches the caller's buffer after it has returned.
 func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 	c, sent := f.m.conn, true
-	if f.lane.take(f.run.Index, f.run.Ticket) == nil {
+	c.spills.mu.Lock() // as in cancel
+	held := f.lane.hold(f.run.Index, f.run.Ticket) != nil
+	if !held && !c.spills.stray(f) {
+		c.spills.mu.Unlock()
+		f.stopFetching()
 		<-f.channel() // somebody is completing it at this moment
 		return f.res, f.err
 	}
-	inside := f.inPlace // the caller holds the gate, which may be shut behind it
+	f.mu.Lock()
+	f.quit = true // the rest of a large answer is not fetched
+	f.mu.Unlock()
+	part, inside := f.part, f.inPlace // the caller holds the gate, which may be shut behind it
 	f.sink = sink{}
-	if inside || c.gate.enter() {
-		if sent = !f.lane.revoke(f.run); sent {
-			f.lane.put(f)
+	entered := inside || c.gate.enter()
+	if entered && held {
+		sent = f.ordered || !f.lane.revoke(f.run)
+	}
+	switch {
+	case !held:
+	case entered && sent:
+		f.lane.letGo(f)
+	default:
+		f.lane.drop(f)
+	}
+	c.spills.mu.Unlock()
+	if entered {
+		if sent {
 			c.wait.recheck()
+			if !part && !errors.Is(ctx.Err(), context.DeadlineExceeded) { // which is known on the way
+				f.callOff()
+			}
 		}
 		if !inside {
 			c.gate.leave()
@@ -199,11 +297,13 @@ func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 	return nil, &DeadlineError{Target: f.m.name, Sent: sent, Cause: context.Cause(ctx)}
 }
 
-// Release lets the library use the future again, which saves an allocation. It
-// must be called at most once, after the outcome was seen, by the last user;
-// the answer slice stays valid.
+// Release lets the library use the future again, which saves an allocation. It is
+// called once, after the outcome was seen, by the last user; the answer slice stays
+// valid. Before the outcome is known it does nothing, nor does a second call as long
+// as no other request has the future; later a call, like any use of the future, would
+// be about that request.
 func (f *Future) Release() {
-	if !f.settled() {
+	if f.idle || f.tries != nil || !f.settled() {
 		return
 	}
 	if f.shared.Load() {
@@ -219,19 +319,40 @@ func (f *Future) Release() {
 
 // finish takes the answer out of the slots and frees them, or leaves an answer that
 // is to be read in place where it is, and completes the future. The caller has taken
-// f out of the lane's table and calls WakeFree of the ring afterwards.
+// f out of the lane's table and calls the lane's freed afterwards.
 func (f *Future) finish() {
-	res, err := f.read()
+	f.end(f.read())
+}
+
+// end completes the future with what was read.
+func (f *Future) end(res []byte, err error) {
+	if more, ok := err.(*moreError); ok {
+		f.fetchRest(more)
+		return
+	}
+	faultpoint.Here("answer.read")
 	if err != nil || !f.inPlace {
-		f.lane.ring.Consume(f.run)
+		f.consume()
+		faultpoint.Here("answer.consumed")
 	}
 	f.complete(res, err)
 }
 
+// consume frees the slots, if they are still the request's.
+func (f *Future) consume() {
+	if !f.moved {
+		f.lane.due.credit(f.run.Len)
+		f.lane.ring.Consume(f.run)
+	}
+}
+
 // letGo frees the slots of an answer that was read in place.
 func (f *Future) letGo() {
-	f.lane.ring.Consume(f.run)
-	f.lane.ring.WakeFree()
+	if f.inPlace && !f.moved {
+		f.lane.due.credit(f.run.Len)
+		f.lane.ring.Consume(f.run)
+		f.lane.freed(f.run.Len)
+	}
 	f.res = nil
 	f.recycle()
 }
@@ -247,9 +368,28 @@ func (f *Future) read() ([]byte, error) {
 	if err := h.CheckAnswer(r.Geometry(), f.run.Len, f.run.Ticket); err != nil {
 		return nil, f.corrupt(err)
 	}
-	p := r.Payload(f.run)[:h.Length]
+	if slots.IsMark(h.Trace) {
+		f.m.conn.session.Rings.SetTaken(h.Trace, shm.Nanotime())
+	}
+	return f.judge(&h, r.Payload(f.run)[:h.Length])
+}
+
+// judge makes an outcome of an answer whose header was checked.
+func (f *Future) judge(h *slots.Header, p []byte) ([]byte, error) {
+	if more := h.Flags&slots.FlagPart != 0 && h.Status == slots.StatusOK; more != f.part && h.Status == slots.StatusOK {
+		if more {
+			return nil, f.more(p)
+		}
+		return nil, f.corrupt(slots.ErrProtocol)
+	}
 	switch h.Status {
 	case slots.StatusOK:
+		if f.receipt {
+			if len(p) > 0 || h.Flags&slots.FlagControl == 0 {
+				return nil, f.corrupt(fmt.Errorf("%w: a receipt with flags %#x and %d bytes", slots.ErrProtocol, h.Flags, len(p)))
+			}
+			return nil, nil
+		}
 		if f.inPlace {
 			return p[:len(p):len(p)], nil
 		}
@@ -257,21 +397,33 @@ func (f *Future) read() ([]byte, error) {
 			return append(make([]byte, 0, len(p)), p...), nil
 		}
 		return append(f.dst[:0], p...), nil
-	case slots.StatusRemote:
-		return nil, &RemoteError{Target: f.m.name, Text: string(p)}
 	case slots.StatusTooLarge:
 		return nil, &TooLargeError{Target: f.m.name, What: "answer", Limit: int(h.Answer)}
-	case slots.StatusDeadline:
-		return nil, &DeadlineError{Target: f.m.name, Cause: errPeerDeadline}
-	case slots.StatusNoService:
-		f.m.route.p.Store(nil) // the next call looks again
-		return nil, fmt.Errorf("%s: %w: %w: %s", f.m.name, ErrNotExecuted, ErrNoService, p)
-	case slots.StatusNotExported:
-		return nil, fmt.Errorf("%s: %w: %w: %s", f.m.name, ErrNotExecuted, ErrNotExported, p)
-	case slots.StatusNotExecuted, slots.StatusInvalid:
-		return nil, fmt.Errorf("%s: %w: %s", f.m.name, ErrNotExecuted, p)
 	}
-	return nil, fmt.Errorf("%s: %w: %s", f.m.name, ErrMaybeExecuted, p)
+	if h.Status == slots.StatusInvalid && f.carries {
+		// Perhaps there is a process now that does not know what goes with it: the daemon
+		// will say.
+		return nil, f.m.statusError(slots.StatusNoService, string(p))
+	}
+	return nil, f.m.statusError(h.Status, string(p))
+}
+
+// statusError makes an error of an outcome other than an answer.
+func (m *Method) statusError(status slots.Status, text string) error {
+	switch status {
+	case slots.StatusRemote:
+		return &RemoteError{Target: m.name, Text: text}
+	case slots.StatusDeadline:
+		return &DeadlineError{Target: m.name, Cause: errPeerDeadline}
+	case slots.StatusNoService:
+		m.route.p.Store(nil) // the next call looks again
+		return fmt.Errorf("%s: %w: %w: %s", m.name, ErrNotExecuted, ErrNoService, text)
+	case slots.StatusNotExported:
+		return fmt.Errorf("%s: %w: %w: %s", m.name, ErrNotExecuted, ErrNotExported, text)
+	case slots.StatusNotExecuted, slots.StatusInvalid:
+		return fmt.Errorf("%s: %w: %s", m.name, ErrNotExecuted, text)
+	}
+	return fmt.Errorf("%s: %w: %s", m.name, ErrMaybeExecuted, text)
 }
 
 func (f *Future) corrupt(err error) error {
@@ -283,6 +435,10 @@ func (f *Future) complete(res []byte, err error) {
 	if q, tag := f.queue, f.tag; q != nil {
 		f.recycle()
 		q.push(tag, Result{res, err})
+		return
+	}
+	if p := f.again; p != nil {
+		p.over(f, res, err)
 		return
 	}
 	f.res, f.err = res, err
@@ -300,15 +456,19 @@ func (f *Future) complete(res []byte, err error) {
 	}
 }
 
-// abandoned gives the outcome of a request whose daemon is gone.
-func (f *Future) abandoned() {
+// abandoned gives the outcome of a request whose daemon is gone. The caller holds
+// spills.mu.
+func (f *Future) abandoned(cause error) {
 	switch l := f.lane; {
-	case l.ring.Answered(f.run, f.m.conn.id):
+	case l.ring.Acquire(f.run, f.m.conn.id):
+		n := f.run.Len
 		f.finish()
-		l.ring.WakeFree()
+		l.freed(n)
+	case f.m.conn.spills.has(f):
+		f.finishMoved()
 	case l.revoke(f.run):
-		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrNotExecuted, ErrClosed))
+		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrNotExecuted, cause))
 	default:
-		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrMaybeExecuted, ErrClosed))
+		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrMaybeExecuted, cause))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -23,13 +24,21 @@ type lane struct {
 	single int
 	// calls holds the outstanding requests, each at its first slot.
 	calls []call
+	// open is how many requests are in calls, while counted is set.
+	open    atomic.Int32
+	counted atomic.Bool
+	chains  [chains]chain
+	// quota is the most slots that this process may hold here; 0 for no limit.
+	quota int
+	// due is what it may still claim while there is any limit.
+	due due
 	// claimers lets one goroutine at a time sleep for free slots, so that a
 	// full ring blocks one thread of the process and not one per goroutine.
 	claimers chan struct{}
 }
 
 // call is an outstanding request, or none. Whoever takes it completes its future,
-// and nobody looks at the future without having taken it.
+// and nobody looks at the future without having taken it, or held it for a moment.
 type call struct {
 	// ticket is twice the run's ticket plus one, noCall, or callTaken.
 	ticket atomic.Uint64
@@ -38,21 +47,33 @@ type call struct {
 
 const (
 	noCall    = 0
-	callTaken = 2 // its taker has not fetched the future yet
+	callTaken = 2 // somebody holds it, or has not fetched the future yet
 )
 
-// put enters a request whose future is ready to be completed.
+// put enters a request whose future is ready to be completed. The slot's place is not
+// occupied.
 func (l *lane) put(f *Future) {
 	c := &l.calls[f.run.Index]
-	// SYNC POINT (call taken): it is noCall, for the last request's taker stored
-	// that before it freed the slots that are this request's now. The load says
-	// so to the race detector, which knows nothing of slots.
-	_ = c.ticket.Load()
 	c.future = f
 	// SYNC POINT (call): the future is visible to whoever takes it. A release is
 	// enough: to be sure that failAll sees the request, commit looks at ended
 	// after the swap that publishes it.
 	shm.StoreRelease(&c.ticket, f.run.Ticket<<1|1)
+}
+
+// occupied reports whether the last request in slot i is here still, and has to be evicted
+// before another is put.
+//
+// SYNC POINT (call taken): it is not if the last request's taker has freed the slots that
+// are the next one's now. If the daemon has, because it has moved the answer, the last
+// request may be here still, and somebody may hold it.
+func (l *lane) occupied(i int) bool { return l.calls[i].ticket.Load() != noCall }
+
+// count counts a request that is about to be put among the lane's, if they are counted.
+func (l *lane) count(f *Future) {
+	if f.counted = l.counted.Load(); f.counted {
+		l.open.Add(1)
+	}
 }
 
 // outstanding returns the ticket of the request at slot i.
@@ -71,9 +92,38 @@ func (l *lane) take(i int, ticket uint64) *Future {
 	}
 	f := c.future
 	c.future = nil
-	// SYNC POINT (call taken): pairs with put.
+	if f.counted {
+		l.open.Add(-1)
+	}
+	// SYNC POINT (call taken): pairs with occupied.
 	shm.StoreRelease(&c.ticket, noCall)
 	return f
+}
+
+// hold takes the request with the ticket out of slot i for a moment: the caller then
+// either calls letGo or drop. Nobody else can enter a request there until then, although
+// its slots may become free.
+func (l *lane) hold(i int, ticket uint64) *Future {
+	c := &l.calls[i]
+	// SYNC POINT (call): pairs with put.
+	if !c.ticket.CompareAndSwap(ticket<<1|1, callTaken) {
+		return nil
+	}
+	return c.future
+}
+
+// letGo leaves a request that is held where it was.
+func (l *lane) letGo(f *Future) { shm.StoreRelease(&l.calls[f.run.Index].ticket, f.run.Ticket<<1|1) }
+
+// drop takes a request that is held out for good.
+func (l *lane) drop(f *Future) {
+	c := &l.calls[f.run.Index]
+	c.future = nil
+	if f.counted {
+		l.open.Add(-1)
+	}
+	// SYNC POINT (call taken): pairs with occupied.
+	shm.StoreRelease(&c.ticket, noCall)
 }
 
 // claim takes a run of k slots, waiting for room unless noWait is set.
@@ -81,55 +131,59 @@ func (l *lane) claim(ctx context.Context, k int, noWait bool) (slots.Run, error)
 	if l.conn.ended.Load() {
 		return slots.Run{}, ErrClosed // nobody closes the lanes of a dead daemon
 	}
-	u, err := l.ring.Claim(l.conn.id, k)
-	if err == nil || !errors.Is(err, slots.ErrFull) {
+	u, err := l.tryClaim(k, false)
+	if err == nil || !mayPass(err) {
 		return u, err
 	}
 	if noWait {
-		return u, ErrBackpressure
+		return u, l.pressure(err)
 	}
 	select {
 	case l.claimers <- struct{}{}:
 		defer func() { <-l.claimers }()
 	case <-ctx.Done():
-		return u, fmt.Errorf("%w: no free slots in the ring to %s: %w", ErrDeadline, l.peer, ctx.Err())
+		return u, l.overdue(err, ctx.Err())
 	case <-l.conn.session.Done():
 		return u, ErrClosed
 	}
 	var nap shm.Nap
 	for {
-		bell := l.ring.WaitFree()
-		u, err := l.ring.Claim(l.conn.id, k)
-		if err == nil || !errors.Is(err, slots.ErrFull) {
+		bell := l.ring.WaitFree(l.wakeAfter())
+		u, err := l.tryClaim(k, true)
+		if err == nil || !mayPass(err) {
 			return u, err
 		}
 		if l.conn.ended.Load() {
 			return u, ErrClosed
 		}
 		if ctx.Err() != nil {
-			return u, fmt.Errorf("%w: no free slots in the ring to %s: %w", ErrDeadline, l.peer, ctx.Err())
+			return u, l.overdue(err, ctx.Err())
 		}
 		// Answers of this process that nobody fetches hold slots too: take
 		// them out, unless another goroutine is doing just that.
 		if l.conn.wait.reapIfFree() {
 			continue
 		}
-		nap.Sleep(l.ring.FreeBell(), bell, freeSleep)
+		if !l.conn.wait.sleepForRoom(l.ring.FreeBell(), bell, !errors.Is(err, slots.ErrFull)) {
+			nap.Sleep(l.ring.FreeBell(), bell, freeSleep)
+		}
 	}
 }
 
 // freeSleep is how long a wait for free slots sleeps at a time. Whoever frees
-// slots ends it; it bounds how long an answer of this process that arrives
-// meanwhile, or the end of a context, goes unnoticed.
+// slots ends it when enough are free; it bounds how long fewer, or the end of a
+// context, go unnoticed.
 const freeSleep = 5 * time.Millisecond
 
 // publish hands a written request to the daemon; unless it does so silently it tells
 // the daemon, which announce does otherwise. It returns slots.ErrClosed, having freed
 // the run, if the lane was closed meanwhile.
 func (l *lane) publish(u slots.Run, silent bool) error {
+	faultpoint.Here("publish.before")
 	if !l.ring.Publish(u, l.conn.id) {
 		return fmt.Errorf("%w: slot %d was overwritten by another process of the domain", ErrNotExecuted, u.Index)
 	}
+	faultpoint.Here("publish.after")
 	if !silent {
 		l.announce()
 	}
@@ -146,7 +200,9 @@ func (l *lane) publish(u slots.Run, silent bool) error {
 // announce tells the daemon that something was published in the lane.
 func (l *lane) announce() {
 	if l.conn.session.Bells.MarkLane(l.id) {
+		faultpoint.Here("bell.before")
 		l.conn.session.Bell.Ring()
+		faultpoint.Here("bell.rung")
 	}
 }
 
@@ -155,11 +211,15 @@ func (l *lane) revoke(u slots.Run) bool {
 	if !l.ring.Revoke(u, l.conn.id) {
 		return false
 	}
+	faultpoint.Here("revoke.after")
 	l.abort(u)
 	return true
 }
 
 func (l *lane) abort(u slots.Run) {
+	faultpoint.Here("abort.before")
+	l.due.credit(u.Len)
 	l.ring.Abort(u)
-	l.ring.WakeFree()
+	l.freed(u.Len)
+	faultpoint.Here("abort.after")
 }

@@ -15,6 +15,13 @@ import (
 
 func TestMain(m *testing.M) {
 	daemontest.Helper("service", runService)
+	daemontest.Helper("moody", runMoody)
+	daemontest.Helper("streamer", runStreamer)
+	daemontest.Helper("crowd", runCrowd)
+	daemontest.Helper("styles", runStyles)
+	daemontest.Helper("claimer", runClaimer)
+	daemontest.Helper("bulky", runBulky)
+	daemontest.Helper("leaver", runLeaver)
 	daemontest.Main(m)
 }
 
@@ -115,8 +122,11 @@ func (g *gate) handle(c *server.Call) error {
 	return c.Reply([]byte("ok"))
 }
 
+// patience is how long anything may take that ends at all: a machine may be busy.
+const patience = 4 * time.Minute
+
 // within fails the test when f does not return in time.
-func within(t testing.TB, d time.Duration, what string, f func()) {
+func within(t testing.TB, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -125,7 +135,7 @@ func within(t testing.TB, d time.Duration, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(d):
+	case <-time.After(patience):
 		panic(what + " hangs") // shows all goroutines
 	}
 }

@@ -25,7 +25,7 @@ func TestManyCallers(t *testing.T) {
 	c := attach(t, a)
 	method(t, attach(t, a), "b/t/echo") // by another connection: it is known now
 	before := daemontest.Threads(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var wg sync.WaitGroup
 	var failed atomic.Int64
@@ -112,7 +112,7 @@ func TestHandOver(t *testing.T) {
 			}
 		})
 	}
-	within(t, 60*time.Second, "hand-over", wg.Wait)
+	within(t, "hand-over", wg.Wait)
 	t.Logf("%d answered, %d late, %d cancelled", ok.Load(), late.Load(), cancelled.Load())
 	if _, err := m.Call(t.Context(), []byte("\x00last")); err != nil {
 		t.Error(err)
@@ -164,10 +164,8 @@ func TestHintOverflow(t *testing.T) {
 		futures[i] = f
 	}
 	g.Open()
-	if err := a.Quiet(); err != nil { // all are answered, nobody has looked
-		t.Fatal(err)
-	}
-	within(t, 20*time.Second, "wait", func() {
+	answered(t, a, uint64(len(futures))) // and nobody has looked
+	within(t, "wait", func() {
 		for i, f := range futures {
 			if got, err := f.Wait(t.Context()); err != nil || string(got) != "ok" {
 				t.Errorf("future %d: %q, %v", i, got, err)
@@ -175,6 +173,52 @@ func TestHintOverflow(t *testing.T) {
 			f.Release()
 		}
 	})
+}
+
+// A hundred thousand futures are outstanding at once, in rings of two classes, and each
+// gets its own answer, in whatever order they are waited for.
+func TestHundredThousandFutures(t *testing.T) {
+	const each = 50_000
+	a, b := daemontest.Pair(t, "[[class]]\nname=\"s\"\nslot_size=128\nslots=65536\nmax_run=4\n[[class]]\nname=\"l\"\nslot_size=1024\nslots=65536\nmax_run=4\n")
+	// All that is not in the handler waits in its slots, or in the process's ring.
+	g := newGate()
+	defer g.Open()
+	serve(t, b, 1, handlers{"gate": func(c *server.Call) error {
+		<-g.open
+		return c.Reply(c.Request()[:8])
+	}})
+	m := method(t, attach(t, a), "b/t/gate")
+	futures := make([]*client.Future, 2*each)
+	msg := make([]byte, 600)
+	for i := range futures {
+		binary.LittleEndian.PutUint64(msg, uint64(i))
+		size := 8
+		if i%2 == 1 { // takes a slot of the other class
+			size = len(msg)
+		}
+		f, err := m.Go(t.Context(), msg[:size])
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		futures[i] = f
+	}
+	for i, f := range futures {
+		if _, _, ok := f.Result(); ok {
+			t.Fatalf("future %d has an outcome", i)
+		}
+	}
+	g.Open()
+	within(t, "wait", func() {
+		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(futures)) {
+			got, err := futures[i].Wait(t.Context())
+			if err != nil || len(got) != 8 || binary.LittleEndian.Uint64(got) != uint64(i) {
+				t.Errorf("future %d: %x, %v", i, got, err)
+				return
+			}
+			futures[i].Release()
+		}
+	})
+	quiet(t, a, b)
 }
 
 // A call with room for the answer allocates nothing.
@@ -188,7 +232,7 @@ func TestNoAllocations(t *testing.T) {
 	c := attach(t, a)
 	m := method(t, c, "b/t/who")
 	msg, buf := []byte("hello"), make([]byte, 64)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, ctx := range []context.Context{context.Background(), ctx} {
 		// The average over many: the runtime itself allocates now and then.
@@ -290,6 +334,7 @@ func TestSizes(t *testing.T) {
 		}
 		return nil
 	})
+	echo, note = echo.With(client.Direct()), note.With(client.Direct())
 	for what, err := range map[string]error{
 		"call": second(echo.Call(t.Context(), make([]byte, largest+1))),
 		"post": note.Post(t.Context(), make([]byte, largest+1)),

@@ -1,15 +1,18 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -30,14 +33,33 @@ type routeCell struct {
 	// asking lets one goroutine at a time ask the daemon; the others take over
 	// what it learns.
 	asking chan struct{}
+	// asked counts the questions. Of the last one that the daemon has answered with
+	// ErrNoService, refused has the number and the error; asking guards them.
+	asked   atomic.Uint64
+	refused struct {
+		number uint64
+		err    error
+	}
 }
 
 // route is where a method's requests go.
 type route struct {
 	method uint32
 	answer int
-	lanes  []*lane // smallest slots first
+	// carries: something may go with a request.
+	carries bool
+	// largest is the most bytes of a message in slots.
+	largest int
+	sets    []*laneSet // smallest slots first
+	// widest are the lanes that take the largest messages.
+	widest *laneSet
+	// reopened is when the daemon was last asked to open closed lanes, as of
+	// shm.Nanotime.
+	reopened atomic.Int64
 }
+
+// peer returns the node that it leads to.
+func (r *route) peer() string { return r.sets[0].lanes[0].peer }
 
 // Method looks target up: "node/service/method", or "service/method" for any
 // node. The daemon opens lanes to the node if there are none; a node that is
@@ -54,11 +76,11 @@ func (c *Conn) Method(ctx context.Context, target string) (*Method, error) {
 	c.mu.Lock()
 	m := c.looked[target]
 	if m == nil {
-		m = &Method{conn: c, target: t, name: target, opts: callOptions{answer: -1}, route: &routeCell{asking: make(chan struct{}, 1)}}
+		m = &Method{conn: c, target: t, name: target, opts: callOptions{answer: -1, rendezvous: DefaultRendezvous}, route: &routeCell{asking: make(chan struct{}, 1)}}
 		c.looked[target] = m
 	}
 	c.mu.Unlock()
-	_, err = m.resolve(ctx, nil)
+	_, err = m.resolve(ctx, nil, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.looked[target] == m {
@@ -82,6 +104,7 @@ func (m *Method) With(opts ...CallOption) *Method {
 	for _, f := range opts {
 		f(&v.opts)
 	}
+	v.opts.settle(m.conn.id)
 	return &v
 }
 
@@ -103,8 +126,10 @@ func parseTarget(s string) (attach.Target, error) {
 }
 
 // resolve asks the daemon for the route and remembers it, unless another goroutine
-// has found one that is not the stale one.
-func (m *Method) resolve(ctx context.Context, stale *route) (*route, error) {
+// has found one that is not the stale one. A target without a node leads to the nodes to
+// avoid only if no other serves it.
+func (m *Method) resolve(ctx context.Context, stale *route, avoid []string) (*route, error) {
+	asked := m.route.asked.Load()
 	select {
 	case m.route.asking <- struct{}{}:
 		defer func() { <-m.route.asking }()
@@ -114,64 +139,137 @@ func (m *Method) resolve(ctx context.Context, stale *route) (*route, error) {
 	if r := m.route.p.Load(); r != nil && r != stale {
 		return r, nil
 	}
+	if last := &m.route.refused; last.number > asked {
+		return nil, last.err // somebody has asked since, and waited for a node
+	}
+	number := m.route.asked.Add(1)
 	t := m.target
+	if t.Node == "" {
+		t.Avoid = avoid
+	}
 	if d, ok := ctx.Deadline(); ok {
 		t.WaitMillis = max(1, time.Until(d).Milliseconds())
 	}
+	faultpoint.Here("resolve.before")
 	a, err := m.conn.session.Ask(ctx, &attach.Message{Type: attach.TypeResolve, Target: &t})
+	faultpoint.Here("resolve.after")
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, &DeadlineError{Target: m.name, Cause: ctx.Err()}
 		}
-		return nil, fmt.Errorf("client: %s: %w", m.name, err)
+		err = m.noWay(err)
+		if end, ok := ctx.Deadline(); errors.Is(err, ErrNoService) && (!ok || time.Until(end) > ownLimit) {
+			m.route.refused.number, m.route.refused.err = number, err
+		}
+		return nil, err
 	}
 	if a.Route == nil || len(a.Route.Lanes) == 0 {
 		return nil, fmt.Errorf("client: %s: %w: an empty route", m.name, ErrInvalid)
 	}
-	r := &route{method: a.Route.Method, answer: a.Route.Answer}
+	r := &route{method: a.Route.Method, answer: a.Route.Answer, carries: a.Route.Carries}
+	var lanes []*lane
 	for _, id := range a.Route.Lanes {
 		l := m.conn.lanes[int(id)%slots.MaxLanes].Load()
 		if l == nil {
 			return nil, fmt.Errorf("client: %s: %w: a route over unknown lane %d", m.name, ErrInvalid, id)
 		}
-		r.lanes = append(r.lanes, l)
+		lanes = append(lanes, l)
+	}
+	r.sets = newLaneSets(lanes, a.Route.LeastOutstanding)
+	r.widest = slices.MaxFunc(r.sets, func(a, b *laneSet) int { return cmp.Compare(a.geo.MaxPayload(), b.geo.MaxPayload()) })
+	r.largest = r.widest.geo.MaxPayload()
+	if stale != nil {
+		r.reopened.Store(stale.reopened.Load())
 	}
 	m.route.p.Store(r)
 	return r, nil
 }
 
-// preferredRun is how many slots of a small class a message may take before a
-// class with larger slots is preferred.
-const preferredRun = 8
+// ownLimit is how much earlier than a question's deadline a refusal comes that is not due to
+// that, so that others who ask may take it over.
+const ownLimit = 100 * time.Millisecond
 
-// pick chooses the lane for a request of size bytes and the run and the answer
-// capacity it needs there.
-func (m *Method) pick(r *route, size int) (l *lane, run, answer int, err error) {
+// preferredRun is how many slots of a small class a message may take before a class with
+// larger slots is preferred: every slot of a run costs a compare-and-swap, and what a message
+// leaves free of a large slot is sent in vain when others follow it in a group. With slots of
+// 128 bytes that is 1 KiB and what belongs to it.
+const preferredRun = 12
+
+// extra returns how many bytes a request of size bytes needs for what goes with it.
+func (m *Method) extra(r *route, size int) int {
+	if len(m.opts.carry) == 0 {
+		return 0
+	}
+	limit := r.largest
+	if m.opts.limited || m.opts.ordered {
+		_, limit = m.fixed(r)
+	}
+	n := slots.CarrySize(len(m.opts.carry))
+	if !r.carries || len(m.opts.carry) > MaxCarried || size+n > limit {
+		return 0
+	}
+	return n
+}
+
+// pick chooses the lanes for a request of size bytes, with extra bytes that go with it, and
+// the run and the answer capacity it needs there, which is none for a receipt.
+func (m *Method) pick(r *route, size, extra int, receipt bool) (s *laneSet, run, answer int, err error) {
 	answer = m.opts.answer
 	if answer < 0 {
 		answer = r.answer
 	}
-	if answer == attach.AnswerLikeRequest {
+	switch {
+	case receipt:
+		answer = 0
+	case answer == attach.AnswerLikeRequest:
 		answer = size
 	}
-	need, limit := max(size, answer), 0
-	if c := r.lanes[0]; need <= c.single {
-		return c, 1, answer, nil
+	if !m.opts.direct && !m.opts.limited && answer > r.largest {
+		answer = min(spillRoom, r.largest) // what does not fit is fetched
 	}
-	for i, c := range r.lanes {
-		g := c.ring.Geometry()
-		limit = max(limit, g.MaxPayload())
-		k := g.RunFor(need)
-		if k > g.MaxRun || k > preferredRun && i < len(r.lanes)-1 && need <= r.lanes[i+1].ring.Geometry().MaxPayload() {
-			continue
+	need, limit := max(size+extra, answer), 0
+	if m.opts.limited || m.opts.ordered {
+		s, limit = m.fixed(r)
+		if need <= limit {
+			return s, s.geo.RunFor(need), answer, nil
 		}
-		return c, k, answer, nil
+	} else {
+		if s := r.sets[0]; need <= s.single {
+			return s, 1, answer, nil
+		}
+		limit = r.largest
+		if s := r.setFor(need); s != nil {
+			return s, s.geo.RunFor(need), answer, nil
+		}
 	}
 	what := "request"
 	if size <= limit {
 		what = "room for an answer"
 	}
 	return nil, 0, 0, &TooLargeError{Target: m.name, What: what, Size: need, Limit: limit}
+}
+
+// setFor returns the lanes for messages of n bytes, or nil if that is too large.
+func (r *route) setFor(n int) *laneSet {
+	for i, s := range r.sets {
+		k := s.geo.RunFor(n)
+		if k > s.geo.MaxRun || k > preferredRun && i < len(r.sets)-1 && n <= r.sets[i+1].geo.MaxPayload() {
+			continue
+		}
+		return s
+	}
+	return nil
+}
+
+// fixed returns the lanes for all requests of a method with Ordered or Within, and
+// the largest message.
+func (m *Method) fixed(r *route) (s *laneSet, limit int) {
+	if m.opts.limited {
+		if s := r.setFor(m.opts.within); s != nil {
+			return s, m.opts.within
+		}
+	}
+	return r.widest, r.widest.geo.MaxPayload()
 }
 
 // claim finds room for a request of size bytes and fills in d. It follows the
@@ -181,22 +279,32 @@ func (m *Method) claim(ctx context.Context, size int, d *draft) (err error) {
 		return &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
 	}
 	r := m.route.p.Load()
-	var l *lane
 	var stale *route
 	for range maxReroutes {
-		var run, answer int
+		var run, answer, extra int
+		var s *laneSet
 		if r == nil {
-			if r, err = m.resolve(ctx, stale); err != nil {
+			if r, err = m.resolve(ctx, stale, nil); err != nil {
 				return err
 			}
 		}
-		if l, run, answer, err = m.pick(r, size); err != nil {
+		extra = m.extra(r, size)
+		if s, run, answer, err = m.pick(r, size, extra, d.receipt); err != nil {
 			return err
 		}
-		if d.u, err = l.claim(ctx, run, m.opts.noWait); err == nil {
-			d.l = l
-			d.h.Ticket, d.h.Run, d.h.Length = d.u.Ticket, uint16(d.u.Len), uint32(size)
-			d.h.Method, d.h.Answer = r.method, uint32(answer)
+		if err = m.claimIn(ctx, r, s, run, d); err == nil {
+			d.route = r
+			d.h.Ticket, d.h.Run, d.h.Length = d.u.Ticket, uint16(d.u.Len), uint32(size+extra)
+			d.h.Method, d.h.Answer, d.h.Order = r.method, uint32(answer), m.opts.order
+			if m.opts.direct {
+				d.h.Flags |= slots.FlagInPlace
+			}
+			if d.extra = extra; extra > 0 {
+				d.h.Flags |= slots.FlagCarry
+				slots.PutCarried(d.l.ring.Payload(d.u)[size:], m.opts.carry)
+			}
+			faultpoint.Here("claim.held")
+			d.h.From = uint16(m.conn.id)
 			if end, ok := ctx.Deadline(); ok {
 				d.h.Deadline = shm.Nanotime() + int64(time.Until(end))
 			}
@@ -208,12 +316,55 @@ func (m *Method) claim(ctx context.Context, size int, d *draft) (err error) {
 		r, stale = nil, r
 	}
 	if errors.Is(err, slots.ErrClosed) {
-		err = fmt.Errorf("%w: the lane to %s is closed", ErrNotExecuted, l.peer)
+		err = fmt.Errorf("%w: the lane to %s is closed", ErrNotExecuted, stale.peer())
 	}
 	if errors.Is(err, ErrDeadline) {
 		return &DeadlineError{Target: m.name, Cause: err}
 	}
 	return fmt.Errorf("client: %s: %w", m.name, err)
+}
+
+// claimIn claims a run in one of the lanes.
+func (m *Method) claimIn(ctx context.Context, r *route, s *laneSet, run int, d *draft) (err error) {
+	if m.conn.session.Rings.Tracing() && d.began == 0 {
+		d.began = shm.Nanotime()
+	}
+	if len(s.lanes) == 1 || m.opts.pinned {
+		if d.l = s.lanes[0]; len(s.lanes) > 1 {
+			d.l = s.pinned(m.opts.pin)
+		}
+		d.u, err = d.l.claim(ctx, run, m.opts.noWait)
+		return err
+	}
+	closed := false
+	if d.l, d.u, closed, err = s.claim(ctx, run, m.opts.noWait); closed && err == nil {
+		m.reopen(r)
+	}
+	return err
+}
+
+// reopenEvery is how often a method asks for lanes to be opened again while it can
+// use others.
+const reopenEvery = int64(100 * time.Millisecond)
+
+// reopen has the daemon open lanes of a route that are closed, while others are used.
+func (m *Method) reopen(r *route) {
+	now, last := shm.Nanotime(), r.reopened.Load()
+	if now-last < reopenEvery || !r.reopened.CompareAndSwap(last, now) {
+		return
+	}
+	// It ends when the daemon answers, which takes it a bounded time, or with the
+	// session. The lanes stay the same ones, so nothing waits for the new route.
+	go func() { _, _ = m.resolve(context.Background(), r, nil) }()
+}
+
+// lost notes that a lane was closed under a request that is about to be sent again.
+// The next claim looks for the way anew, unless other lanes are open.
+func (m *Method) lost(l *lane) {
+	if r := m.route.p.Load(); r != nil && slices.ContainsFunc(r.sets, func(s *laneSet) bool { return len(s.lanes) > 1 && slices.Contains(s.lanes, l) }) {
+		return
+	}
+	m.route.p.Store(nil)
 }
 
 // maxReroutes bounds how often a request follows a method whose lanes close

@@ -38,15 +38,40 @@ func (c *Conn) NewQueue() *Queue { return &Queue{conn: c} }
 // sent and that q gets nothing; besides those of Go, ErrInvalid for a queue of another
 // connection.
 func (m *Method) GoTo(ctx context.Context, q *Queue, req []byte, tag uint64) error {
+	return m.sendTo(ctx, q, req, &sink{queue: q, tag: tag})
+}
+
+// sendTo sends a request whose outcome goes to q.
+func (m *Method) sendTo(ctx context.Context, q *Queue, req []byte, to *sink) error {
 	if q == nil || q.conn != m.conn {
 		return fmt.Errorf("client: %s: %w: a queue of another connection", m.name, ErrInvalid)
+	}
+	if m.opts.idempotent {
+		_, err := m.pursue(ctx, req, to)
+		return err
 	}
 	if !m.conn.gate.enter() {
 		return m.closed()
 	}
-	_, err := m.send(ctx, req, &sink{queue: q, tag: tag})
+	_, err := m.send(ctx, req, to)
 	m.conn.gate.leave()
 	return err
+}
+
+// Completions yields the outcomes of the requests that were sent with Conn.Queue; see
+// Queue.All.
+func (c *Conn) Completions(ctx context.Context) iter.Seq2[uint64, Result] {
+	return c.Queue().All(ctx)
+}
+
+// Queue returns the connection's own queue, for programs that need one only.
+func (c *Conn) Queue() *Queue {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue == nil {
+		c.queue = c.NewQueue()
+	}
+	return c.queue
 }
 
 // Len returns how many requests have been sent whose outcomes nobody has taken.

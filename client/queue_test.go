@@ -51,7 +51,7 @@ func TestQueue(t *testing.T) {
 	for range 3 {
 		taking.Go(take) // ends early if the queue is empty for a moment
 	}
-	within(t, 30*time.Second, "queue", func() {
+	within(t, "queue", func() {
 		sending.Wait()
 		taking.Go(take)
 		taking.Wait()
@@ -99,7 +99,7 @@ func TestQueueSendInLoop(t *testing.T) {
 		t.Errorf("%d rounds, then %d", rounds, q.Len())
 	}
 	for name, want := range map[string]error{"b/t/fail": client.ErrRemote, "b/t/big": client.ErrTooLarge} {
-		if err := method(t, c, name).GoTo(t.Context(), q, nil, 7); err != nil {
+		if err := method(t, c, name).With(client.Direct()).GoTo(t.Context(), q, nil, 7); err != nil {
 			t.Error(err)
 		}
 		for tag, r := range q.All(t.Context()) {
@@ -114,7 +114,7 @@ func TestQueueSendInLoop(t *testing.T) {
 	if err := m.GoTo(t.Context(), nil, nil, 0); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("no queue: %v", err)
 	}
-	if err := m.GoTo(t.Context(), q, make([]byte, 64<<20), 0); !errors.Is(err, client.ErrTooLarge) || q.Len() != 0 {
+	if err := m.With(client.Direct()).GoTo(t.Context(), q, make([]byte, 64<<20), 0); !errors.Is(err, client.ErrTooLarge) || q.Len() != 0 {
 		t.Errorf("large request: %v, then %d", err, q.Len())
 	}
 	quiet(t, a, b)
@@ -169,7 +169,7 @@ func TestQueueContext(t *testing.T) {
 func TestQueueConnectionEnds(t *testing.T) {
 	for name, end := range map[string]func(*client.Conn, *daemontest.Node) error{
 		"close": func(c *client.Conn, _ *daemontest.Node) error { return c.Close() },
-		"death": func(_ *client.Conn, a *daemontest.Node) error { return a.KillCore() },
+		"death": func(_ *client.Conn, a *daemontest.Node) error { return a.Crash() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := daemontest.Pair(t, fewSlots)
@@ -197,7 +197,7 @@ func TestQueueConnectionEnds(t *testing.T) {
 				}
 			}
 			wg.Go(take)
-			within(t, 20*time.Second, "end", func() {
+			within(t, "end", func() {
 				if err := end(c, a); err != nil {
 					t.Error(err)
 				}

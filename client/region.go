@@ -93,24 +93,32 @@ func (c *Conn) CallRegions(ctx context.Context, target string, req []byte, refs 
 // CallRegions is Call for a request that refers to up to MaxRegions regions of this
 // connection, which the handler can use, as their rights say, until its answer
 // arrives. The first request with a region to a node makes the region known there,
-// which takes a round trip. If a connection between the nodes that was made since has
-// forgotten it, that is done again, and the request is sent again.
+// which takes a round trip. If the node has forgotten it since, that is done again, and
+// the request is sent again, up to 8 times within ctx.
 //
 // A call that returns because its context has ended leaves the handler with its
 // access; so does, for a moment, one that ends in ErrMaybeExecuted. Besides the
 // errors of Call: ErrInvalid for a reference that Ref has not made or whose region is
-// free.
+// free, and of a method with Idempotent.
 func (m *Method) CallRegions(ctx context.Context, req []byte, refs ...RegionRef) ([]byte, error) {
 	return m.CallRegionsInto(ctx, req, nil, refs...)
 }
 
 // CallRegionsInto is CallRegions with a buffer for the answer; see CallInto.
 func (m *Method) CallRegionsInto(ctx context.Context, req, dst []byte, refs ...RegionRef) ([]byte, error) {
-	answer, err := m.callRegionsOnce(ctx, req, dst, refs)
-	if err != nil && errors.Is(err, ErrNotExecuted) && (errors.Is(err, ErrNotExported) || errors.Is(err, ErrNoService)) {
-		return m.callRegionsOnce(ctx, req, dst, refs) // what was cached is forgotten
+	for repeats, rerouted := 0, false; ; {
+		answer, err := m.callRegionsOnce(ctx, req, dst, refs)
+		switch { // what was cached is forgotten
+		case err == nil:
+			return answer, nil
+		case errors.Is(err, ErrNotExported) && errors.Is(err, ErrNotExecuted) && repeats < maxRepeats && ctx.Err() == nil:
+			repeats++
+		case refused(err) && !rerouted:
+			rerouted = true
+		default:
+			return nil, err
+		}
 	}
-	return answer, err
 }
 
 func (m *Method) callRegionsOnce(ctx context.Context, req, dst []byte, refs []RegionRef) ([]byte, error) {
@@ -136,6 +144,9 @@ func (m *Method) GoRegions(ctx context.Context, req []byte, refs ...RegionRef) (
 }
 
 func (m *Method) startRegions(ctx context.Context, req, dst []byte, refs []RegionRef) (*Future, string, error) {
+	if m.opts.idempotent {
+		return nil, "", m.notAgain("a request with references to regions")
+	}
 	if len(refs) > MaxRegions {
 		return nil, "", fmt.Errorf("client: %s: %w: %d references to regions, at most %d", m.name, ErrInvalid, len(refs), MaxRegions)
 	}
@@ -168,7 +179,7 @@ func (m *Method) startRegions(ctx context.Context, req, dst []byte, refs []Regio
 		if err == nil || !errors.Is(err, slots.ErrClosed) {
 			return f, peer, err
 		}
-		m.route.p.Store(nil)
+		m.lost(d.l)
 	}
 	return nil, "", m.elusive()
 }
@@ -178,11 +189,11 @@ func (m *Method) startRegions(ctx context.Context, req, dst []byte, refs []Regio
 func (m *Method) exportAll(ctx context.Context, refs []RegionRef) (peer string, err error) {
 	r := m.route.p.Load()
 	if r == nil {
-		if r, err = m.resolve(ctx, nil); err != nil {
+		if r, err = m.resolve(ctx, nil, nil); err != nil {
 			return "", err
 		}
 	}
-	peer = r.lanes[0].peer
+	peer = r.peer()
 	for i := range refs {
 		g := refs[i].region
 		if g == nil {
@@ -192,7 +203,7 @@ func (m *Method) exportAll(ctx context.Context, refs []RegionRef) (peer string, 
 			if ctx.Err() != nil {
 				return "", &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
 			}
-			return "", fmt.Errorf("client: %s: %w", m.name, err)
+			return "", m.noWay(err)
 		}
 	}
 	return peer, nil

@@ -54,7 +54,7 @@ func TestManyWaitersOnOneFuture(t *testing.T) {
 		t.Error("a running request was cancelled")
 	}
 	g.Open()
-	within(t, 10*time.Second, "waiters", wg.Wait)
+	within(t, "waiters", wg.Wait)
 	if got, err, ok := f.Result(); !ok || err != nil || string(got) != "ok" {
 		t.Errorf("result: %q, %v, %v", got, err, ok)
 	}
@@ -144,7 +144,7 @@ func TestBackpressure(t *testing.T) {
 	g.Open()
 	// Futures that nobody waits for hold slots: those who need room take the
 	// answers out.
-	within(t, 20*time.Second, "calls", wg.Wait)
+	within(t, "calls", wg.Wait)
 	for _, f := range fs {
 		if _, err := f.Wait(t.Context()); err != nil {
 			t.Error(err)
@@ -179,7 +179,7 @@ func TestCloseFreesClaimers(t *testing.T) {
 		}
 		return nil
 	})
-	within(t, 10*time.Second, "close", func() {
+	within(t, "close", func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
@@ -210,36 +210,36 @@ func TestDeadlineTravels(t *testing.T) {
 	gateM, count := method(t, c, "b/t/gate"), method(t, c, "b/t/count")
 	blocking := outstanding(t, gateM, 1)
 	<-g.entered
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
 	var fs []*client.Future
-	for range 10 {
-		f, err := count.Go(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
+	passed(t, func(ctx context.Context) bool {
+		for range 10 {
+			f, ok := inTime(t, ctx, count)
+			if !ok {
+				return false
+			}
+			fs = append(fs, f)
 		}
-		fs = append(fs, f)
-	}
-	<-ctx.Done()
-	// The receiver knows the caller's clock only to half a round trip of the
-	// handshake, which can be long on a busy machine.
-	time.Sleep(200 * time.Millisecond)
+		return true
+	})
 	g.Open()
-	for _, f := range append(fs, blocking...)[:10] {
+	for _, f := range fs {
 		var late *client.DeadlineError
 		if _, err := f.Wait(t.Context()); !errors.As(err, &late) || late.Sent || !errors.Is(err, client.ErrNotExecuted) {
 			t.Errorf("expired: %v", err)
 		}
 	}
+	if _, err := blocking[0].Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if n := ran.Load(); n != 0 {
 		t.Errorf("%d expired requests were executed", n)
 	}
-	long, cancelLong := context.WithTimeout(t.Context(), time.Minute)
+	long, cancelLong := context.WithTimeout(t.Context(), time.Hour)
 	defer cancelLong()
 	if _, err := count.Call(long, nil); err != nil {
 		t.Fatal(err)
 	}
-	if left := <-deadlines; left > time.Minute+time.Second || left < 50*time.Second {
+	if left := <-deadlines; left > time.Hour+time.Minute || left < time.Hour-5*time.Minute {
 		t.Errorf("the handler saw a deadline in %v", left)
 	}
 	over, cancelOver := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
@@ -291,7 +291,7 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// Handlers' answers that do not fit.
+// Handlers' answers that do not fit, for callers who want them in place.
 func TestAnswerTooLarge(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
 	serve(t, b, 1, handlers{"big": func(c *server.Call) error {
@@ -305,7 +305,7 @@ func TestAnswerTooLarge(t *testing.T) {
 	for _, n := range []*daemontest.Node{a, b} { // remote and local
 		c := attach(t, n)
 		for _, name := range []string{"b/t/big", "b/t/place"} {
-			m := method(t, c, name)
+			m := method(t, c, name).With(client.Direct())
 			var e *client.TooLargeError
 			if _, err := m.Call(t.Context(), nil); !errors.Is(err, client.ErrTooLarge) || !errors.As(err, &e) || e.Limit != 64 || e.What != "answer" {
 				t.Errorf("%s: %v", name, err)

@@ -3,24 +3,31 @@ package client
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
 // waiting lets the goroutines of a process wait for answers: one leads, which
-// means it sleeps on the worker's bell and completes every future whose answer
-// arrives; the others follow, asleep on a channel until the leader completes
+// means it sleeps on the worker's bell, or polls, and completes every future whose
+// answer arrives; the others follow, asleep on a channel until the leader completes
 // their future or leaves and makes one of them the next leader.
 type waiting struct {
 	conn *Conn
 	// lead is held by the leader, who alone may touch the hint ring.
 	lead sync.Mutex
-	nap  shm.Nap // the leader's
+	// poll, nap and watch are the leader's.
+	poll  shm.Poll
+	nap   shm.Nap
+	watch watch
 	// freed is the lane in which the leader has freed slots and not yet woken
 	// those who wait for some.
 	freed *lane
+	// slots is how many slots of it that is.
+	slots int
 
 	mu        sync.Mutex
 	followers []*follower
@@ -117,10 +124,10 @@ func (w *waiting) promote() {
 	}
 }
 
-// longSleep is how long a leader sleeps at most. The daemon's wake-up ends a
-// sleep; the bound only limits what a daemon that died between a store and its
-// wake-up can cost.
-const longSleep = 50 * time.Millisecond
+// longSleep is how long a leader sleeps at most. Nothing needs the bound: the daemon ends
+// a sleep, and one that dies between a store and its wake-up is followed by another that
+// rings every bell, or by the end of the session.
+const longSleep = time.Hour
 
 // firstSleep is how long a context that ends may go unnoticed; not less than a
 // tick of the kernel, see shm.RawLimit.
@@ -130,8 +137,8 @@ const firstSleep = 5 * time.Millisecond
 // session has.
 func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 	down := &w.conn.session.Rings.Down
-	var stop func()
-	for sleeps := 0; ; sleeps++ {
+	defer w.watch.leave(ctx)
+	for sleeps := 0; ; {
 		w.reap()
 		if f.settled() {
 			break
@@ -143,40 +150,32 @@ func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 		if ctx.Err() != nil {
 			break
 		}
+		if w.poll.Until(func() bool { return w.stirring() || f.settled() || ctx.Err() != nil }) {
+			continue
+		}
 		bell := down.PrepareSleep()
-		if !down.Empty() || w.conn.ended.Load() || w.overflowed() {
+		if w.stirring() {
 			down.CancelSleep()
 			continue
 		}
 		limit := longSleep
-		if stop == nil && ctx.Done() != nil {
+		if ctx.Done() != nil && !w.watch.on(ctx) {
 			// Let the end of ctx ring the bell, unless the first sleep is
 			// enough: the arrangement costs more than a quick call.
 			if limit = firstSleep; sleeps > 0 {
-				stop = ringAtEnd(ctx, down)
+				w.watch.begin(ctx, down)
+				limit = longSleep
 			}
 		}
 		w.nap.Sleep(down.Bell(), bell, limit)
 		down.CancelSleep()
-	}
-	if stop != nil {
-		stop()
+		sleeps++
 	}
 }
 
-// ringAtEnd lets the end of ctx wake the leader. stop returns when it cannot
-// happen any more: the bell may be unmapped then.
-func ringAtEnd(ctx context.Context, down *slots.HintRing) (stop func()) {
-	rung := make(chan struct{})
-	cancel := context.AfterFunc(ctx, func() {
-		down.Ring()
-		close(rung)
-	})
-	return func() {
-		if !cancel() {
-			<-rung
-		}
-	}
+// stirring reports whether there is something to look at for the leader.
+func (w *waiting) stirring() bool {
+	return !w.conn.session.Rings.Down.Empty() || w.conn.ended.Load() || w.overflowed()
 }
 
 // overflowed reports whether hints were lost since the last reap.
@@ -201,6 +200,29 @@ func (w *waiting) reapIfFree() bool {
 	return n > 0
 }
 
+// sleepForRoom sleeps until an answer of this process arrives, whose slots are room for
+// another request, but not for longer than freeSleep. A process that waits for its own
+// limit has nothing else to wait for; else free, whose value was old, moves when others have
+// freed slots. False: another goroutine leads, and will take the answers out.
+func (w *waiting) sleepForRoom(free *atomic.Uint32, old uint32, ownLimit bool) bool {
+	if !w.lead.TryLock() {
+		return false
+	}
+	down := &w.conn.session.Rings.Down
+	bell := down.PrepareSleep()
+	switch {
+	case w.stirring():
+	case ownLimit:
+		w.nap.Sleep(down.Bell(), bell, freeSleep)
+	default:
+		shm.FutexWaitEither(free, old, down.Bell(), bell, freeSleep)
+	}
+	down.CancelSleep()
+	w.lead.Unlock()
+	w.promote()
+	return true
+}
+
 // reap completes every future whose answer has been announced. Only the holder
 // of lead may call it.
 func (w *waiting) reap() (completed int) {
@@ -222,6 +244,7 @@ func (w *waiting) reap() (completed int) {
 	if rings.TakeOverflow() {
 		completed += w.scan()
 	}
+	completed += w.deliver()
 	w.wakeFree()
 	return completed
 }
@@ -234,27 +257,37 @@ func (w *waiting) try(l *lane, i int, ticket uint64) bool {
 	if word.State() != slots.Ans || word.Owner() != w.conn.id || word.Ticket() != ticket {
 		return false
 	}
-	f := l.take(i, ticket)
+	f := l.hold(i, ticket)
 	if f == nil {
 		return false
 	}
-	if word.Run() != f.run.Len {
-		l.put(f) // overwritten by another process of the domain
+	if word.Run() != f.run.Len || !l.ring.Acquire(f.run, w.conn.id) {
+		// Overwritten by another process of the domain, or moved by the daemon: then
+		// deliver completes it.
+		l.letGo(f)
 		return false
 	}
+	l.drop(f)
+	w.frees(l, word.Run())
+	faultpoint.Here("answer.seen")
+	f.finish()
+	return true
+}
+
+// frees notes that slots of a lane become free. wakeFree must follow.
+func (w *waiting) frees(l *lane, n int) {
 	if w.freed != l {
 		w.wakeFree()
 		w.freed = l
 	}
-	f.finish()
-	return true
+	w.slots += n
 }
 
 // wakeFree wakes those who wait for the slots that try has freed.
 func (w *waiting) wakeFree() {
 	if w.freed != nil {
-		w.freed.ring.WakeFree()
-		w.freed = nil
+		w.freed.freed(w.slots)
+		w.freed, w.slots = nil, 0
 	}
 }
 
@@ -278,11 +311,36 @@ func (w *waiting) recheck() {
 // failAll gives every outstanding request its outcome after the end of the
 // session. Any goroutine may call it, also several at once.
 func (w *waiting) failAll() {
+	s := &w.conn.spills
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	w.each(func(l *lane, i int, ticket uint64) {
 		if f := l.take(i, ticket); f != nil {
-			f.abandoned()
+			f.abandoned(ErrClosed)
 		}
 	})
+	for key, f := range s.strays {
+		delete(s.strays, key)
+		f.abandoned(ErrClosed)
+	}
+}
+
+// failLane is failAll for the requests of a lane that the daemon has lost.
+func (w *waiting) failLane(l *lane) {
+	s := &w.conn.spills
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.each(func(l *lane, i int, ticket uint64) {
+		if f := l.take(i, ticket); f != nil {
+			f.abandoned(errLaneLost)
+		}
+	})
+	for key, f := range s.strays {
+		if f.lane == l {
+			delete(s.strays, key)
+			f.abandoned(errLaneLost)
+		}
+	}
 }
 
 func (w *waiting) each(do func(l *lane, i int, ticket uint64)) {
@@ -290,10 +348,15 @@ func (w *waiting) each(do func(l *lane, i int, ticket uint64)) {
 	lanes := w.conn.opened
 	w.conn.mu.Unlock()
 	for _, l := range lanes {
-		for i := range l.calls {
-			if ticket, ok := l.outstanding(i); ok {
-				do(l, i, ticket)
-			}
+		l.each(do)
+	}
+}
+
+// each calls do for every outstanding request of the lane.
+func (l *lane) each(do func(l *lane, i int, ticket uint64)) {
+	for i := range l.calls {
+		if ticket, ok := l.outstanding(i); ok {
+			do(l, i, ticket)
 		}
 	}
 }

@@ -13,6 +13,9 @@ type Answers struct {
 	max   int
 	ready bitset
 	items []answer
+	bytes int // of the answers that wait
+	// unordered: writes may arrive in any order.
+	unordered bool
 }
 
 type answer struct {
@@ -26,12 +29,22 @@ func NewAnswers(g slots.Geometry, max int) *Answers {
 	return &Answers{geo: g, max: clampCount(max), ready: newBitset(g.Slots), items: make([]answer, g.Slots)}
 }
 
+// SetUnordered tells the planner whether the lane's writes may arrive in any order. Then every
+// group is one write, whose immediate follows its bytes.
+func (p *Answers) SetUnordered(yes bool) { p.unordered = yes }
+
 // Add notes that the answer of the run of run slots at index is finished, with
 // a payload of length bytes. The caller has checked that they fit the ring.
 func (p *Answers) Add(index, run int, length uint32) {
+	if !p.ready.has(index) {
+		p.bytes += slots.HeaderSize + int(length)
+	}
 	p.items[index] = answer{length: length, run: uint16(run)}
 	p.ready.add(index)
 }
+
+// Ready returns what waits to be posted, but for Open and Deadline.
+func (p *Answers) Ready() Waiting { return Waiting{Messages: p.ready.n, Bytes: p.bytes} }
 
 // Pending returns how many answers wait to be posted.
 func (p *Answers) Pending() int { return p.ready.n }
@@ -55,10 +68,15 @@ func (p *Answers) Plan(c Poster, limit int) (messages int, more bool) {
 // group posts the answer at i and those directly behind it.
 func (p *Answers) group(c Poster, i, limit int) (took, writes int) {
 	size := p.geo.SlotSize
-	b := begin(c, i, size, limit)
+	var b gather
+	b.begin(c, i, size, limit)
+	if p.unordered {
+		b.limit = 1
+	}
 	for next := i; next < p.geo.Slots && p.ready.has(next) && b.skip(next*size); {
 		p.ready.remove(next)
 		a := p.items[next]
+		p.bytes -= slots.HeaderSize + int(a.length)
 		b.add(next*size + slots.HeaderSize + int(a.length))
 		next += int(a.run)
 		if b.full(p.max) {

@@ -12,7 +12,8 @@ const MaxGap = 1 << 10
 
 // Group is a contiguous range of a ring that holds Count consecutive messages. It
 // is sent as one write, or as several that leave gaps of more than MaxGap bytes
-// out, of which the last has the immediate.
+// out, of which the last has the immediate. On a lane whose writes may arrive in any order it
+// is one write: SetUnordered.
 type Group struct {
 	// Index is the first slot.
 	Index int
@@ -46,9 +47,9 @@ type gather struct {
 	sent, writes, limit int
 }
 
-// begin starts a group whose first message is in slot index.
-func begin(c Poster, index, slotSize, limit int) gather {
-	return gather{c: c, g: Group{Index: index, From: index * slotSize}, writes: 1, limit: limit}
+// begin starts a group whose first message is in slot index. p is zero.
+func (p *gather) begin(c Poster, index, slotSize, limit int) {
+	p.c, p.g.Index, p.g.From, p.writes, p.limit = c, index, index*slotSize, 1, limit
 }
 
 // skip starts a new write if the next message, at offset at, is too far behind the

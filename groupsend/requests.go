@@ -33,6 +33,11 @@ type Requests struct {
 	// roundLeft is how many slots of a round over the whole ring are left to
 	// look at, and roundAt the next of them.
 	roundLeft, roundAt int
+	// held: an ordered message was left where it is, because one that comes before
+	// it has not been taken.
+	held bool
+	// landed is not nil where writes may arrive in any order.
+	landed func(index int) bool
 	// header is the copy that the clerk is shown; here, it needs no
 	// allocation for each message.
 	header slots.Header
@@ -44,6 +49,13 @@ func NewRequests(r *slots.Ring, max int) *Requests {
 	return &Requests{ring: r, max: clampCount(max), holes: newBitset(r.Geometry().Slots)}
 }
 
+// SetUnordered tells the planner that the lane's writes may arrive in any order, or, with
+// nil, that they do not. Then every group is one write, whose immediate follows its bytes, and an
+// ordered message is not taken before landed says of the one that it comes after that it has
+// arrived, or goes with the same write. landed is called with the index of a message
+// that the clerk has admitted. A Plan is due whenever landed may have changed its mind.
+func (p *Requests) SetUnordered(landed func(index int) bool) { p.landed = landed }
+
 // Rescan makes the next Plan look at every slot of the ring, whatever the
 // cursor says.
 func (p *Requests) Rescan() { p.roundLeft = p.ring.Geometry().Slots }
@@ -52,15 +64,81 @@ func (p *Requests) Rescan() { p.roundLeft = p.ring.Geometry().Slots }
 // limit writes. It returns how many messages it took, and whether the limit stopped it
 // before the end.
 func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
+	p.held = false
+	messages, limit, more = p.planAll(c, limit)
+	// What was held back may go once those before it have been taken: at first
+	// sight it lay before them.
+	for rounds := 0; p.held && !more; rounds++ {
+		if rounds == heldRounds {
+			return messages, true
+		}
+		p.held = false
+		took := 0
+		if took, limit, more = p.planHoles(c, limit); took == 0 {
+			break // whoever publishes the one before it tells us
+		}
+		messages += took
+	}
+	return messages, more
+}
+
+// Ready returns what a Plan would find, without taking anything, but for Open. It stops
+// when there are as many messages or bytes as a group takes. The headers are the
+// workers' to write: sizes and deadlines are good for a guess alone.
+func (p *Requests) Ready() (w Waiting) {
+	cursor := p.follow()
+	n := p.ring.Geometry().Slots
+	if p.roundLeft > 0 {
+		for i := 0; i < n && !p.enough(&w); i++ {
+			p.count(i, &w)
+		}
+		return w
+	}
+	for x := 0; x < len(p.holes.words) && p.holes.n > 0; x++ {
+		for b := p.holes.words[x]; b != 0 && !p.enough(&w); b &= b - 1 {
+			p.count(x*64+bits.TrailingZeros64(b), &w)
+		}
+	}
+	for at := p.pos; at < cursor && !p.enough(&w); at++ {
+		if i := int(at % uint64(n)); !p.holes.has(i) {
+			p.count(i, &w)
+		}
+	}
+	return w
+}
+
+// enough reports whether w is a full group.
+func (p *Requests) enough(w *Waiting) bool { return w.Messages >= p.max || w.Bytes >= MaxGroupBytes }
+
+// count adds the message at slot i to w, if one is published there.
+func (p *Requests) count(i int, w *Waiting) {
+	word := p.ring.Word(i)
+	if word.State() != slots.Pub {
+		return
+	}
+	length, deadline := slots.Glance(p.ring.HeaderAt(i))
+	w.Messages++
+	w.Bytes += slots.HeaderSize + min(int(length), word.Run()*p.ring.Geometry().SlotSize)
+	if deadline != 0 && (w.Deadline == 0 || deadline < w.Deadline) {
+		w.Deadline = deadline
+	}
+}
+
+// heldRounds bounds how often one Plan looks at what it has held back. Two
+// messages are hardly ever found in the wrong order, unless somebody means it.
+const heldRounds = 4
+
+// planAll looks at everything that can have been published.
+func (p *Requests) planAll(c Clerk, limit int) (messages, left int, more bool) {
 	cursor := p.follow()
 	messages, limit, more = p.planHoles(c, limit)
 	if more {
-		return messages, true
+		return messages, limit, true
 	}
 	n := p.ring.Geometry().Slots
 	for p.roundLeft > 0 {
 		if limit <= 0 {
-			return messages, true
+			return messages, limit, true
 		}
 		took, next, writes := p.look(c, p.roundAt, limit)
 		messages += took
@@ -70,7 +148,7 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 	}
 	for p.pos < cursor {
 		if limit <= 0 {
-			return messages, true
+			return messages, limit, true
 		}
 		i := int(p.pos % uint64(n))
 		took, next, writes := p.look(c, i, limit)
@@ -78,7 +156,7 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 		limit -= writes
 		p.pos += min(uint64(next-i), cursor-p.pos)
 	}
-	return messages, false
+	return messages, limit, false
 }
 
 // follow returns the cursor and sees to it that pos is at most one round behind
@@ -144,19 +222,28 @@ func (p *Requests) look(c Clerk, i, limit int) (took, next, writes int) {
 
 // group takes the message at i, whose word w is PUB, and those directly behind
 // it, and posts them. It returns how many it took, the slot after the last it
-// looked at, and how many writes that made.
+// looked at, and how many writes that made. A message that is refused counts as a
+// write: what workers publish for nothing bounds a Plan, too.
 func (p *Requests) group(c Clerk, i int, w slots.Word, limit int) (took, next, writes int) {
 	size := p.ring.Geometry().SlotSize
-	b := begin(c, i, size, limit)
+	var b gather
+	b.begin(c, i, size, limit)
+	if p.landed != nil {
+		b.limit = 1
+	}
 	next = i
+	left := 0
 	// A new write begins before its first message is admitted: the clerk notes
 	// which write carries a message.
 	for b.skip(next * size) {
-		length, ok := p.take(c, next, w)
+		length, ok, refused := p.take(c, next, w)
 		if !ok {
 			// The message at next is dealt with; what was taken before it
 			// makes a group of its own.
 			next++
+			if refused {
+				left = 1
+			}
 			break
 		}
 		p.holes.remove(next)
@@ -169,11 +256,12 @@ func (p *Requests) group(c Clerk, i int, w slots.Word, limit int) (took, next, w
 			break
 		}
 	}
-	return b.g.Count, next, b.post()
+	return b.g.Count, next, b.post() + left
 }
 
-// take admits and takes one published message and returns its payload length.
-func (p *Requests) take(c Clerk, i int, w slots.Word) (length uint32, ok bool) {
+// take admits and takes one published message and returns its payload length. refused
+// says that the clerk did not want it.
+func (p *Requests) take(c Clerk, i int, w slots.Word) (length uint32, ok, refused bool) {
 	h := &p.header
 	header, bad := h, p.ring.CheckRun(i, w)
 	switch {
@@ -188,15 +276,37 @@ func (p *Requests) take(c Clerk, i int, w slots.Word) (length uint32, ok bool) {
 		// Revoked meanwhile, by a worker that may do so: what was read above
 		// can be anybody's.
 		p.holes.add(i)
-		return 0, false
+		return 0, false, false
+	}
+	if bad == nil && h.Order != 0 && p.mustWait(i, w) {
+		p.holes.add(i)
+		p.held = true
+		return 0, false, false
 	}
 	if !c.Admit(i, w, header, bad) || bad != nil {
-		return 0, false
+		return 0, false, true
 	}
 	if !p.ring.Take(i, w) {
 		c.Withdrawn(i)
 		p.holes.add(i)
-		return 0, false
+		return 0, false, false
 	}
-	return h.Length, true
+	return h.Length, true, false
+}
+
+// mustWait reports whether the ordered message at i, whose word is w, comes after one
+// of the same process that is published and not taken, or may arrive later than w would. That one was published first,
+// and so is found by the next Plan at the latest.
+func (p *Requests) mustWait(i int, w slots.Word) bool {
+	j := int(p.header.After)
+	if j == i {
+		return false
+	}
+	// SYNC POINT (order): the one before was published before w was; pairs with
+	// the client's chain.
+	before := p.ring.Word(j)
+	if before.Owner() != w.Owner() || uint32(before.Ticket()) != p.header.AfterTicket {
+		return false
+	}
+	return before.State() == slots.Pub || before.State() == slots.Taken && p.landed != nil && !p.landed(j)
 }

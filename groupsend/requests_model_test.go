@@ -27,6 +27,7 @@ type world struct {
 	posts    int    // writes so far
 	parts    []span // of the next group
 	sent     int
+	refused  int // messages that the clerk did not want
 }
 
 type message struct {
@@ -114,7 +115,7 @@ func (w *world) publish(t *rapid.T) {
 			func() { h.Length = uint32(w.g.Capacity(m.run.Len)) + 1 },
 			func() { h.Run++ },
 			func() { h.Kind = slots.KindAnswer },
-			func() { h.Flags = 0x80 },
+			func() { h.Flags = slots.FlagError },
 		}).Draw(t, "fault")()
 	}
 	h.Encode(w.ring.Header(m.run))
@@ -139,6 +140,7 @@ func (w *world) Admit(i int, word slots.Word, h *slots.Header, bad error) bool {
 		w.t.Fatalf("slot %d: %v, spoiled %v", i, bad, m.spoiled)
 	}
 	if m.spoiled || m.refuse {
+		w.refused++
 		w.drop(m)
 		return false
 	}
@@ -196,7 +198,7 @@ func (w *world) Post(last groupsend.Group) {
 		w.t.Fatal(err)
 	}
 	// It is as long as it can be.
-	if m := w.runs[next]; g.Count < w.max && !want.full() && w.posts < w.limit && m != nil && m.state == slots.Pub && next < w.g.Slots {
+	if m := w.runs[next]; g.Count < w.max && !want.full() && w.posts+w.refused < w.limit && m != nil && m.state == slots.Pub && next < w.g.Slots {
 		w.t.Fatalf("group %+v ends before the published slot %d", g, next)
 	}
 }
@@ -213,7 +215,7 @@ func (w *world) published() (n int) {
 func (w *world) planSome(t *rapid.T) {
 	w.t = t
 	limit := rapid.SampledFrom([]int{-1, 0, 1, 1, 2, 1000}).Draw(t, "limit")
-	w.posts, w.sent, w.limit = 0, 0, limit
+	w.posts, w.sent, w.refused, w.limit = 0, 0, 0, limit
 	if w.tainted {
 		w.plan.Rescan()
 		w.tainted = false
@@ -228,8 +230,12 @@ func (w *world) planSome(t *rapid.T) {
 	if left := w.published(); !more && left > 0 {
 		t.Fatalf("%d published messages are left and Plan says that it is through", left)
 	}
-	if more && w.posts < limit {
-		t.Fatalf("stopped after %d groups, limit %d", w.posts, limit)
+	if more && w.posts+w.refused < limit {
+		t.Fatalf("stopped after %d groups and %d refused messages, limit %d", w.posts, w.refused, limit)
+	}
+	// Each write may end with one of them.
+	if w.refused > max(limit, 0) {
+		t.Fatalf("%d messages were refused, limit %d", w.refused, limit)
 	}
 }
 
@@ -279,6 +285,7 @@ func TestRequestsMatchTheModel(t *testing.T) {
 		w.t = t
 		w.plan.Rescan()
 		for range 2 * w.g.Slots {
+			w.posts, w.limit = 0, 1
 			if _, more := w.plan.Plan(w, 1); !more {
 				break
 			}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -21,14 +22,18 @@ const quickHandler = int64(2 * time.Microsecond)
 // monitor can therefore give what waits in a batch behind a slow handler to another
 // worker, and report what is finished, without asking the batch's worker.
 type batch struct {
-	// hints, n, turn and rescued are written with pool.mu held; the batch's own
+	// hints, n, order, turn and rescued are written with pool.mu held; the batch's own
 	// worker reads hints and n without it.
 	hints [maxBatch]slots.Hint
 	n     int
+	// order is that of the batch's only request; 0 for none.
+	order orderKey
 	// turn counts the batches of this worker.
 	turn uint64
 	// rescued: the monitor has taken care of the batch.
 	rescued bool
+	// call is the one that the batch's worker uses.
+	call atomic.Pointer[Call]
 	// served is how many of the hints have been dealt with; the next one is in
 	// its handler.
 	served atomic.Uint64
@@ -71,12 +76,20 @@ func (p *pool) refill(b *batch) bool {
 	}
 	if served > 0 {
 		p.up.Publish()
+		faultpoint.Here("report.published")
+	}
+	if b.order != 0 {
+		p.orders.done(b.order)
+		b.order = 0
 	}
 	b.adapt(p.batch, !p.down.Empty())
+	if p.closed.Load() {
+		p.waiting = append(p.waiting, b.hints[served:max(served, b.n)]...) // for linger
+	}
 	b.n = 0
 	if !p.closed.Load() {
-		for b.n < b.limit {
-			h, ok := p.pop()
+		for b.n < b.limit && b.order == 0 {
+			h, ok := p.next(b)
 			if !ok {
 				break
 			}
@@ -110,19 +123,28 @@ func (p *pool) pop() (slots.Hint, bool) {
 		p.again = p.again[:k-1]
 		return h, true
 	}
+	if len(p.waiting) > 0 {
+		h := p.waiting[0]
+		if p.waiting = p.waiting[1:]; len(p.waiting) == 0 {
+			p.waiting = nil
+		}
+		return h, true
+	}
 	return p.down.Pop()
 }
 
 // reported tells the daemon that there are new hints in up.
 func (p *pool) reported() {
 	if p.server.session.Bells.MarkWorker(p.server.id) {
+		faultpoint.Here("report.before_bell")
 		p.server.session.Bell.Ring()
 	}
+	faultpoint.Here("report.over")
 }
 
-// serveBatch serves the requests of b.
+// serveBatch serves the requests of b that have not been served.
 func (p *pool) serveBatch(c *Call, b *batch) {
-	for k := range b.n {
+	for k := int(b.served.Load()); k < b.n; k++ {
 		// What is left when the pool is shut has not been picked: the daemon
 		// gives it to another process.
 		if k > 0 && p.closed.Load() {

@@ -4,51 +4,127 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"time"
+	"sync"
+	"sync/atomic"
 
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/exchange"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
 // Call is one request and its answer. It belongs to the handler's goroutine and
-// is valid until the handler returns.
+// is valid until the handler returns. After that it has no request and takes no
+// answer, until its worker takes the next request, which it then stands for: using it
+// at that time is a data race with the other request's handler, whose answer it can
+// change. Under the race detector no Call is used twice.
 type Call struct {
 	server *Server
+	batch  *batch // of the worker that it belongs to
+	// open names the request from the start of the handler to its return, and is 0 then.
+	open   atomic.Uint64
 	ring   *slots.Ring
 	run    slots.Run
 	header slots.Header
-	// answer is the length of the answer, -1 before the handler said it.
+	// answer is the length of the answer, -1 before the handler said it; see tooLarge.
 	answer int
+	// began is when its worker took it, if it is followed by a trace, else 0.
+	began  int64
 	ctx    context.Context
 	cancel context.CancelFunc
+	// ending makes callerGone and Context take turns. giveUp ends ctx because the caller
+	// has ended, nil before Context is called; gone is the request of which it is known,
+	// 0 for none.
+	ending sync.Mutex
+	giveUp context.CancelCauseFunc
+	gone   atomic.Uint64
 	// lane is where the request came in; regions are those it refers to.
 	lane    uint16
 	regions callRegions
 	// last is the handler of the last request, method its id and in the table in
 	// which it was found.
-	last   Handler
+	last   handlers
 	method uint32
-	in     *map[uint32]Handler
+	in     *map[uint32]handlers
+	// carried is what goes with the request; its memory is used again.
+	carried []byte
+	// large is the request if it came in parts; spilled is the answer if it does not
+	// fit the run.
+	large, spilled []byte
+	// largeIn is where large is accounted for.
+	largeIn *serverExchange
+	// scratch is where answers are written that are dropped and do not fit the
+	// slots.
+	scratch []byte
 }
 
 // Request returns the request, in shared memory. It is valid until Answer or
-// Reply is called, whose bytes are the same.
+// Reply is called, whose bytes are the same, and nil when the handler has returned. A
+// request that fits no run of slots is in memory of this process, and valid until the
+// handler returns.
 func (c *Call) Request() []byte {
+	if c.open.Load() == 0 {
+		return nil
+	}
+	if c.large != nil {
+		return c.large
+	}
 	return c.ring.Payload(c.run)[int(c.header.Refs)*slots.RefSize : c.header.Length : c.header.Length]
 }
 
-// Capacity returns the largest possible answer in bytes: what the caller asked
-// room for.
-func (c *Call) Capacity() int { return int(c.header.Answer) }
+// Capacity returns how many bytes of an answer fit the slots of the request: what the
+// caller asked room for. Larger answers are copied once more and fetched by the caller
+// in parts, unless it has asked for answers in place only. If the caller wants no answer
+// it is at least the size that the method declared, as if the caller wanted one. It is 0
+// when the handler has returned.
+func (c *Call) Capacity() int {
+	if c.open.Load() == 0 {
+		return 0
+	}
+	n := int(c.header.Answer)
+	if !c.drops() {
+		return n
+	}
+	if c.last.answer == attach.AnswerLikeRequest {
+		return max(n, len(c.Request()))
+	}
+	return max(n, c.last.answer)
+}
+
+// drops reports whether the caller wants no answer, only to know that the handler
+// has returned, or not even that.
+func (c *Call) drops() bool {
+	return c.header.Kind == slots.KindOneWay || c.header.Flags&slots.FlagReceipt != 0
+}
 
 // Answer makes the answer n bytes long and returns them, in shared memory, to
 // be filled in place. They overlap Request, from its first byte on unless the
-// request refers to regions, and hold its content until overwritten. The last call of Answer or Reply counts. It
-// returns nil, and the caller of the request gets ErrTooLarge, when n is
-// larger than Capacity.
+// request refers to regions, and hold its content until overwritten. An answer larger
+// than Capacity gets memory of this process. The last call of Answer or Reply counts.
+// It returns nil, and the caller of the request gets ErrTooLarge, when n is larger than
+// Capacity and the caller wants answers in place only, or than 1 GiB. When the
+// handler has returned it returns nil and does nothing.
+//
+// The answer to a message that wants none (client's Post and PostConfirmed) is
+// dropped: Answer returns bytes to fill in all the same, whatever Capacity is, so that
+// a handler of calls needs no case of its own, and nil only if n is more than any
+// message can have.
 func (c *Call) Answer(n int) []byte {
+	if c.open.Load() == 0 {
+		return nil
+	}
+	if c.drops() {
+		return c.dropped(n)
+	}
+	c.spilled = nil
+	if n > c.Capacity() && n <= exchange.MaxMessage && c.header.Flags&slots.FlagInPlace == 0 {
+		c.spilled = make([]byte, n)
+		c.answer = n
+		return c.spilled
+	}
 	if n < 0 || n > c.Capacity() {
-		c.answer = c.Capacity() + 1
+		c.answer = tooLarge
 		return nil
 	}
 	c.answer = n
@@ -56,28 +132,83 @@ func (c *Call) Answer(n int) []byte {
 }
 
 // Reply makes a copy of p the answer. p may be Request or a part of it. The
-// error, when p is larger than Capacity, is meant to be returned by the handler.
+// error, when Answer has no memory for it, is meant to be returned by the handler. If
+// the answer is dropped nothing is copied, and there is no error. ErrExpired: the
+// handler has returned.
 func (c *Call) Reply(p []byte) error {
-	if len(p) > c.Capacity() {
-		c.answer = c.Capacity() + 1
+	if c.open.Load() == 0 {
+		return ErrExpired
+	}
+	if c.drops() {
+		return nil
+	}
+	to := c.Answer(len(p))
+	if c.answer == tooLarge {
 		return fmt.Errorf("answer of %d bytes, room for %d", len(p), c.Capacity())
 	}
-	copy(c.Answer(len(p)), p)
+	copy(to, p)
 	return nil
 }
 
-// Cookie returns the number that the caller sent along.
-func (c *Call) Cookie() uint64 { return c.header.Cookie }
+// tooLarge, as the length of an answer, says that it was refused.
+const tooLarge = -2
 
-// Context ends when the caller's deadline passes, the server closes, Serve's context
-// ends or the daemon is gone.
+const (
+	// maxDropped is the largest message.
+	maxDropped = exchange.MaxMessage
+	// keptScratch is how much memory for dropped answers a worker keeps.
+	keptScratch = 64 << 10
+)
+
+// dropped returns n bytes for an answer that nobody gets. Like those of an answer
+// they start with the request.
+func (c *Call) dropped(n int) []byte {
+	p := c.ring.Payload(c.run)
+	if c.large != nil {
+		p = c.large
+	}
+	switch {
+	case n < 0 || n > maxDropped:
+		return nil
+	case n <= len(p):
+		return p[:n:n]
+	case n > keptScratch:
+		return append(make([]byte, 0, n), p...)[:n]
+	}
+	if len(c.scratch) < n {
+		c.scratch = make([]byte, keptScratch)
+	}
+	copy(c.scratch, p)
+	return c.scratch[:n:n]
+}
+
+// Cookie returns the number that the caller sent along, and 0 when the handler has
+// returned.
+func (c *Call) Cookie() uint64 {
+	if c.open.Load() == 0 {
+		return 0
+	}
+	return c.header.Cookie
+}
+
+// over is the context of calls whose handler has returned.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// Context ends when the caller's deadline passes, the caller's process has ended (the
+// cause is ErrGivenUp then), the handler has returned, the server closes, Serve's context
+// ends or the daemon is gone. That a caller has ended is known soon, but not for certain:
+// a message between nodes may be lost. A handler of a one-way message, to which nobody
+// waits for an answer, is not told.
 func (c *Call) Context() context.Context {
+	if c.open.Load() == 0 {
+		return over
+	}
 	if c.ctx == nil {
-		c.ctx = c.server.base
-		if c.header.Deadline != 0 {
-			left := time.Duration(c.header.Deadline - shm.Nanotime())
-			c.ctx, c.cancel = context.WithTimeout(c.server.base, left)
-		}
+		c.makeContext()
 	}
 	return c.ctx
 }
@@ -85,44 +216,76 @@ func (c *Call) Context() context.Context {
 // serve runs the handler of the picked request and writes the answer's header.
 func (c *Call) serve() {
 	status, text := c.execute()
-	if c.cancel != nil {
-		c.cancel()
+	c.conclude(status, text)
+}
+
+// conclude ends the call and writes the answer's header.
+func (c *Call) conclude(status slots.Status, text string) {
+	length, flags := max(c.answer, 0), slots.Flags(0)
+	if c.spilled != nil && status == slots.StatusOK && c.header.Kind == slots.KindRequest {
+		if length, status, text = c.server.exchanges.spill(c); status == slots.StatusOK {
+			flags = slots.FlagPart
+		}
 	}
-	h := slots.Header{
-		Ticket: c.run.Ticket, Run: uint16(c.run.Len), Kind: slots.KindAnswer,
-		Method: c.header.Method, Answer: c.header.Answer, Trace: c.header.Trace, Cookie: c.header.Cookie,
-		Status: status,
+	if c.largeIn != nil {
+		c.server.exchanges.remove(c.largeIn)
+		c.large, c.largeIn = nil, nil
 	}
+	c.spilled = nil
+	if c.cancel != nil || c.gone.Load() != 0 {
+		c.noMore()
+	}
+	// Field by field: a literal is made elsewhere and copied, for which the processor waits
+	// until the fields are stored.
+	var h slots.Header
+	h.Ticket, h.Run, h.Kind, h.Status = c.run.Ticket, uint16(c.run.Len), slots.KindAnswer, status
+	h.Method, h.Answer, h.Trace, h.Cookie = c.header.Method, c.header.Answer, c.header.Trace, c.header.Cookie
 	switch {
 	case status != slots.StatusOK:
 		h.Flags = slots.FlagError
 		h.Length = uint32(copy(c.ring.Payload(c.run), text))
-	case c.header.Kind == slots.KindOneWay:
+	case c.drops():
 		h.Flags = slots.FlagControl
 	default:
-		h.Length = uint32(max(c.answer, 0))
+		h.Flags, h.Length = flags, uint32(length)
 	}
+	if c.began != 0 {
+		h.SetHandled(c.began, shm.Nanotime())
+	}
+	faultpoint.Here("conclude.before_header")
 	h.Encode(c.ring.Header(c.run))
+	faultpoint.Here("conclude.after_header")
 }
 
 // handler returns the handler of the request, or nil. Requests come in rows of the
 // same method.
 func (c *Call) handler() Handler {
 	if in := c.server.handlers.Load(); c.in != in || c.method != c.header.Method {
-		c.last, c.method, c.in = c.server.handler(c.header.Method), c.header.Method, in
+		c.last, c.method, c.in = c.server.handlersOf(c.header.Method), c.header.Method, in
 	}
-	if c.last == nil {
+	if c.last.call == nil {
 		c.in = nil // it may be there the next time
 	}
-	return c.last
+	return c.last.call
 }
 
 func (c *Call) execute() (status slots.Status, text string) {
+	c.began = 0
 	if !c.header.Decode(c.ring.Header(c.run)) || c.header.Ticket != c.run.Ticket {
 		return slots.StatusInvalid, "the request was damaged in shared memory"
 	}
 	if err := c.header.CheckRequest(c.ring.Geometry(), c.run.Len); err != nil {
 		return slots.StatusInvalid, err.Error()
+	}
+	if slots.IsMark(c.header.Trace) {
+		c.began = shm.Nanotime()
+	}
+	c.carried = c.carried[:0]
+	if c.header.Flags&slots.FlagCarry != 0 {
+		var ok bool
+		if c.carried, ok = takeCarried(c.ring.Payload(c.run), &c.header, c.carried); !ok {
+			return slots.StatusInvalid, badCarried
+		}
 	}
 	handler := c.handler()
 	if handler == nil {
@@ -131,20 +294,38 @@ func (c *Call) execute() (status slots.Status, text string) {
 	if c.header.Deadline != 0 && shm.Nanotime() > c.header.Deadline {
 		return slots.StatusDeadline, "too late at the handler"
 	}
+	inside := false // the handler
 	defer func() {
-		if p := recover(); p != nil {
+		shm.StoreRelease(&c.open, 0)
+		switch p := recover(); {
+		case p != nil:
 			status, text = slots.StatusRemote, fmt.Sprintf("handler panicked: %v", p)
 			c.server.logPanic(p, debug.Stack())
+		case inside:
+			// It called runtime.Goexit: nothing of this goroutine runs any more
+			// but deferred functions such as this one.
+			c.conclude(slots.StatusRemote, "handler exited")
+			c.server.pool.succeed(c)
 		}
 	}()
 	c.answer = -1
+	shm.StoreRelease(&c.open, openName(c.lane, c.run.Index, c.run.Ticket))
+	if c.header.Flags&slots.FlagPart != 0 {
+		if status, text = c.takeLarge(); status != slots.StatusOK {
+			return status, text
+		}
+	}
 	if c.header.Refs > 0 {
 		c.openRegions()
 		defer c.closeRegions()
 	}
+	inside = true
+	faultpoint.Here("handler.before")
 	err := handler(c)
+	faultpoint.Here("handler.after")
+	inside = false
 	switch {
-	case c.answer > c.Capacity():
+	case c.answer == tooLarge:
 		return slots.StatusTooLarge, ""
 	case err != nil:
 		return slots.StatusRemote, err.Error()

@@ -20,6 +20,11 @@
 // bytes, and processes of the same domain could change them at any time, so a
 // handler that must not be fooled copies what it checks before it checks it.
 //
+// # Waiting
+//
+// A server without requests sleeps until the daemon wakes it, on one thread, however
+// many workers it has. WaitMode makes it poll instead, or for a time before it sleeps.
+//
 // # Regions
 //
 // A request may refer to regions of its caller: memory that the handler writes to,

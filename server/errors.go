@@ -14,8 +14,8 @@ var (
 	// ErrLimit is returned when the daemon's limits refuse the worker, a method or
 	// a region.
 	ErrLimit = attach.ErrLimit
-	// ErrInvalid is returned by Handle for a name that cannot be used, and by
-	// Call.Reply for a second reply.
+	// ErrInvalid is returned by Handle for a name that cannot be used, and by Serve
+	// when it was called before.
 	ErrInvalid = attach.ErrInvalid
 	// ErrClosed is returned by Serve when the daemon is gone or Close was
 	// called.

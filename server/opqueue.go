@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -24,8 +25,14 @@ type opQueue struct {
 	// free are the numbers of the entries of flying that are nobody's.
 	free chan uint16
 
+	// lost is how many operations a core that is gone had taken, plus one, until the
+	// leader has ended those of them that have no result.
+	lost atomic.Uint64
+
 	lead sync.Mutex // held by the leader, who alone takes results
-	nap  shm.Nap    // the leader's
+	// poll and nap are the leader's.
+	poll shm.Poll
+	nap  shm.Nap
 
 	followMu  sync.Mutex
 	followers []uint16 // their operations
@@ -40,6 +47,9 @@ type flyingOp struct {
 	done   atomic.Bool
 	// wake is for its goroutine, if that follows.
 	wake chan struct{}
+	// position is how many operations were submitted before it, by the ring's count. It
+	// is written before done is cleared.
+	position uint64
 }
 
 func (q *opQueue) init(s *attach.Session) {
@@ -65,9 +75,12 @@ func (q *opQueue) submit(o *slots.Op) (n uint16, err error) {
 		}
 	}
 	f := &q.flying[n]
-	f.done.Store(false)
 	o.Cookie = uint64(n)
 	q.mu.Lock()
+	f.position = q.ring.Submitted()
+	// SYNC POINT (operation lost): position is visible to the leader that finds it not
+	// done.
+	f.done.Store(false)
 	ok := q.ring.Submit(o) // there are no more numbers than room
 	q.mu.Unlock()
 	if !ok {
@@ -76,8 +89,10 @@ func (q *opQueue) submit(o *slots.Op) (n uint16, err error) {
 		return 0, ErrClosed // the daemon's end is damaged
 	}
 	if q.session.Bells.MarkWorker(q.session.Welcome.ID) {
+		faultpoint.Here("op.before_bell")
 		q.session.Bell.Ring()
 	}
+	faultpoint.Here("op.submitted")
 	return n, nil
 }
 
@@ -124,11 +139,15 @@ const opSleep = 50 * time.Millisecond
 func (q *opQueue) leadUntil(f *flyingOp) {
 	for {
 		q.reap()
+		q.endLost()
 		if f.done.Load() || q.ended.Load() {
 			return
 		}
+		if q.poll.Until(func() bool { return !q.ring.Empty() || q.ended.Load() || q.lost.Load() != 0 }) {
+			continue
+		}
 		bell := q.ring.PrepareSleep()
-		if q.ring.Empty() && !q.ended.Load() {
+		if q.ring.Empty() && !q.ended.Load() && q.lost.Load() == 0 {
 			q.nap.Sleep(q.ring.Bell(), bell, opSleep)
 		}
 		q.ring.CancelSleep()
@@ -146,6 +165,36 @@ func (q *opQueue) reap() {
 		f.result = r
 		// SYNC POINT (operation result): result is visible to whoever loads
 		// done. A follower is in the list before it looks at done.
+		f.done.Store(true)
+		poke(f.wake)
+	}
+}
+
+// resumed notes that the daemon's core is another now, and that the one before it had
+// taken so many operations: what of them has no result yet never gets one.
+func (q *opQueue) resumed(taken uint64) {
+	if q.ring == nil {
+		return // it came before Attach returned
+	}
+	q.lost.Store(taken + 1)
+	q.ring.Ring() // if nobody leads, whoever waits next does it
+}
+
+// endLost ends the operations that were lost with a core. Only the holder of lead may
+// call it, after reap: the results that the core has shown stand.
+func (q *opQueue) endLost() {
+	taken := q.lost.Load()
+	if taken == 0 || !q.lost.CompareAndSwap(taken, 0) {
+		return // or another core has gone meanwhile: the next turn sees it
+	}
+	q.reap() // what was shown between the last one and lost
+	for i := range q.flying {
+		f := &q.flying[i]
+		// SYNC POINT (operation lost): pairs with submit.
+		if f.done.Load() || int64(f.position-(taken-1)) >= 0 {
+			continue
+		}
+		f.result = slots.Result{Cookie: uint64(i), Status: slots.OpLost}
 		f.done.Store(true)
 		poke(f.wake)
 	}

@@ -8,6 +8,9 @@ type Option func(*options)
 type options struct {
 	name    string
 	workers int
+	wait    Mode
+	large   int64
+	streams int
 }
 
 // Name sets the name under which the process shows up in the daemon's status;
@@ -19,9 +22,20 @@ func Name(name string) Option { return func(o *options) { o.name = name } }
 // for about a millisecond because all running handlers are busy.
 func Workers(n int) Option { return func(o *options) { o.workers = min(max(n, 1), maxWorkers) } }
 
+// LargeMessages bounds the memory, in bytes, for requests and answers that fit no run of
+// slots: those that are coming in, and those that their callers have not fetched yet. The
+// default is 4 GiB. Beyond it such requests are not executed, and such answers fail.
+func LargeMessages(bytes int64) Option { return func(o *options) { o.large = max(bytes, 0) } }
+
+// Streams sets how many handlers of streams may run at once in this process; the default
+// is 1024. Callers that open more get an ErrNotExecuted.
+func Streams(n int) Option { return func(o *options) { o.streams = max(n, 0) } }
+
 const (
 	defaultWorkers = 4
 	maxWorkers     = 1024
+	defaultLarge   = 4 << 30
+	defaultStreams = 1024
 )
 
 // MethodOption describes a method to its callers; see Handle.

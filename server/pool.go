@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -29,21 +30,29 @@ type pool struct {
 	// batches are those of all workers, again hints that were taken out of them.
 	batches []*batch
 	again   []slots.Hint
+	orders  orders
 	batch   int // how many requests a worker may take at a time
 	// active counts workers that are awake, serving those of them that are
 	// inside a handler. Of the others the last one to go to sleep does so on
 	// the daemon's bell; the rest sleep on idle.
 	active, serving int
-	// retired are to be called when no worker is inside a handler.
+	// relieving: the monitor, which is no worker, serves parts.
+	relieving bool
+	// waiting are requests that were passed over to get at the parts behind them.
+	waiting []slots.Hint
+	// retired are to be called when nobody is inside a handler or serves parts.
 	retired []func()
 
 	closed atomic.Bool
-	nap    shm.Nap // of the worker that sleeps on the daemon's bell
+	// poll and nap are those of the worker that sleeps on the daemon's bell.
+	poll   shm.Poll
+	nap    shm.Nap
 	idle   chan struct{}
 	work   chan struct{} // wakes the monitor
 	quit   chan struct{} // closed when the pool shuts
-	over   chan struct{} // closed when run returns
 	shutMu sync.Once
+	// goroutines are the workers and the monitor.
+	goroutines sync.WaitGroup
 }
 
 func (p *pool) init(s *Server) {
@@ -53,10 +62,9 @@ func (p *pool) init(s *Server) {
 	p.work = make(chan struct{}, 1)
 	p.quit = make(chan struct{})
 	p.batch = 1
-	if s.workers > 1 { // else no monitor looks after batches
+	if s.workers > 1 { // else nobody takes what waits in a batch
 		p.batch = maxBatch
 	}
-	p.over = make(chan struct{})
 }
 
 // tick is how long a waiting request must have been passed over before another
@@ -65,16 +73,16 @@ const tick = time.Millisecond
 
 // run serves until shut and returns when all handlers have.
 func (p *pool) run(workers int) {
-	defer close(p.over)
-	var wg sync.WaitGroup
 	p.active = 1
 	for i := range workers {
-		wg.Go(func() { p.worker(i == 0) })
+		b := &batch{limit: 1}
+		p.mu.Lock()
+		p.batches = append(p.batches, b)
+		p.mu.Unlock()
+		p.goroutines.Go(func() { p.worker(b, i == 0) })
 	}
-	if workers > 1 {
-		wg.Go(p.monitor)
-	}
-	wg.Wait()
+	p.goroutines.Go(p.monitor)
+	p.goroutines.Wait()
 }
 
 // shut makes run return. It may be called more than once and before run.
@@ -86,12 +94,14 @@ func (p *pool) shut() {
 	})
 }
 
-// worker is the life of one worker. awake says that it is counted in active.
-func (p *pool) worker(awake bool) {
-	c, b := &Call{server: p.server}, &batch{limit: 1}
-	p.mu.Lock()
-	p.batches = append(p.batches, b)
-	p.mu.Unlock()
+// worker is the life of one worker. awake says that it is counted in active; then it
+// begins with what b still has.
+func (p *pool) worker(b *batch, awake bool) {
+	c := &Call{server: p.server, batch: b}
+	b.call.Store(c)
+	if awake {
+		p.serveBatch(c, b)
+	}
 	for {
 		if !awake {
 			select {
@@ -135,7 +145,7 @@ func (p *pool) whenQuiet(f func()) {
 
 // unmapRetired runs with mu held.
 func (p *pool) unmapRetired() {
-	if len(p.retired) == 0 || p.serving > 0 {
+	if len(p.retired) == 0 || p.serving > 0 || p.relieving {
 		return
 	}
 	for _, f := range p.retired {
@@ -156,32 +166,45 @@ func (p *pool) retire() bool {
 	return true
 }
 
-// longSleep is how long a worker sleeps at most. Nothing needs the bound: a
-// daemon that died between its store and its wake-up also ends the session.
+// longSleep is how long a worker sleeps at most. Nothing needs the bound: a core that
+// dies between its store and its wake-up is followed by one that rings every bell.
 const longSleep = time.Hour
 
 func (p *pool) sleep() {
 	p.mu.Lock()
-	bell := p.down.PrepareSleep()
-	empty := p.down.Empty() && len(p.again) == 0
 	p.listening = true
 	p.mu.Unlock()
-	if empty && !p.closed.Load() {
-		p.nap.Sleep(p.down.Bell(), bell, longSleep)
+	for !p.stirring() {
+		if !p.poll.Until(p.stirring) {
+			p.nod()
+			break
+		}
 	}
-	p.down.CancelSleep()
 	p.mu.Lock()
 	p.listening = false
 	p.mu.Unlock()
 	p.nudge()
 }
 
+// stirring reports whether there is something to look at for who listens.
+func (p *pool) stirring() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.down.Empty() || p.aside() || p.closed.Load()
+}
+
+// nod sleeps on the daemon's bell, once.
+func (p *pool) nod() {
+	bell := p.down.PrepareSleep()
+	if !p.stirring() {
+		p.nap.Sleep(p.down.Bell(), bell, longSleep)
+	}
+	p.down.CancelSleep()
+}
+
 // nudge starts the monitor again if a pause has stopped it: nobody may listen to
 // the daemon's bell from now on.
 func (p *pool) nudge() {
-	if cap(p.idle) == 1 {
-		return // no monitor
-	}
 	select {
 	case p.work <- struct{}{}:
 	default:
@@ -194,13 +217,38 @@ func (p *pool) serve(c *Call, h slots.Hint) {
 	if r == nil || h.Index() >= r.Geometry().Slots {
 		return // not a hint of ours
 	}
-	u, ok := r.Pick(h.Index(), p.server.id)
+	u, ok := r.PickHinted(h, p.server.id)
 	if !ok {
 		return // taken back by the daemon, another worker's, or an old hint
 	}
+	if freshCalls {
+		c = &Call{server: c.server, batch: c.batch}
+		if c.batch != nil {
+			c.batch.call.Store(c)
+		}
+	}
 	c.ring, c.run, c.ctx, c.cancel, c.lane = r, u, nil, nil, h.Lane()
+	if part, _ := isPart(r.Header(u), r.Payload(u)); part {
+		p.server.exchanges.serve(c)
+		return
+	}
+	if slots.Flags(r.Header(u)[offFlags])&slots.FlagPart != 0 {
+		p.wakeOne() // the handler of a large request is not quick: others take what comes meanwhile
+	}
 	c.serve()
 	r.Finish(u, p.server.id)
+	faultpoint.Here("serve.over")
+}
+
+// succeed does what is left of serve, and makes another goroutine the worker in place of
+// the one whose handler has exited. The call's answer has been written.
+func (p *pool) succeed(c *Call) {
+	slog.Error("rdmad: handler called runtime.Goexit")
+	c.ring.Finish(c.run, p.server.id)
+	b := c.batch
+	// SYNC POINT (batch): pairs with rescue.
+	shm.StoreRelease(&b.served, b.served.Load()+1)
+	p.goroutines.Go(func() { p.worker(b, true) })
 }
 
 // monitor wakes another worker when all that are awake have been inside their
@@ -210,36 +258,57 @@ func (p *pool) monitor() {
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	var last uint64
+	every := tick
+	c := &Call{server: p.server}
 	for quiet := 0; ; {
 		select {
 		case <-t.C:
 		case <-p.quit:
+			p.linger(c, t)
 			return
 		}
 		taken, active, listening, waiting := p.look()
 		stuck := taken == last && !listening
 		slow := waiting && taken-last < quickPerTick*uint64(active)
 		quiet++
+		if stuck && waiting && p.serveParts(c) {
+			quiet = 0
+		}
 		if p.rescue() || (stuck || slow) && p.wakeOne() || taken != last {
 			quiet = 0
 		}
 		last = taken
-		if quiet < quietTicks {
+		if quiet < quietTicks || !listening {
+			// While nobody listens, because all workers are inside handlers, only the
+			// ticks notice parts that come: see serveParts.
+			next := tick
+			if quiet >= quietTicks {
+				next = lazyTick
+			}
+			if next != every {
+				every = next
+				t.Reset(every)
+			}
 			continue
 		}
-		// Somebody listens, or no worker is left: no ticks until one wakes up.
+		// Somebody listens: no ticks until it wakes up.
 		t.Stop()
 		p.rest(true)
 		select {
 		case <-p.work:
 		case <-p.quit:
+			p.linger(c, t)
 			return
 		}
 		p.rest(false)
 		t.Reset(tick)
-		quiet = 0
+		every, quiet = tick, 0
 	}
 }
+
+// lazyTick is how often the monitor looks when nothing has happened for a while although
+// nobody listens to the daemon's bell.
+const lazyTick = 10 * time.Millisecond
 
 // quickPerTick is how many requests a worker takes in a tick if its handlers are
 // quick, so that a backlog is better left to it than shared with a thread that
@@ -251,7 +320,7 @@ const quickPerTick = 20
 func (p *pool) look() (taken uint64, active int, listening, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.taken, p.active, p.listening, !p.down.Empty() || len(p.again) > 0
+	return p.taken, p.active, p.listening, !p.down.Empty() || p.aside()
 }
 
 // rest notes that the monitor waits to be nudged, or no longer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -116,7 +117,7 @@ func TestBurstGetsAllWorkers(t *testing.T) {
 	for i := range workers {
 		select {
 		case <-g.entered:
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("only %d handlers run", i)
 		}
 	}
@@ -137,11 +138,16 @@ func TestIdleServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(500 * time.Millisecond) // until everything has gone to sleep for good
-	before := switches(t)
-	time.Sleep(300 * time.Millisecond) // the time that is measured
-	if n := switches(t) - before; n > 100 {
-		t.Errorf("%d context switches while idle", n)
+	// The best of several: on a busy machine that takes longer.
+	least := int64(math.MaxInt64)
+	for range 10 {
+		before := switches(t)
+		time.Sleep(300 * time.Millisecond) // the time that is measured
+		if least = min(least, switches(t)-before); least <= 100 {
+			return
+		}
 	}
+	t.Errorf("%d context switches while idle", least)
 }
 
 // switches returns how often this process has gone to sleep.

@@ -25,13 +25,16 @@ var (
 	// ErrMisaligned is returned for an atomic operation whose place in the region
 	// is not a multiple of 8.
 	ErrMisaligned = errors.New("misaligned")
-	// ErrExpired is returned after the handler has returned.
+	// ErrExpired is returned after the handler has returned, also by Call.Reply.
 	ErrExpired = errors.New("the call is over")
 	// ErrUnsupported is returned for an atomic operation over a fabric that has
 	// none.
 	ErrUnsupported = errors.New("not supported by the fabric")
-	// ErrLost is returned when the connection to the caller's node broke. A write
-	// or an atomic operation may have been done.
+	// ErrLost is returned when the link to the caller's node was lost and has not come
+	// back in time (node.link_hold), or when one of the two daemons was replaced: a
+	// write or an atomic operation may have been done. A link that comes back in time
+	// delays reads and writes; of atomic operations, which are never done twice,
+	// those that may have been done end in ErrLost.
 	ErrLost = errors.New("connection lost")
 )
 

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -207,4 +208,33 @@ func TestRegionAtomics(t *testing.T) {
 			t.Errorf("the numbers are % x", x.region.Bytes()[64:96])
 		}
 	})
+}
+
+// With tcp, operations of handlers of the caller's own node and of another one are atomic
+// with regard to each other.
+func TestRegionAtomicsOfTwoNodes(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	add := map[string]server.Handler{"add": func(c *server.Call) error {
+		for range 500 {
+			if _, err := c.Region(0).FetchAdd(0, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	x := newRegions(t, a, b, 4096, add)
+	newRegions(t, a, a, 4096, add)
+	ref := x.ref(t, 0, 8, client.MayAtomic)
+	var all sync.WaitGroup
+	for _, node := range []string{"a", "b", "a", "b"} {
+		all.Go(func() {
+			if _, err := x.conn.CallRegions(t.Context(), node+"/t/add", nil, ref); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if sum := binary.NativeEndian.Uint64(x.region.Bytes()); sum != 2000 {
+		t.Errorf("the sum is %d", sum)
+	}
 }

@@ -226,7 +226,7 @@ func TestHandleWhileServing(t *testing.T) {
 		go func() {
 			for {
 				got, err := c.Call(soon(t), "b/t/"+name, nil)
-				if errors.Is(err, client.ErrNoService) && !errors.Is(err, client.ErrNotExecuted) {
+				if errors.Is(err, client.ErrNoService) {
 					continue // not heard of yet
 				}
 				if err == nil && string(got) != name {
@@ -249,7 +249,7 @@ func TestDaemonDies(t *testing.T) {
 	s := attach(t, b)
 	handle(t, s, "m", func(*server.Call) error { return nil })
 	done := start(t, s)
-	if err := b.KillCore(); err != nil {
+	if err := b.Crash(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; !errors.Is(err, server.ErrClosed) {
@@ -279,7 +279,7 @@ func TestPeerRestartsUnderHandler(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-g.entered
-		if err := a.KillCore(); err != nil {
+		if err := a.Crash(); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Connected("a"); err != nil {

@@ -5,19 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/slots"
 )
 
 // Handler answers a request. It runs on one of the server's workers, at most
 // Workers of them at once. A returned error reaches the caller as an
-// ErrRemote with its text; so does a panic. The Call is valid until it returns.
+// ErrRemote with its text; so does a panic, or the end of the goroutine by
+// runtime.Goexit. The Call is valid until it returns.
 type Handler func(c *Call) error
 
 // Server is an attachment to the daemon of this node that answers requests. Its
@@ -29,17 +30,21 @@ type Server struct {
 	lanes   [slots.MaxLanes]atomic.Pointer[slots.Ring]
 	pool    pool
 	ops     opQueue
+	// exchanges are large messages and streams.
+	exchanges exchanges
 
 	// handling lets one Handle run at a time. mu must not be held while the
 	// daemon is asked: the session's events lock it.
 	handling sync.Mutex
 	mu       sync.Mutex
-	handlers atomic.Pointer[map[uint32]Handler]
+	handlers atomic.Pointer[map[uint32]handlers]
 	serving  bool // Serve runs or has run
 	closed   bool
 	// base is the context of all calls; it ends with Serve.
 	base context.Context
 	stop context.CancelFunc
+	// over is closed when Serve is about to return: nobody uses the memory.
+	over chan struct{}
 }
 
 // Attach connects to the daemon that listens on socket; empty means the
@@ -47,28 +52,34 @@ type Server struct {
 // must Close the server. Errors: ErrNotRunning, ErrPermission, ErrVersion,
 // ErrLimit, or ctx's.
 func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error) {
-	o := options{name: filepath.Base(os.Args[0]), workers: defaultWorkers}
+	o := options{name: filepath.Base(os.Args[0]), workers: defaultWorkers, large: defaultLarge, streams: defaultStreams}
 	for _, f := range opts {
 		f(&o)
 	}
-	s := &Server{workers: o.workers}
+	s := &Server{workers: o.workers, over: make(chan struct{})}
 	s.base, s.stop = context.WithCancel(context.Background())
-	s.handlers.Store(&map[uint32]Handler{})
+	s.handlers.Store(&map[uint32]handlers{})
+	s.exchanges.init(s, &o)
 	// Held until session is set: the session's events use it.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	session, err := attach.Open(ctx, socket, attach.Hello{Role: attach.RoleService, Name: o.name}, attach.Events{
-		Lane:   s.addLane,
-		Closed: s.removeLane,
-		Ended:  s.sessionEnded,
+	session, err := attach.Open(ctx, socket, attach.Hello{Role: attach.RoleService, Name: o.name, Handlers: o.workers}, attach.Events{
+		Lane:    s.addLane,
+		Closed:  s.removeLane,
+		Gone:    s.callerGone,
+		Resumed: s.resumed,
+		Ended:   s.sessionEnded,
 	})
 	if err != nil {
 		s.stop()
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.session, s.id = session, session.Welcome.ID
+	// What comes over a link that is lost, and back in time, has not been idle.
+	s.exchanges.lease += session.Welcome.Hold()
 	s.pool.init(s)
 	s.ops.init(session)
+	s.pool.poll.Mode, s.ops.poll.Mode = o.wait, o.wait
 	return s, nil
 }
 
@@ -79,13 +90,27 @@ func (s *Server) Node() string { return s.session.Welcome.Node }
 // this call on; they are answered once Serve runs. Names have 1 to 63 letters,
 // digits, dots, dashes or underscores. Errors: ErrInvalid, ErrLimit, ErrClosed.
 func (s *Server) Handle(service, method string, h Handler, opts ...MethodOption) error {
+	return s.handle(service, method, handlers{call: h}, opts)
+}
+
+// handlers are what serves a method: stream is nil if it is no stream.
+type handlers struct {
+	call   Handler
+	stream StreamHandler
+	// answer is the declared size of answers.
+	answer int
+}
+
+func (s *Server) handle(service, method string, h handlers, opts []MethodOption) error {
 	m := attach.Method{Service: service, Method: method, Answer: DefaultAnswerSize}
 	for _, f := range opts {
 		f(&m)
 	}
 	s.handling.Lock()
 	defer s.handling.Unlock()
+	faultpoint.Here("register.before")
 	a, err := s.session.Ask(s.base, &attach.Message{Type: attach.TypeRegister, Methods: []attach.Method{m}})
+	faultpoint.Here("register.after")
 	if s.base.Err() != nil {
 		err = ErrClosed // of base, which Ask waits with
 	}
@@ -95,7 +120,8 @@ func (s *Server) Handle(service, method string, h Handler, opts ...MethodOption)
 	if err != nil {
 		return fmt.Errorf("server: handle %s/%s: %w", service, method, err)
 	}
-	next := map[uint32]Handler{a.MethodIDs[0]: h}
+	h.answer = m.Answer
+	next := map[uint32]handlers{a.MethodIDs[0]: h}
 	for id, old := range *s.handlers.Load() {
 		if id != a.MethodIDs[0] {
 			next[id] = old
@@ -105,10 +131,13 @@ func (s *Server) Handle(service, method string, h Handler, opts ...MethodOption)
 	return nil
 }
 
-// handler returns the handler of a method, or nil. The daemon may deliver requests
-// before Handle has heard of the method's id; then it is waited for.
-func (s *Server) handler(id uint32) Handler {
-	if h := (*s.handlers.Load())[id]; h != nil {
+// streamHandler returns the handler of a method that is a stream, or nil.
+func (s *Server) streamHandler(id uint32) StreamHandler { return s.handlersOf(id).stream }
+
+// handlersOf returns the handlers of a method. The daemon may deliver requests before
+// Handle has heard of the method's id; then it is waited for.
+func (s *Server) handlersOf(id uint32) handlers {
+	if h, ok := (*s.handlers.Load())[id]; ok {
 		return h
 	}
 	s.handling.Lock()
@@ -130,6 +159,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.end)()
 	s.pool.run(s.workers)
 	s.stop()
+	s.exchanges.shut()
+	close(s.over)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -150,14 +181,14 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	s.end()
 	if serving {
-		<-s.pool.over
+		<-s.over
 	}
 	if again {
 		return nil
 	}
 	err := s.session.Close()
 	s.session.Release()
-	if err != nil && !errors.Is(err, net.ErrClosed) {
+	if err != nil {
 		return fmt.Errorf("server: close: %w", err)
 	}
 	return nil
@@ -166,7 +197,9 @@ func (s *Server) Close() error {
 // addLane maps a lane and tells the daemon, which delivers from it afterwards.
 func (s *Server) addLane(l attach.Lane, r *slots.Ring) {
 	s.lanes[l.ID].Store(r)
+	faultpoint.Here("mapped.before")
 	err := s.attached().Tell(&attach.Message{Type: attach.TypeMapped, Lane: &attach.Lane{ID: l.ID}})
+	faultpoint.Here("mapped.after")
 	if err != nil && !errors.Is(err, ErrClosed) { // at the end it does not matter
 		slog.Warn("rdmad: cannot confirm a lane", "lane", l.ID, "error", err)
 	}
@@ -178,6 +211,18 @@ func (s *Server) removeLane(id uint16, unmap func()) {
 	s.lanes[id].Store(nil)
 	s.attached()
 	s.pool.whenQuiet(unmap)
+}
+
+// resumed says again what the daemon's new core has to know, and ends the operations of
+// which it knows nothing.
+func (s *Server) resumed(r attach.Resumed) {
+	session := s.attached()
+	for id := range s.lanes {
+		if s.lanes[id].Load() != nil {
+			_ = session.Tell(&attach.Message{Type: attach.TypeMapped, Lane: &attach.Lane{ID: uint16(id)}}) // fails if the session ends
+		}
+	}
+	s.ops.resumed(r.OpsTaken)
 }
 
 // sessionEnded is the liberator of the pool's waits when the daemon is gone.

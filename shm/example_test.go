@@ -88,11 +88,11 @@ func ExampleVec() {
 }
 
 func ExampleCheckABI() {
-	fmt.Println(shm.CheckABI(2<<16 | 3))
-	fmt.Println(shm.CheckABI(3 << 16))
+	fmt.Println(shm.CheckABI(4<<16 | 3))
+	fmt.Println(shm.CheckABI(5 << 16))
 	// Output:
 	// <nil>
-	// shm: ABI version 3.0, this program speaks 2.0
+	// shm: ABI version 5.0, this program speaks 4.2
 }
 
 func ExampleNanotime() {

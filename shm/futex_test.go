@@ -1,6 +1,7 @@
 package shm_test
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,4 +111,35 @@ func TestFutexWakesOnlyN(t *testing.T) {
 		eventually(t, "the woken one goes on", func() bool { return int(woke.Load()) >= sum })
 	}
 	wg.Wait()
+}
+
+// Either of two words ends the sleep, and so does a value that has changed before.
+func TestFutexWaitEither(t *testing.T) {
+	words := [2]atomic.Uint32{}
+	for k := range words {
+		var wg sync.WaitGroup
+		start := time.Now()
+		wg.Go(func() {
+			for words[k].Load() == 0 && time.Since(start) < 20*time.Second {
+				shm.FutexWaitEither(&words[0], 0, &words[1], 0, 30*time.Second)
+			}
+		})
+		for woken := 0; woken == 0; {
+			woken = shm.FutexWake(&words[k], shm.WakeAll) // it sleeps
+			if time.Since(start) > 20*time.Second {
+				t.Fatalf("nobody slept on word %d (kernels before 5.16 have no futex_waitv)", k)
+			}
+			runtime.Gosched()
+		}
+		words[k].Store(1)
+		shm.FutexWake(&words[k], shm.WakeAll)
+		wg.Wait()
+		shm.FutexWaitEither(&words[0], 1-words[0].Load(), &words[1], 1-words[1].Load(), time.Minute) // other values: no sleep
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("word %d: %v", k, took)
+		}
+		words[k].Store(0)
+	}
+	shm.FutexWaitEither(&words[0], 0, &words[1], 0, 0)
+	shm.FutexWaitEither(&words[0], 0, &words[1], 0, time.Millisecond) // nobody wakes it
 }

@@ -20,9 +20,9 @@ const (
 	// Magic spells "RDMADSEG" in the order of the bytes in memory.
 	Magic = 0x47455344414d4452
 	// ABIMajor changes when an older program would misread a segment.
-	ABIMajor = 2
+	ABIMajor = 4
 	// ABIMinor changes when fields are added that an older program may ignore.
-	ABIMinor = 0
+	ABIMinor = 2
 	// ABIVersion is what the header holds: major in the upper half.
 	ABIVersion uint32 = ABIMajor<<16 | ABIMinor
 
@@ -44,6 +44,8 @@ const (
 	KindDomain Kind = 3
 	// KindRegion is memory that handlers of other nodes write to and read from.
 	KindRegion Kind = 4
+	// KindVault is a daemon's own memory of a lane; no worker is given one.
+	KindVault Kind = 5
 	// KindTest is for tests of this package's users.
 	KindTest Kind = 99
 )
@@ -59,6 +61,8 @@ func (k Kind) String() string {
 		return "domain"
 	case KindRegion:
 		return "region"
+	case KindVault:
+		return "vault"
 	case KindTest:
 		return "test"
 	}

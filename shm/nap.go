@@ -36,7 +36,7 @@ const (
 )
 
 // rawSleepers counts the threads of this process that sleep behind the Go
-// scheduler's back. Each keeps a processor (P), so one is left to the rest of the
+// scheduler's back, or poll. Each keeps a processor (P), so one is left to the rest of the
 // process where there is more than one.
 var (
 	rawSleepers    atomic.Int32
@@ -50,18 +50,28 @@ func (n *Nap) Sleep(word *atomic.Uint32, old uint32, limit time.Duration) {
 	if n.since == 0 {
 		n.since = Nanotime()
 	}
-	switch {
-	case n.long:
+	if n.long {
 		FutexWait(word, old, limit)
-	case rawSleepers.Add(1) > maxRawSleepers():
-		rawSleepers.Add(-1)
-		FutexWait(word, old, limit)
-	default:
-		FutexWaitRaw(word, old, min(limit, RawLimit))
-		rawSleepers.Add(-1)
+	} else {
+		n.short(word, old, limit)
 	}
 	n.long = Nanotime()-n.since > longWait
 	if word.Load() != old {
 		n.since = 0
 	}
+}
+
+// short is Sleep during a short wait.
+func (n *Nap) short(word *atomic.Uint32, old uint32, limit time.Duration) {
+	sleepers := rawSleepers.Add(1)
+	if sleepers > maxRawSleepers() {
+		rawSleepers.Add(-1)
+		FutexWait(word, old, limit)
+		return
+	}
+	// The goroutines that wait for this processor run first: one that the caller
+	// has just started would find it kept until the sleep ends.
+	goyield()
+	FutexWaitRaw(word, old, min(limit, RawLimit))
+	rawSleepers.Add(-1)
 }

@@ -37,12 +37,40 @@ func TestRawSleepDoesNotHoldUpTheCollector(t *testing.T) {
 	word.Store(1)
 	shm.FutexWake(&word, shm.WakeAll)
 	wg.Wait()
-	if took > 5*time.Second {
+	if took > time.Minute {
 		t.Errorf("20 collections took %v beside a sleeping thread", took)
 	}
 	if sleeps.Load() < 2 {
 		t.Errorf("%d sleeps: the collector did not have to end any, so the test shows nothing", sleeps.Load())
 	}
+}
+
+// A goroutine that was started before a short sleep runs before it, even if there is one
+// processor: otherwise each sleep here would last for RawLimit.
+func TestNapLetsOthersRunFirst(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const naps = 100
+	var word atomic.Uint32
+	var n shm.Nap
+	// The quickest of several rounds: other processes may have the processor.
+	quickest := time.Hour
+	for range 8 {
+		start := time.Now()
+		word.Store(0)
+		for i := range uint32(naps) {
+			go func() {
+				word.Store(i + 1)
+				shm.FutexWake(&word, 1)
+			}()
+			for word.Load() == i {
+				n.Sleep(&word, i, time.Second)
+			}
+		}
+		if quickest = min(quickest, time.Since(start)); quickest <= naps*shm.RawLimit/2 {
+			return
+		}
+	}
+	t.Errorf("%d naps took %v", naps, quickest)
 }
 
 // After a long sleep the next one goes through the scheduler: with one processor
@@ -57,7 +85,7 @@ func TestNapAdapts(t *testing.T) {
 			shm.FutexWake(&word, 1)
 		})
 		defer timer.Stop()
-		for deadline := time.Now().Add(10 * time.Second); word.Load() == old; {
+		for deadline := time.Now().Add(time.Minute); word.Load() == old; {
 			n.Sleep(&word, old, time.Second)
 			if time.Now().After(deadline) {
 				t.Fatal("never woken")

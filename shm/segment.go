@@ -166,6 +166,35 @@ func Open(fd int, kind Kind, size int) (_ *Segment, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
+	s, err := mapSealed(f, size)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkHeader(kind); err != nil {
+		return nil, errors.Join(err, s.mem.Unmap())
+	}
+	return s, nil
+}
+
+// Adopt maps a segment again of which the caller knows that it made it, or a process
+// before it that kept the descriptor for it. Only what the kernel vouches for is checked,
+// the seals and the size: other processes may have written to the header since. It takes
+// over fd, also when it fails. Errors wrap ErrNotSealed and ErrBadSegment.
+func Adopt(fd int, size int) (_ *Segment, err error) {
+	f := os.NewFile(uintptr(fd), "memfd")
+	if f == nil {
+		return nil, fmt.Errorf("%w: descriptor %d", ErrBadSegment, fd)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	return mapSealed(f, size)
+}
+
+// mapSealed maps the segment behind f, if it cannot change its size and is large enough.
+func mapSealed(f *os.File, size int) (*Segment, error) {
 	got, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%w: not a memfd: %w", ErrBadSegment, err)
@@ -184,11 +213,7 @@ func Open(fd int, kind Kind, size int) (_ *Segment, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: map segment of %d bytes: %w", st.Size(), err)
 	}
-	s := &Segment{file: f, mem: mem}
-	if err := s.checkHeader(kind); err != nil {
-		return nil, errors.Join(err, mem.Unmap())
-	}
-	return s, nil
+	return &Segment{file: f, mem: mem}, nil
 }
 
 // Bytes returns the whole mapping, header page first. The slice is valid until
@@ -207,6 +232,11 @@ func (s *Segment) Huge() bool { return s.huge }
 func (s *Segment) Close() error {
 	return errors.Join(s.mem.Unmap(), s.file.Close())
 }
+
+// RestoreHeader writes the header again, of which other processes may have left anything
+// since Create. Do so before the descriptor is given to another one, which would not
+// map a segment without. Who is mapping it meanwhile sees what was there or what is.
+func (s *Segment) RestoreHeader(kind Kind) { s.writeHeader(kind) }
 
 func (s *Segment) writeHeader(kind Kind) {
 	h := s.mem[:HeaderSize]

@@ -31,14 +31,14 @@ func TestCreateWritesTheHeaderByteByByte(t *testing.T) {
 	copy(want[0:], "RDMADSEG")
 	copy(want[8:], []byte{99, 0, 0, 0})
 	copy(want[16:], []byte{0, 0x30, 0, 0, 0, 0, 0, 0}) // 12288
-	copy(want[64:], []byte{0, 0, 2, 0})                // version 2.0
+	copy(want[64:], []byte{2, 0, 4, 0})                // version 4.2
 	if got := s.Bytes()[:4096]; !bytes.Equal(got, want) {
 		t.Errorf("header page is % x", got[:96])
 	}
 	if !bytes.Equal(s.Bytes()[4096:], make([]byte, 2*4096)) {
 		t.Error("the rest of a new segment is not zero")
 	}
-	if shm.HeaderSize != 4096 || shm.ABIVersion != 0x20000 {
+	if shm.HeaderSize != 4096 || shm.ABIVersion != 0x40002 {
 		t.Error("header size or ABI version changed")
 	}
 }
@@ -187,7 +187,7 @@ func memfd(t *testing.T, size int64, seals int, change func(h []byte)) int {
 	}
 	h := make([]byte, shm.HeaderSize)
 	copy(h, "RDMADSEG")
-	h[8], h[66] = 99, 2
+	h[8], h[66] = 99, 4
 	if change != nil {
 		change(h)
 	}
@@ -238,12 +238,12 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 	t.Run("other major", func(t *testing.T) {
-		_, err := shm.Open(memfd(t, testSize, all, func(h []byte) { h[64], h[66] = 5, 3 }), shm.KindTest, testSize)
+		_, err := shm.Open(memfd(t, testSize, all, func(h []byte) { h[64], h[66] = 5, 5 }), shm.KindTest, testSize)
 		var v *shm.VersionError
-		if !errors.As(err, &v) || v.Ours != shm.ABIVersion || v.Theirs != 0x30005 {
+		if !errors.As(err, &v) || v.Ours != shm.ABIVersion || v.Theirs != 0x50005 {
 			t.Fatalf("got %v", err)
 		}
-		if m := v.Error(); !strings.Contains(m, "3.5") || !strings.Contains(m, "2.0") {
+		if m := v.Error(); !strings.Contains(m, "5.5") || !strings.Contains(m, "4.2") {
 			t.Errorf("message %q", m)
 		}
 	})
@@ -297,9 +297,46 @@ func TestViewsPanicOutside(t *testing.T) {
 }
 
 func TestKindNames(t *testing.T) {
-	for k, want := range map[shm.Kind]string{1: "lane", 2: "worker", 3: "domain", 99: "test", 5: "kind(5)"} {
+	for k, want := range map[shm.Kind]string{1: "lane", 2: "worker", 3: "domain", 5: "vault", 99: "test", 98: "kind(98)"} {
 		if k.String() != want {
 			t.Errorf("kind %d is %q", uint32(k), k)
 		}
+	}
+}
+
+// A view has the words where they lie, and is refused for what is no words.
+func TestView(t *testing.T) {
+	type part struct {
+		A uint64
+		B [2]atomic.Uint64
+		C [16]byte
+	}
+	type whole struct {
+		part
+		D [3]uint64
+	}
+	mem := shm.AlignedBytes(8 + shm.SizeOf[whole]())
+	v := shm.View[whole](mem, 8)
+	v.B[1].Store(5)
+	v.D[2] = 6
+	copy(v.C[:], "x")
+	if shm.Uint64At(mem, 8+16).Load() != 5 || shm.Uint64At(mem, len(mem)-8).Load() != 6 || mem[8+24] != 'x' {
+		t.Errorf("%v", mem)
+	}
+	for what, f := range map[string]func(){
+		"beyond the end": func() { shm.View[whole](mem, 16) },
+		"misaligned":     func() { shm.View[uint64](mem, 4) },
+		"a pointer":      func() { shm.View[struct{ p *int }](mem, 0) },
+		"half a word":    func() { shm.View[struct{ a, b uint32 }](mem, 0) },
+		"some bytes":     func() { shm.View[[7]byte](mem, 0) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s was taken", what)
+				}
+			}()
+			f()
+		}()
 	}
 }

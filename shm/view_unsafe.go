@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"unsafe"
 )
@@ -43,4 +44,39 @@ func at(mem []byte, off, n, size int) unsafe.Pointer {
 		panic(fmt.Sprintf("shm: word of %d bytes at offset %d is misaligned", size, off))
 	}
 	return p
+}
+
+// View returns the T at the aligned offset off of mem. T consists of 64-bit words alone,
+// of arrays of bytes that fill such words, and of structs and arrays of these: it panics
+// for others, and, like Uint32At, for what is misaligned or not inside mem. The T is as
+// long-lived as mem.
+func View[T any](mem []byte, off int) *T {
+	t := reflect.TypeFor[T]()
+	if !onlyWords(t) {
+		panic(fmt.Sprintf("shm: %v is more than 64-bit words", t))
+	}
+	return (*T)(at(mem, off, int(t.Size())/8, 8))
+}
+
+// SizeOf returns the size of a T in bytes.
+func SizeOf[T any]() int { return int(reflect.TypeFor[T]().Size()) }
+
+func onlyWords(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Uint64:
+		return true
+	case reflect.Array:
+		return t.Elem().Kind() == reflect.Uint8 && t.Len()%8 == 0 || onlyWords(t.Elem())
+	case reflect.Struct:
+		if t == reflect.TypeFor[atomic.Uint64]() {
+			return true
+		}
+		for f := range t.Fields() {
+			if !onlyWords(f.Type) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }

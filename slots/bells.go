@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"sync/atomic"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -39,7 +40,7 @@ func NewBells(mem []byte) *Bells {
 }
 
 // MarkLane says that something was published in a lane. It returns true if the
-// agent sleeps and the caller must ring the domain's eventfd.
+// agent sleeps and the caller must ring the domain's eventfd, also if others do.
 func (b *Bells) MarkLane(lane uint16) (ring bool) { return b.mark(b.lanes, int(lane)%MaxLanes) }
 
 // MarkWorker says that a service worker finished something; like MarkLane.
@@ -52,8 +53,11 @@ func (b *Bells) mark(set []atomic.Uint64, i int) bool {
 	if w, bit := &set[i/64], uint64(1)<<(i%64); w.Load()&bit == 0 {
 		w.Or(bit)
 	}
-	// SYNC POINT (agent sleep): pairs with PrepareSleep.
-	return b.asleep.Load() != 0 && b.asleep.CompareAndSwap(1, 0)
+	faultpoint.Here("bell.marked")
+	// SYNC POINT (agent sleep): pairs with PrepareSleep. The word stays as it is:
+	// if the first to ring were the only one, all would wait for a process that is
+	// stopped before it does.
+	return b.asleep.Load() != 0
 }
 
 // TakeLanes calls f for every marked lane and clears its mark first. Only the

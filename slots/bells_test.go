@@ -39,10 +39,12 @@ func TestBells(t *testing.T) {
 		t.Errorf("took workers %v, dirty %v", workers, b.Dirty())
 	}
 	b.PrepareSleep()
-	if !b.MarkLane(3) || b.MarkLane(3) || b.MarkWorker(1) {
-		t.Error("a sleeping agent is rung for once")
+	// Who marked first may be stopped before it rings.
+	for range 2 {
+		if !b.MarkLane(3) || !b.MarkWorker(1) {
+			t.Error("a sleeping agent is not rung for by everybody")
+		}
 	}
-	b.PrepareSleep()
 	b.CancelSleep()
 	if b.MarkWorker(2) {
 		t.Error("ring for an agent that gave up to sleep")

@@ -15,11 +15,11 @@ func cycle(r *slots.Ring, k int) bool {
 		return false
 	}
 	w := r.Word(u.Index)
-	if !r.Take(u.Index, w) || !r.Answer(u.Index, w) || !r.Answered(u, 3) {
+	if !r.Take(u.Index, w) || !r.Answer(u.Index, w) || !r.Answered(u, 3) || !r.Acquire(u, 3) {
 		return false
 	}
 	r.Consume(u)
-	r.WakeFree()
+	r.Freed(u.Len)
 	return true
 }
 
@@ -97,6 +97,17 @@ func BenchmarkHeader(b *testing.B) {
 		var d slots.Header
 		for b.Loop() {
 			if !d.Decode(buf) || d.CheckRequest(small, 2) != nil {
+				b.Fatal("bad")
+			}
+		}
+	})
+	b.Run("decode and check an answer", func(b *testing.B) {
+		b.ReportAllocs()
+		answer := slots.Header{Ticket: 7, Length: 64, Run: 2, Kind: slots.KindAnswer}
+		answer.Encode(buf)
+		var d slots.Header
+		for b.Loop() {
+			if !d.Decode(buf) || d.CheckAnswer(small, 2, 7) != nil {
 				b.Fatal("bad")
 			}
 		}

@@ -3,6 +3,7 @@ package slots
 import (
 	"errors"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -16,8 +17,8 @@ var (
 )
 
 // Claim takes a run of k consecutive free slots for owner (an attach id from 1
-// to MaxOwner). It looks at no more than about two rings' worth of slots and
-// never waits: ErrFull says that nothing fitted.
+// to MaxOwner). It looks at every slot about once and never waits: ErrFull says that
+// nothing fitted.
 //
 // Runs never wrap, so that one message is one contiguous range. Slots are taken
 // in ascending order: of two claimers that overlap, the one that started higher
@@ -32,35 +33,54 @@ func (r *Ring) Claim(owner, k int) (Run, error) {
 	}
 	pos := r.cursor.Load()
 	i := r.index(pos)
+	faultpoint.Here("claim.before_cas")
 	if k == 1 {
 		// What a small message mostly finds: the slot at the cursor is free.
 		w := r.Word(i)
 		mine := MakeWord(Claim, 1, owner, w.Ticket()+1)
 		if w.State() == Free && r.words[i].CompareAndSwap(uint64(w), uint64(mine)) {
+			faultpoint.Here("claim.after_cas")
+			faultpoint.Here("claim.complete")
 			// While the cursor has not moved, the claim is not behind it.
 			if !r.cursor.CompareAndSwap(pos, pos+1) {
 				r.advance(pos, 1)
 			}
+			faultpoint.Here("claim.after_cursor")
 			return Run{Index: i, Len: 1, Ticket: mine.Ticket()}, nil
 		}
 	}
-	for probes := 0; probes < 2*n; {
+	// Runs that begin before the cursor may end behind it.
+	for end := pos + uint64(n+k); int64(end-pos) > 0; {
+		if skip := r.busyFrom(i); skip > 0 {
+			pos += uint64(skip)
+			i += skip
+		}
 		if i+k > n {
 			pos += uint64(n - i)
-			probes += n - i
 			i = 0
 			continue
 		}
 		ticket, busy := r.claimAt(i, k, owner)
 		if busy < 0 {
+			faultpoint.Here("claim.complete")
 			r.advance(pos, k)
+			faultpoint.Here("claim.after_cursor")
 			return Run{Index: i, Len: k, Ticket: ticket}, nil
 		}
 		pos += uint64(busy + 1)
-		probes += busy + 1
 		i += busy + 1
 	}
 	return Run{}, ErrFull
+}
+
+// busyFrom is how many slots from i to the end of the ring are busy one after the other. A
+// claim that finds the ring full has looked at all of it.
+func (r *Ring) busyFrom(i int) (n int) {
+	words := r.words[i:]
+	for n < len(words) && Word(words[n].Load()).State() != Free {
+		n++
+	}
+	return n
 }
 
 // claimAt tries to take the run at i. It returns the first slot's new ticket and
@@ -74,9 +94,12 @@ func (r *Ring) claimAt(i, k, owner int) (ticket uint64, busy int) {
 			ticket = mine.Ticket()
 		}
 		if w.State() != Free || !r.words[i+j].CompareAndSwap(uint64(w), uint64(mine)) {
+			faultpoint.Here("claim.refused")
 			r.unclaim(i, j)
+			faultpoint.Here("claim.given_back")
 			return 0, j
 		}
+		faultpoint.Here("claim.after_cas")
 	}
 	return ticket, -1
 }
@@ -93,8 +116,9 @@ func (r *Ring) unclaim(i, j int) {
 // it, or the daemon for an owner that is dead.
 func (r *Ring) free(x int) {
 	// A release is enough: who looks at the waiters afterwards does so in
-	// WakeFree, which orders itself.
+	// Freed or WakeFree, which order themselves.
 	shm.StoreRelease(&r.words[x], uint64(r.Word(x).freed()))
+	faultpoint.Here("free.after_slot")
 }
 
 // advance moves the cursor behind the k slots that were claimed at pos. The
@@ -109,7 +133,9 @@ func (r *Ring) advance(pos uint64, k int) {
 	for range 64 {
 		cur := r.cursor.Load()
 		if int64(pos-cur) < 0 {
+			faultpoint.Here("claim.before_late")
 			r.noteLate(pos)
+			faultpoint.Here("claim.after_late")
 		}
 		if int64(end-cur) <= 0 || r.cursor.CompareAndSwap(cur, end) {
 			return
@@ -153,17 +179,28 @@ func (r *Ring) Revoke(u Run, owner int) bool {
 	return r.words[u.Index].CompareAndSwap(uint64(pub), uint64(pub.With(Claim)))
 }
 
-// Abort frees a claimed, unpublished run. Call WakeFree afterwards.
+// Abort frees a claimed, unpublished run. Call Freed afterwards.
 func (r *Ring) Abort(u Run) { r.Free(u.Index, u.Len) }
 
-// Answered reports whether the run's answer has arrived. Its header and payload
-// may be read from then until Consume.
+// Answered reports whether the run's answer has arrived and has been neither
+// acquired nor moved. It may be acquired then.
 func (r *Ring) Answered(u Run, owner int) bool {
 	// SYNC POINT (answer): pairs with Answer.
 	return r.Word(u.Index) == MakeWord(Ans, u.Len, owner, u.Ticket)
 }
 
-// Consume frees an answered run. Call WakeFree afterwards.
+// Acquire makes the run's answer the owner's alone: its header and payload may be
+// read until Consume. False: it has not arrived, or the daemon has moved it, and
+// its owner gets it by another way; see Spill.
+func (r *Ring) Acquire(u Run, owner int) bool {
+	w := MakeWord(Ans, u.Len, owner, u.Ticket)
+	// SYNC POINT (answer): pairs with Answer.
+	// SYNC POINT (answer moved): this swap and that of Move decide who has the
+	// answer, before anybody reads it or frees its slots.
+	return r.words[u.Index].CompareAndSwap(uint64(w), uint64(w.With(Read)))
+}
+
+// Consume frees an acquired run. Call Freed afterwards.
 func (r *Ring) Consume(u Run) { r.Free(u.Index, u.Len) }
 
 // Free makes the k slots from i free, last first, so that a sweep of a process

@@ -34,19 +34,36 @@ const (
 	// FlagRefs: the payload of the request starts with references to regions;
 	// Refs says how many.
 	FlagRefs
+	// FlagPart: the message is a part of an exchange of more than one request,
+	// and its payload starts with the exchange's own header, which only the
+	// libraries read. A request says in To which process has the exchange.
+	FlagPart
+	// FlagReceipt: the requester wants to know that the request was executed,
+	// and no data; the answer has FlagControl.
+	FlagReceipt
+	// FlagInPlace: the requester wants the answer in the slots of its request, and
+	// an error if it does not fit.
+	FlagInPlace
+	// FlagCancel: the one-way message is for the responder's daemon, which drops a
+	// request; see Cancel.
+	FlagCancel
+	// FlagCarry: something goes with the request that is not its payload; see
+	// SplitCarried. Only to nodes and processes that have said to know it.
+	FlagCarry
 
-	knownFlags = FlagError | FlagControl | FlagRefs
+	requestFlags = FlagRefs | FlagPart | FlagReceipt | FlagInPlace | FlagCancel | FlagCarry
+	answerFlags  = FlagError | FlagControl | FlagPart
 )
 
 // Header is the decoded header of a message.
 //
 //	 0               8       12    14  15  16      20      24
 //	+---------------+-------+-----+---+---+-------+-------+---------------+
-//	| ticket        | len   | run |kin|flg| method| answer| deadline      |
+//	| ticket  |0|frm| len   | run |kin|flg| method| answer| deadline      |
 //	+---------------+-------+-----+---+---+-------+-------+---------------+
 //	 32              40      44      48              56              64
 //	+---------------+-------+-------+---------------+---------------+
-//	| trace         | status|rf| 0  | cookie        | 0             |
+//	| trace         | status|r|0|to | cookie        |ord|aft| after |
 //	+---------------+-------+-------+---------------+---------------+
 type Header struct {
 	// Ticket is the first slot's generation.
@@ -66,21 +83,36 @@ type Header struct {
 	// Deadline is when the requester loses interest, in nanoseconds of its
 	// node's CLOCK_MONOTONIC. 0: never.
 	Deadline int64
-	// Trace is an id that the requester chose for its logs.
+	// Trace is 0, or what a trace needs: stamps of the requester, a mark of its daemon, or
+	// in an answer, with Deadline, the handler's times; see MakeMark.
 	Trace uint64
 	// Status is the outcome in an answer; see Status.
 	Status Status
 	// Refs is how many references to regions a request has.
 	Refs uint8
+	// To is the attach id of the service process that a part is for; 0 for any.
+	To uint16
 	// Cookie travels to the handler and back unchanged.
 	Cookie uint64
+	// Order, if not 0, makes requests of the same lane and method with the same
+	// number go to one process, which starts them one after the other in the order
+	// in which they were sent.
+	Order uint16
+	// After and AfterTicket are the slot, and the lower half of the ticket, of the
+	// request that an ordered one must not be sent before; its own if there is
+	// none. 0 in all other messages.
+	After       uint16
+	AfterTicket uint32
+	// From is the attach id of the requester, or 0; its daemon sees to it that
+	// it is no other's.
+	From uint16
 }
 
 // Encode writes h into the first HeaderSize bytes of b.
 func (h *Header) Encode(b []byte) {
 	b = b[:HeaderSize]
 	le := binary.LittleEndian
-	le.PutUint64(b[0:], h.Ticket)
+	le.PutUint64(b[0:], uint64(h.From)<<48|h.Ticket)
 	le.PutUint32(b[8:], h.Length)
 	le.PutUint16(b[12:], h.Run)
 	b[14], b[15] = byte(h.Kind), byte(h.Flags)
@@ -88,9 +120,9 @@ func (h *Header) Encode(b []byte) {
 	le.PutUint32(b[20:], h.Answer)
 	le.PutUint64(b[24:], uint64(h.Deadline))
 	le.PutUint64(b[32:], h.Trace)
-	le.PutUint64(b[40:], uint64(h.Refs)<<32|uint64(h.Status))
+	le.PutUint64(b[40:], uint64(h.To)<<48|uint64(h.Refs)<<32|uint64(h.Status))
 	le.PutUint64(b[48:], h.Cookie)
-	le.PutUint64(b[56:], 0)
+	le.PutUint64(b[56:], uint64(h.AfterTicket)<<32|uint64(h.After)<<16|uint64(h.Order))
 }
 
 // Decode reads the header in b, which may be shared memory: every byte is read
@@ -99,7 +131,8 @@ func (h *Header) Encode(b []byte) {
 func (h *Header) Decode(b []byte) bool {
 	b = b[:HeaderSize:HeaderSize]
 	le := binary.LittleEndian
-	h.Ticket = le.Uint64(b[0:])
+	ticket := le.Uint64(b[0:])
+	h.Ticket, h.From = ticket&(1<<48-1), uint16(ticket>>48)
 	h.Length = le.Uint32(b[8:])
 	h.Run = le.Uint16(b[12:])
 	h.Kind, h.Flags = Kind(b[14]), Flags(b[15])
@@ -108,9 +141,18 @@ func (h *Header) Decode(b []byte) bool {
 	h.Deadline = int64(le.Uint64(b[24:]))
 	h.Trace = le.Uint64(b[32:])
 	status := le.Uint64(b[40:])
-	h.Status, h.Refs = Status(status), uint8(status>>32)
+	h.Status, h.Refs, h.To = Status(status), uint8(status>>32), uint16(status>>48)
 	h.Cookie = le.Uint64(b[48:])
-	return status>>40 == 0 && (h.Refs != 0) == (h.Flags&FlagRefs != 0) && le.Uint64(b[56:]) == 0 && h.Flags&^knownFlags == 0 && h.Ticket <= TicketMask
+	order := le.Uint64(b[56:])
+	h.Order, h.After, h.AfterTicket = uint16(order), uint16(order>>16), uint32(order>>32)
+	return uint8(status>>40) == 0 && (h.Refs != 0) == (h.Flags&FlagRefs != 0) && (h.Order != 0 || order == 0) && h.Ticket <= TicketMask
+}
+
+// Glance reads the payload's length and the deadline from the header in b, which may be
+// shared memory and change: for what needs no more than a guess.
+func Glance(b []byte) (length uint32, deadline int64) {
+	b = b[:HeaderSize:HeaderSize]
+	return binary.LittleEndian.Uint32(b[8:]), int64(binary.LittleEndian.Uint64(b[24:]))
 }
 
 // CheckRequest verifies a decoded request against the ring it came through, and
@@ -119,8 +161,16 @@ func (h *Header) CheckRequest(g Geometry, run int) error {
 	switch {
 	case h.Kind != KindRequest && h.Kind != KindOneWay:
 		return fmt.Errorf("%w: a request of kind %d", ErrProtocol, h.Kind)
-	case h.Flags&^FlagRefs != 0 || h.Status != 0:
+	case h.Flags&^requestFlags != 0 || h.Status != 0:
 		return fmt.Errorf("%w: a request with flags %#x, status %d", ErrProtocol, h.Flags, h.Status)
+	case h.Flags&FlagCancel != 0 && (h.Kind != KindOneWay || h.Flags != FlagCancel || h.Length != CancelSize || h.Order != 0):
+		return fmt.Errorf("%w: a message of kind %d, flags %#x and %d bytes that cancels", ErrProtocol, h.Kind, h.Flags, h.Length)
+	case h.From > MaxOwner:
+		return fmt.Errorf("%w: a request from process %d", ErrProtocol, h.From)
+	case h.To != 0 && h.Flags&FlagPart == 0 || h.To > MaxOwner:
+		return fmt.Errorf("%w: a request with flags %#x for process %d", ErrProtocol, h.Flags, h.To)
+	case int(h.After) >= g.Slots:
+		return fmt.Errorf("%w: a request after that of slot %d", ErrProtocol, h.After)
 	case h.Refs > MaxRefs || uint64(h.Length) < uint64(h.Refs)*RefSize:
 		return fmt.Errorf("%w: a request of %d bytes with %d references", ErrProtocol, h.Length, h.Refs)
 	}
@@ -135,10 +185,17 @@ func (h *Header) CheckAnswer(g Geometry, run int, ticket uint64) error {
 		return fmt.Errorf("%w: an answer of kind %d", ErrProtocol, h.Kind)
 	case h.Ticket != ticket:
 		return fmt.Errorf("%w: an answer with ticket %d, want %d", ErrProtocol, h.Ticket, ticket)
-	case (h.Flags&FlagError != 0) != (h.Status != StatusOK) || h.Flags&FlagRefs != 0:
+	case (h.Flags&FlagError != 0) != (h.Status != StatusOK) || h.Flags&^answerFlags != 0 || h.To != 0 || h.From != 0:
 		return fmt.Errorf("%w: an answer with flags %#x and status %d", ErrProtocol, h.Flags, h.Status)
 	}
 	return h.checkSize(g, run, 0)
+}
+
+// Fits reports whether the payload of a decoded answer is no larger than what its
+// requester asked room for. The headers of errors and parts do not count: they have the
+// whole run.
+func (h *Header) Fits(answer uint32) bool {
+	return h.Length <= answer || h.Flags&(FlagError|FlagPart) != 0
 }
 
 func (h *Header) checkSize(g Geometry, run int, answer uint64) error {

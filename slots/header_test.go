@@ -30,7 +30,7 @@ func FuzzHeader(f *testing.F) {
 		}
 		fits := func(n uint32) bool { return int(n) <= run*small.SlotSize-64 }
 		if h.CheckRequest(small, run) == nil {
-			if (h.Kind != 1 && h.Kind != 2) || h.Flags&^slots.FlagRefs != 0 || h.Status != 0 || h.Refs > 8 || h.Length < 32*uint32(h.Refs) || int(h.Run) != run || !fits(h.Length) || !fits(h.Answer) {
+			if (h.Kind != 1 && h.Kind != 2) || h.Flags&^(slots.FlagRefs|slots.FlagPart|slots.FlagReceipt|slots.FlagInPlace|slots.FlagCancel|slots.FlagCarry) != 0 || h.To != 0 && h.Flags&slots.FlagPart == 0 || h.Status != 0 || h.Refs > 8 || h.Length < 32*uint32(h.Refs) || int(h.Run) != run || !fits(h.Length) || !fits(h.Answer) {
 				t.Errorf("accepted the request %+v", h)
 			}
 		}
@@ -43,7 +43,7 @@ func FuzzHeader(f *testing.F) {
 }
 
 func TestHeaderZeroBits(t *testing.T) {
-	for i, change := range map[int]string{5: "ticket", 6: "ticket", 7: "ticket", 44: "references without the flag", 45: "reserved", 47: "reserved", 56: "reserved", 63: "reserved"} {
+	for i, change := range map[int]string{5: "ticket", 44: "references without the flag", 45: "reserved", 58: "after without an order", 63: "after without an order"} {
 		b := make([]byte, 64)
 		b[i] = 1
 		var h slots.Header
@@ -55,7 +55,7 @@ func TestHeaderZeroBits(t *testing.T) {
 	for flags := range 256 {
 		b[15] = byte(flags)
 		var h slots.Header
-		if ok := h.Decode(b); ok != (flags < 4) {
+		if ok := h.Decode(b); ok != (flags&int(slots.FlagRefs) == 0) {
 			t.Errorf("flags %#x: %v", flags, ok)
 		}
 	}
@@ -78,6 +78,10 @@ func TestHeaderChecks(t *testing.T) {
 		{"no run", func(h *slots.Header) { h.Run, h.Length = 0, 1000 }, 0},
 		{"status", func(h *slots.Header) { h.Status = 1 }, 2},
 		{"flag", func(h *slots.Header) { h.Flags = slots.FlagError }, 2},
+		{"flags of one that cancels", func(h *slots.Header) { h.Flags = slots.FlagCancel }, 2},
+		{"process", func(h *slots.Header) { h.To = 3 }, 2},
+		{"process that cannot be", func(h *slots.Header) { h.Flags, h.To = slots.FlagPart, slots.MaxOwner+1 }, 2},
+		{"slot to come after", func(h *slots.Header) { h.Order, h.After, h.Kind = 1, uint16(small.Slots), slots.KindOneWay }, 2},
 		{"references", func(h *slots.Header) { h.Flags, h.Refs, h.Length = slots.FlagRefs, 3, 95 }, 2},
 	}
 	for _, tt := range tests {
@@ -101,6 +105,11 @@ func TestHeaderChecks(t *testing.T) {
 		t.Error("accepted another ticket")
 	}
 	q := request
+	q.Flags, q.To, q.Order, q.After, q.AfterTicket = slots.FlagPart, slots.MaxOwner, 65535, uint16(small.Slots-1), 1<<32-1
+	if err := q.CheckRequest(small, 2); err != nil {
+		t.Error(err)
+	}
+	q = request
 	q.Answer = 193
 	if q.CheckRequest(small, 2) == nil {
 		t.Error("accepted room for an answer that the run has not")

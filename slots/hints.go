@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -12,6 +13,7 @@ const (
 	offDown     = shm.HeaderSize
 	offUp       = shm.HeaderSize + 0x400
 	offOverflow = shm.HeaderSize + 0x800
+	offDeparted = shm.HeaderSize + 0x880
 	offEntries  = shm.HeaderSize + 0x1000
 
 	hintTail   = 0x000
@@ -28,19 +30,29 @@ const (
 // Hint names a slot: the content of a hint ring's entry. Hints make it fast;
 // the slot words are the truth, so every hint is checked against them.
 //
-//	 63           48 47                24 23                0
-//	+---------------+--------------------+-------------------+
-//	| lane (16)     | slot index (24)    | ticket, low bits  |
-//	+---------------+--------------------+-------------------+
+//	 63  62  60 59       48 47                24 23                0
+//	+---+------+-----------+--------------------+-------------------+
+//	| o | 0    | lane (12) | slot index (24)    | ticket, low bits  |
+//	+---+------+-----------+--------------------+-------------------+
 type Hint uint64
 
-// MakeHint builds a hint.
+// hintOrdered is the bit o: the request has a number of an order.
+const hintOrdered Hint = 1 << 63
+
+// MakeHint builds a hint. lane is less than MaxLanes.
 func MakeHint(lane uint16, index int, ticket uint64) Hint {
-	return Hint(uint64(lane)<<48 | uint64(index)&0xffffff<<24 | ticket&0xffffff)
+	return Hint(uint64(lane)%MaxLanes<<48 | uint64(index)&0xffffff<<24 | ticket&0xffffff)
 }
 
-// Lane returns the lane id.
-func (h Hint) Lane() uint16 { return uint16(h >> 48) }
+// Lane returns the lane id, which is less than MaxLanes.
+func (h Hint) Lane() uint16 { return uint16(h>>48) % MaxLanes }
+
+// Ordered reports whether the request has a number of an order, which its header
+// tells.
+func (h Hint) Ordered() bool { return h&hintOrdered != 0 }
+
+// WithOrder returns the hint of a request that has a number of an order.
+func (h Hint) WithOrder() Hint { return h | hintOrdered }
 
 // Index returns the slot index, which may be out of the lane's range.
 func (h Hint) Index() int { return int(h >> 24 & 0xffffff) }
@@ -73,6 +85,12 @@ type WorkerRings struct {
 	Up HintRing
 	// overflow says that the daemon could not store a hint for lack of room.
 	overflow *atomic.Uint32
+	// departed says that the worker touches its slots no more.
+	departed *atomic.Uint32
+	// tracing says that the daemon wants stamps, and taken are those of answers; see
+	// SetTracing and SetTaken.
+	tracing *atomic.Uint32
+	taken   []atomic.Uint64
 }
 
 // NewWorkerRings returns a view of a worker segment: mem is the whole mapping
@@ -92,7 +110,28 @@ func NewWorkerRings(mem []byte) *WorkerRings {
 		Down:     ring(offDown, offEntries),
 		Up:       ring(offUp, offEntries+8*HintEntries),
 		overflow: shm.Uint32At(mem, offOverflow),
+		departed: shm.Uint32At(mem, offDeparted),
+		tracing:  shm.Uint32At(mem, offTracing),
+		taken:    shm.Uint64s(mem, offTaken, 2*TakenStamps),
 	}
+}
+
+// ResumeWorkerRings is NewWorkerRings for a daemon that takes over a segment in use: its
+// ends of the rings go on where those of the daemon before it were, as far as that had
+// said. Of "up" it may see up to 63 hints again, and hints that were staged and never
+// published are lost: look at the slot words, and let the worker do so (SetOverflow).
+// What the worker has written to the words since can make a ring look full or empty,
+// no more.
+func ResumeWorkerRings(mem []byte) *WorkerRings {
+	w := NewWorkerRings(mem)
+	w.Down.pos = w.Down.tail.Load()
+	if w.Down.limit = w.Down.head.Load(); w.Down.pos-w.Down.limit > HintEntries {
+		w.Down.limit = w.Down.pos - HintEntries // a head from nowhere: full
+	}
+	w.Up.pos = w.Up.head.Load()
+	w.Up.limit = w.Up.pos
+	w.SetTracing(false) // whoever asked has lost its daemon
+	return w
 }
 
 // SetOverflow tells the worker to look at all its slots.
@@ -102,6 +141,15 @@ func (w *WorkerRings) SetOverflow() { w.overflow.Store(1) }
 func (w *WorkerRings) TakeOverflow() bool {
 	return w.overflow.Load() != 0 && w.overflow.Swap(0) != 0
 }
+
+// Depart tells the daemon that the worker touches no slot any more, like its goodbye on
+// the socket, which is lost with a daemon that dies when it has read it. Only the worker
+// calls it, before it closes the socket.
+func (w *WorkerRings) Depart() { w.departed.Store(1) }
+
+// Departed reports whether the worker has called Depart. Only what it holds itself
+// depends on that being true.
+func (w *WorkerRings) Departed() bool { return w.departed.Load() != 0 }
 
 // Push appends a hint. False: the ring is full. Only the producer calls it.
 func (q *HintRing) Push(h Hint) bool {
@@ -122,6 +170,7 @@ func (q *HintRing) Stage(h Hint) bool {
 	}
 	binary.LittleEndian.PutUint64(q.entry(), uint64(h))
 	q.pos++
+	faultpoint.Here("hint.staged")
 	return true
 }
 
@@ -156,8 +205,10 @@ func (q *HintRing) Pop() (Hint, bool) {
 	}
 	h := Hint(binary.LittleEndian.Uint64(q.entry()))
 	q.pos++
+	faultpoint.Here("hint.read")
 	if q.pos == q.limit || q.pos%headEvery == 0 {
 		shm.StoreRelease(q.head, q.pos)
+		faultpoint.Here("hint.after_head")
 	}
 	return h, true
 }
@@ -183,6 +234,7 @@ func (q *HintRing) PrepareSleep() uint32 {
 	// SYNC POINT (sleep): asleep is stored before the consumer looks at tail
 	// again; the producer stores tail before it looks at asleep in Wake.
 	q.asleep.Store(1)
+	faultpoint.Here("sleep.announced")
 	return b
 }
 
@@ -197,9 +249,11 @@ func (q *HintRing) Bell() *atomic.Uint32 { return q.bell }
 func (q *HintRing) Wake() bool {
 	q.Publish()
 	// SYNC POINT (sleep): pairs with PrepareSleep.
+	faultpoint.Here("wake.published")
 	if q.asleep.Load() == 0 || !q.asleep.CompareAndSwap(1, 0) {
 		return false
 	}
+	faultpoint.Here("wake.before_bell")
 	q.Ring()
 	return true
 }

@@ -18,11 +18,14 @@ func ends() (producer, consumer *slots.HintRing, mem []byte) {
 }
 
 func TestHintBits(t *testing.T) {
-	h := slots.MakeHint(0xabcd, 0x123456, 0xff_ff_fedcba)
-	if uint64(h) != 0xabcd_123456_fedcba {
-		t.Errorf("hint is %#x", uint64(h))
+	h := slots.MakeHint(0xabc, 0x123456, 0xff_ff_fedcba)
+	if uint64(h) != 0x0abc_123456_fedcba || uint64(h.WithOrder()) != 0x8abc_123456_fedcba {
+		t.Errorf("hints are %#x and %#x", uint64(h), uint64(h.WithOrder()))
 	}
-	if h.Lane() != 0xabcd || h.Index() != 0x123456 || !h.TicketIs(0x1_fedcba) || h.TicketIs(0xfedcbb) {
+	if h.Ordered() || !h.WithOrder().Ordered() || h.WithOrder().Lane() != 0xabc || slots.Hint(1<<64-1).Lane() != slots.MaxLanes-1 {
+		t.Errorf("order or lane of %#x", uint64(h))
+	}
+	if h.Lane() != 0xabc || h.Index() != 0x123456 || !h.TicketIs(0x1_fedcba) || h.TicketIs(0xfedcbb) {
 		t.Errorf("fields of %#x", uint64(h))
 	}
 	if slots.MakeHint(0, 1<<24, 0) != 0 {

@@ -33,6 +33,8 @@ func TestLayoutConstants(t *testing.T) {
 		{"pieces", slots.MaxPieces, 1024},
 		{"reference", slots.RefSize, 32},
 		{"references", slots.MaxRefs, 8},
+		{"largest spill", slots.MaxSpill, 67108864},
+		{"spilled answer", slots.SpilledSize(9), 96},
 		{"min slot", slots.MinSlotSize, 128},
 		{"max slot", slots.MaxSlotSize, 65536},
 		{"slot align", slots.SlotAlign, 64},
@@ -50,7 +52,7 @@ func TestLayoutConstants(t *testing.T) {
 			t.Errorf("%s: %d, documented as %d", c.name, c.got, c.want)
 		}
 	}
-	for i, s := range []slots.State{slots.Free, slots.Claim, slots.Follow, slots.Pub, slots.Taken, slots.Ans} {
+	for i, s := range []slots.State{slots.Free, slots.Claim, slots.Follow, slots.Pub, slots.Taken, slots.Ans, slots.Read, slots.Moved} {
 		if int(s) != i {
 			t.Errorf("requester state %d has value %d", i, s)
 		}
@@ -86,11 +88,15 @@ func TestLaneOffsets(t *testing.T) {
 		if r.State() != slots.LaneClosed {
 			t.Error("state is not at 4224")
 		}
+		r.SetShare(slots.Share(0).Next(9).Next(3))
+		if shm.Uint32At(mem, 4228).Load() != 0x200003 || r.Share().Slots() != 3 {
+			t.Error("share is not at 4228")
+		}
 		r.FreeBell().Store(7)
 		if shm.Uint32At(mem, 4352).Load() != 7 {
 			t.Error("free bell is not at 4352")
 		}
-		r.WaitFree()
+		r.WaitFree(1)
 		if shm.Uint32At(mem, 4480).Load() != 1 {
 			t.Error("free waiters are not at 4480")
 		}
@@ -158,6 +164,13 @@ func TestWorkerOffsets(t *testing.T) {
 	daemon.SetOverflow()
 	if shm.Uint32At(mem, 6144).Load() != 1 || !mine.TakeOverflow() || mine.TakeOverflow() {
 		t.Error("overflow is not at 6144")
+	}
+	if daemon.Departed() {
+		t.Error("departed before it was said")
+	}
+	mine.Depart()
+	if shm.Uint32At(mem, 6272).Load() != 1 || !daemon.Departed() {
+		t.Error("departed is not at 6272")
 	}
 }
 

@@ -3,6 +3,7 @@ package slots
 import (
 	"sync/atomic"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -59,6 +60,23 @@ func NewOpRing(mem []byte) *OpRing {
 	}
 }
 
+// ResumeOpRing is NewOpRing for a daemon that takes over a segment in use. Operations
+// that the daemon before it has taken, and results that it has not shown, are lost:
+// Taken says which. What the worker has written to the words since can make a half look
+// full or empty, no more.
+func ResumeOpRing(mem []byte) *OpRing {
+	q := NewOpRing(mem)
+	q.pos, q.donePos = q.head.Load(), q.doneTail.Load()
+	return q
+}
+
+// Taken returns how many operations the daemon has taken. Only the daemon calls it.
+func (q *OpRing) Taken() uint64 { return q.pos }
+
+// Submitted returns how many operations the worker has submitted. Like Submit it is
+// the worker's.
+func (q *OpRing) Submitted() uint64 { return q.pos }
+
 // Submit gives an operation to the daemon, who must then be told with MarkWorker.
 // False: there is no room. Only the worker calls it, one goroutine at a time.
 func (q *OpRing) Submit(o *Op) bool {
@@ -67,8 +85,10 @@ func (q *OpRing) Submit(o *Op) bool {
 	}
 	o.Encode(q.ops[q.pos%OpEntries*OpSize:])
 	q.pos++
+	faultpoint.Here("op.written")
 	// SYNC POINT (operation): pairs with Next.
 	q.tail.Store(q.pos)
+	faultpoint.Here("op.after_tail")
 	return true
 }
 
@@ -123,7 +143,9 @@ func (q *OpRing) Take(r *Result) bool {
 	}
 	r.Decode(q.results[q.donePos%OpEntries*ResultSize:])
 	q.donePos++
+	faultpoint.Here("result.read")
 	q.doneHd.Store(q.donePos)
+	faultpoint.Here("result.after_head")
 	return true
 }
 
@@ -142,6 +164,7 @@ func (q *OpRing) PrepareSleep() uint32 {
 	// SYNC POINT (result sleep): stored before the worker looks for results
 	// again; the daemon stores the tail before it looks at asleep.
 	q.asleep.Store(1)
+	faultpoint.Here("opsleep.announced")
 	return b
 }
 

@@ -26,7 +26,10 @@ func TestResponderWords(t *testing.T) {
 	if r.Finish(want, owner) {
 		t.Error("finished what was not picked")
 	}
-	u, ok := r.Pick(i, owner)
+	if _, ok := r.PickHinted(slots.MakeHint(0, i, ticket-1), owner); ok {
+		t.Error("picked by the hint of an earlier request")
+	}
+	u, ok := r.PickHinted(slots.MakeHint(0, i, ticket), owner)
 	if !ok || u != want {
 		t.Fatalf("picked %+v, %v", u, ok)
 	}
@@ -118,7 +121,7 @@ func TestWakeFree(t *testing.T) {
 		for range n {
 			u, err := r.Claim(1, 16)
 			for err != nil {
-				bell := r.WaitFree()
+				bell := r.WaitFree(16)
 				if u, err = r.Claim(1, 16); err != nil {
 					shm.FutexWait(r.FreeBell(), bell, 5*time.Minute)
 				}
@@ -129,7 +132,7 @@ func TestWakeFree(t *testing.T) {
 	})
 	for u := range full {
 		r.Abort(u)
-		r.WakeFree()
+		r.Freed(16)
 	}
 	wg.Wait()
 }

@@ -29,6 +29,7 @@ type Ring struct {
 	cursor      *atomic.Uint64
 	late        *atomic.Uint64
 	state       *atomic.Uint32
+	share       *atomic.Uint32
 	freeBell    *atomic.Uint32
 	freeWaiters *atomic.Uint32
 }
@@ -51,6 +52,7 @@ func NewRing(mem []byte, g Geometry) (*Ring, error) {
 		cursor:      shm.Uint64At(mem, offCursor),
 		late:        shm.Uint64At(mem, offLate),
 		state:       shm.Uint32At(mem, offLaneState),
+		share:       shm.Uint32At(mem, offShare),
 		freeBell:    shm.Uint32At(mem, offFreeBell),
 		freeWaiters: shm.Uint32At(mem, offFreeWaiters),
 	}, nil
@@ -124,34 +126,4 @@ func (r *Ring) Payload(u Run) []byte { return r.PayloadAt(u.Index, u.Len) }
 func (r *Ring) PayloadAt(i, k int) []byte {
 	o, e := i*r.geo.SlotSize+HeaderSize, (i+k)*r.geo.SlotSize
 	return r.slots[o:e:e]
-}
-
-// FreeBell returns the futex word that moves when slots were freed while
-// somebody waited for them.
-func (r *Ring) FreeBell() *atomic.Uint32 { return r.freeBell }
-
-// WaitFree announces a wait for free slots and returns the value of FreeBell to
-// sleep on. Then try to claim once more, and only then sleep. A wake-up ends the
-// announcement of everybody, so announce again before every sleep; a waiter that
-// died costs no more than one wake-up.
-func (r *Ring) WaitFree() uint32 {
-	bell := r.freeBell.Load()
-	// SYNC POINT (free slots): stored before the waiter's last look at the
-	// words; pairs with WakeFree.
-	r.freeWaiters.Store(1)
-	return bell
-}
-
-// WakeFree wakes the waiters for free slots if there are any, after slots were
-// freed or the lane's state changed. Once for many slots is cheaper than once for
-// each.
-func (r *Ring) WakeFree() {
-	// SYNC POINT (free slots): the freed words are stored before this look, which
-	// is an addition because a load could come before those stores; pairs with
-	// WaitFree.
-	if r.freeWaiters.Add(0) == 0 || r.freeWaiters.Swap(0) == 0 {
-		return
-	}
-	r.freeBell.Add(1)
-	shm.FutexWake(r.freeBell, shm.WakeAll)
 }

@@ -259,8 +259,14 @@ func TestRingMatchesTheModel(t *testing.T) {
 					t.Fatalf("Answered of %+v is wrong", u)
 				}
 			},
+			"acquire": func(t *rapid.T) { m.swap(t, slots.Ans, slots.Read, m.r.Acquire) },
+			"move": func(t *rapid.T) {
+				m.swap(t, slots.Ans, slots.Moved, func(u slots.Run, owner int) bool {
+					return m.r.Move(u.Index, slots.MakeWord(slots.Ans, u.Len, owner, u.Ticket)) || m.r.Move(u.Index, m.r.Word(u.Index).With(slots.Taken))
+				})
+			},
 			"abort or consume": func(t *rapid.T) {
-				if u := m.pick(t, in(slots.Claim, slots.Ans)); u != nil {
+				if u := m.pick(t, in(slots.Claim, slots.Read, slots.Moved)); u != nil {
 					if u.state == slots.Claim {
 						m.r.Abort(u.Run)
 					} else {
@@ -277,7 +283,7 @@ func TestRingMatchesTheModel(t *testing.T) {
 			},
 			"free half": func(t *rapid.T) {
 				// An owner that is in the middle of Consume: last slots first.
-				if u := m.pick(t, in(slots.Ans)); u != nil && u.Len > 1 {
+				if u := m.pick(t, in(slots.Read)); u != nil && u.Len > 1 {
 					n := rapid.IntRange(1, u.Len-1).Draw(t, "n")
 					m.r.Free(u.Index+u.Len-n, n)
 					u.partial, u.want = true, u.Len
@@ -381,7 +387,7 @@ func ExampleRing() {
 	// Worker: read and free.
 	fmt.Println(r.Answered(u, me), string(r.Payload(u)[:2]))
 	r.Consume(u)
-	r.WakeFree()
+	r.Freed(u.Len)
 	fmt.Println(r.Word(u.Index))
 	// Output:
 	// true

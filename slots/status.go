@@ -25,7 +25,8 @@ const (
 	// StatusInvalid: the request broke the protocol. Not executed.
 	StatusInvalid Status = 7
 	// StatusNotExported: the responder's daemon does not know a region that the
-	// request refers to, because the link to its node is new. Not executed.
+	// request refers to, or not any more what the request may do with it. Not
+	// executed.
 	StatusNotExported Status = 8
 )
 

@@ -148,7 +148,7 @@ func (d answerPoster) Post(g groupsend.Group) {
 		switch {
 		case d.dead[owner]:
 			d.ring.Free(i, run)
-			d.ring.WakeFree()
+			d.ring.Freed(run)
 		case !d.ring.Answer(i, j.word):
 			d.fail("slot %d: answered and found %v", i, d.ring.Word(i))
 			return

@@ -134,7 +134,7 @@ func (w *stressWorker) send() (full bool, err error) {
 	}
 	if !raceEnabled && w.rng.IntN(32) == 0 && w.ring.Revoke(u, w.owner) {
 		w.ring.Abort(u)
-		w.ring.WakeFree()
+		w.ring.Freed(u.Len)
 		return false, nil
 	}
 	if w.out[u.Index].live {
@@ -157,7 +157,7 @@ func (w *stressWorker) receive() error {
 			return fmt.Errorf("worker %d: hint %#x", w.owner, uint64(h))
 		}
 		o := &w.out[h.Index()]
-		if !o.live || !h.TicketIs(o.run.Ticket) || !w.ring.Answered(o.run, w.owner) {
+		if !o.live || !h.TicketIs(o.run.Ticket) || !w.ring.Answered(o.run, w.owner) || !w.ring.Acquire(o.run, w.owner) {
 			return fmt.Errorf("worker %d: a hint for slot %d, which is %v", w.owner, h.Index(), w.ring.Word(h.Index()))
 		}
 		var a slots.Header
@@ -171,7 +171,7 @@ func (w *stressWorker) receive() error {
 			return fmt.Errorf("worker %d: answer %+v to request %d is damaged", w.owner, a, o.seq)
 		}
 		w.ring.Consume(o.run)
-		w.ring.WakeFree()
+		w.ring.Freed(o.run.Len)
 		o.live = false
 		w.busy--
 		w.got++
@@ -182,7 +182,7 @@ func (w *stressWorker) receive() error {
 // sleep waits for an answer, or for free slots when it has nothing to wait for.
 func (w *stressWorker) sleep(full bool) {
 	if full && w.busy == 0 {
-		bell := w.ring.WaitFree()
+		bell := w.ring.WaitFree(1)
 		if freeSlots(w.ring) < w.ring.Geometry().MaxRun {
 			shm.FutexWait(w.ring.FreeBell(), bell, 5*time.Millisecond)
 		}

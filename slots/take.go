@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -13,8 +14,8 @@ var ErrProtocol = errors.New("slots: protocol error")
 // The daemon's side of the requester's words. One goroutine, the lane's agent,
 // calls these for a ring.
 
-// CheckRun verifies the word w that was loaded from slot i, which must be PUB:
-// the run lies in the ring and every other slot of it follows this one. It
+// CheckRun verifies the word w that was loaded from slot i, which must be the first
+// of a run: the run lies in the ring and every other slot of it follows this one. It
 // returns an error that wraps ErrProtocol, and means nothing if the word of
 // slot i is another by then: a worker may revoke and free the run meanwhile.
 func (r *Ring) CheckRun(i int, w Word) error {
@@ -23,7 +24,7 @@ func (r *Ring) CheckRun(i int, w Word) error {
 		return fmt.Errorf("%w: slot %d: run of %d slots", ErrProtocol, i, k)
 	}
 	if w.Owner() == 0 {
-		return fmt.Errorf("%w: slot %d: published by nobody", ErrProtocol, i)
+		return fmt.Errorf("%w: slot %d: a run of nobody", ErrProtocol, i)
 	}
 	for j := 1; j < k; j++ {
 		if f := r.Word(i + j); f.State() != Follow || f.Owner() != w.Owner() || f.Run() != j {
@@ -36,7 +37,9 @@ func (r *Ring) CheckRun(i int, w Word) error {
 // Take moves slot i from the word w (PUB) to TAKEN. False: the worker revoked it.
 func (r *Ring) Take(i int, w Word) bool {
 	// SYNC POINT (request): pairs with Publish.
-	return r.words[i].CompareAndSwap(uint64(w), uint64(w.With(Taken)))
+	ok := r.words[i].CompareAndSwap(uint64(w), uint64(w.With(Taken)))
+	faultpoint.Here("take.after")
+	return ok
 }
 
 // Answer moves slot i from w's TAKEN to ANS. False: the word is not what the
@@ -48,8 +51,32 @@ func (r *Ring) Answer(i int, w Word) bool {
 	if r.Word(i) != w.With(Taken) {
 		return false
 	}
+	faultpoint.Here("hand.before")
 	shm.StoreRelease(&r.words[i], uint64(w.With(Ans)))
+	faultpoint.Here("hand.after")
 	return true
+}
+
+// FreeRest frees what is left of the run whose first slot i has the word w, TAKEN or
+// MOVED, when Free may have been interrupted: the first slot is freed last, so as long as
+// it has its word, slots that follow it are the run's. The run must lie in the ring.
+func (r *Ring) FreeRest(i int, w Word) {
+	if r.Word(i) != w {
+		return
+	}
+	for j := w.Run() - 1; j > 0; j-- {
+		if f := r.Word(i + j); f.State() == Follow && f.Owner() == w.Owner() && f.Run() == j {
+			r.free(i + j)
+		}
+	}
+	r.free(i)
+}
+
+// Move takes the answer at slot i, whose word is w (ANS), away from its owner, who
+// has it by another way. False: the owner has acquired it. Call Free afterwards.
+func (r *Ring) Move(i int, w Word) bool {
+	// SYNC POINT (answer moved): pairs with Acquire.
+	return w.State() == Ans && r.words[i].CompareAndSwap(uint64(w), uint64(w.With(Moved)))
 }
 
 // Sweep frees the slots of an owner that is known to be dead. Slots of runs for
@@ -76,6 +103,7 @@ func (r *Ring) Sweep(owner int, covered func(index int) bool) (freed int) {
 		}
 		if r.words[i].CompareAndSwap(uint64(w), uint64(w.freed())) {
 			freed++
+			faultpoint.Here("sweep.freed")
 		}
 	}
 	return freed
@@ -91,7 +119,9 @@ func (r *Ring) AnswerWord(i int) Word { return Word(r.answers[i].Load()) }
 func (r *Ring) Deliver(i, run, owner int, ticket uint64) {
 	// SYNC POINT (delivery): the request's bytes are visible to the worker
 	// that picks the slot; pairs with Pick.
+	faultpoint.Here("deliver.before")
 	shm.StoreRelease(&r.answers[i], uint64(MakeWord(Recv, run, owner, ticket)))
+	faultpoint.Here("deliver.after")
 }
 
 // Withdraw takes a delivered request back from a worker that has not started
@@ -102,15 +132,29 @@ func (r *Ring) Withdraw(i int, w Word) bool {
 
 // Pick starts the handling of slot i by the service worker owner and returns
 // the run's length and ticket. ok is false if the slot was not delivered to it.
-func (r *Ring) Pick(i, owner int) (u Run, ok bool) {
-	// SYNC POINT (delivery): pairs with Deliver.
-	w := r.AnswerWord(i)
+func (r *Ring) Pick(i, owner int) (u Run, ok bool) { return r.pick(r.AnswerWord(i), i, owner) }
+
+// PickHinted is Pick for the request that h names, and not for another one that has
+// come to the slot since. The hint's index must lie in the ring.
+func (r *Ring) PickHinted(h Hint, owner int) (u Run, ok bool) {
+	w := r.AnswerWord(h.Index())
+	if !h.TicketIs(w.Ticket()) {
+		return Run{}, false
+	}
+	return r.pick(w, h.Index(), owner)
+}
+
+// pick is Pick for the word w that was loaded from slot i.
+func (r *Ring) pick(w Word, i, owner int) (u Run, ok bool) {
+	// SYNC POINT (delivery): w was loaded before; pairs with Deliver.
 	if w.State() != Recv || w.Owner() != owner || w.Run() < 1 || w.Run() > r.geo.Slots-i {
 		return Run{}, false
 	}
+	faultpoint.Here("pick.before")
 	if !r.answers[i].CompareAndSwap(uint64(w), uint64(w.With(Picked))) {
 		return Run{}, false
 	}
+	faultpoint.Here("pick.after")
 	return Run{Index: i, Len: w.Run(), Ticket: w.Ticket()}, true
 }
 
@@ -123,7 +167,9 @@ func (r *Ring) Finish(u Run, owner int) bool {
 	if r.AnswerWord(u.Index) != w {
 		return false
 	}
+	faultpoint.Here("finish.before")
 	shm.StoreRelease(&r.answers[u.Index], uint64(w.With(Done)))
+	faultpoint.Here("finish.after")
 	return true
 }
 

@@ -35,7 +35,9 @@ const (
 	Follow              // second or later slot of a run, in any state of its first
 	Pub                 // published: the sender may take it
 	Taken               // journalled by the daemon and sent, or about to be
-	Ans                 // answered: the owner may read the answer and free the run
+	Ans                 // answered: the owner may acquire the answer, the daemon may move it
+	Read                // acquired: the owner reads the answer and frees the run
+	Moved               // the daemon has moved the answer and frees the run; see Spill
 )
 
 // States of the responder's words.
@@ -45,14 +47,14 @@ const (
 	Done                    // answered in place: the daemon may send the answer
 )
 
-var stateText = [...]string{"FREE", "CLAIM", "FOLLOW", "PUB", "TAKEN", "ANS"}
+var stateText = [...]string{"FREE", "CLAIM", "FOLLOW", "PUB", "TAKEN", "ANS", "READ", "MOVED"}
 
 // MakeWord builds a word. Values beyond their field's width are cut off.
 func MakeWord(s State, run, owner int, ticket uint64) Word {
 	return Word(uint64(s)&7 | uint64(run)&MaxRun<<runShift | uint64(owner)&MaxOwner<<ownerShift | ticket<<ticketShift)
 }
 
-// State returns the state field, which may hold no valid state (6, 7).
+// State returns the state field.
 func (w Word) State() State { return State(w & 7) }
 
 // Run returns the run field.
@@ -72,11 +74,7 @@ func (w Word) freed() Word { return w &^ (1<<ticketShift - 1) }
 
 // String prints a requester's word for logs and test failures.
 func (w Word) String() string {
-	s := "?"
-	if int(w.State()) < len(stateText) {
-		s = stateText[w.State()]
-	}
-	return fmt.Sprintf("%s{run %d owner %d ticket %d}", s, w.Run(), w.Owner(), w.Ticket())
+	return fmt.Sprintf("%s{run %d owner %d ticket %d}", stateText[w.State()], w.Run(), w.Owner(), w.Ticket())
 }
 
 // TicketNewer reports whether ticket a is newer than b, in the wrap-around order

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -35,8 +36,8 @@ func TestCommandLine(t *testing.T) {
 		{"", 0, []string{"Usage:", "sandbox", "bench", "status"}},
 		{"help call", 0, []string{"Usage:", "--answer-size"}},
 		{"completion bash", 0, []string{"complete"}},
-		{"version", 0, []string{"rdmad " + daemon.Version, "ABI 2.0"}},
-		{"version --json", 0, []string{`"version": "` + daemon.Version + `"`, `"abi": "2.0"`}},
+		{"version", 0, []string{"rdmad " + daemon.Version, "revision ", runtime.Version(), "providers: tcp", "ABI 4.2", "peer protocol "}},
+		{"version --json", 0, []string{`"version": "` + daemon.Version + `"`, `"abi": "4.2"`}},
 		{"nonsense", 2, []string{`unknown command "nonsense"`, "rdmad --help"}},
 		{"statu", 2, []string{`did you mean "status"`}},
 		{"status --nonsense", 2, []string{"--nonsense", "rdmad status --help"}},
@@ -45,6 +46,11 @@ func TestCommandLine(t *testing.T) {
 		{"call x y z", 2, []string{"a target"}},
 		{"ping", 2, []string{"name of a node"}},
 		{"ping b -n 0", 2, []string{"-n 0"}},
+		{"trace extra", 2, []string{"extra"}},
+		{"trace --count 0", 2, []string{"a trace of 0 requests", "rdmad trace --help"}},
+		{"trace --sample 0", 2, []string{"--sample 0"}},
+		{"trace --timeout 0s", 2, []string{"a trace of 0 ms"}},
+		{"trace --service a/b", 2, []string{`"a/b"`}},
 		{"echo --workers 0", 2, []string{"--workers 0"}},
 		{"devices extra", 2, []string{"extra"}},
 		{"help doctor", 0, []string{"Exit status: 0", "--peer"}},
@@ -62,12 +68,27 @@ func TestCommandLine(t *testing.T) {
 		{"config check -c " + bad, 2, []string{bad + ":2: node.nam: ", `did you mean "name"`, bad + ":4: agent.count: ", bad + ":5: agent.idle: "}},
 		{"config check --json -c " + bad, 2, []string{`"ok": false`, `"key": "agent.count"`, `"line": 4`}},
 		{"config check -c " + dir + "/none.toml", 2, []string{"none.toml", "rdmad config example"}},
+		{"config check -c " + good + " --set limits.workers=0", 2, []string{"flag --set limits.workers: limits.workers: must be 1 to 4095, got 0"}},
+		{"config check --json -c " + good + " --set limits.workrs=1", 2, []string{`"from": "flag --set limits.workrs"`, `did you mean \"limits.workers\"`}},
+		{"config show -c " + good + " --set limits.workers=7", 0, []string{"# digest ", "workers = 7", "# flag --set limits.workers", good + ":"}},
+		{"config show --json -c " + good, 0, []string{`"path": "limits.workers"`, `"from": "file"`, `"applies": "live, for`}},
+		{"config show -c " + bad, 2, []string{bad + ":4: agent.count: "}},
+		{"config docs", 0, []string{"## [limits]", "| `workers` | integer | `1024` | 1 to 4095 | live"}},
+		{"config explain-memory -c " + good, 0, []string{"class small", "8192 x 128", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE"}},
+		{"config explain-memory --workers -1 -c " + good, 2, []string{"--workers must not be negative"}},
+		{"config diff -c " + good + " --socket " + none, 1, []string{none, "not running"}},
+		{"config diff a b", 2, []string{"got 2 arguments"}},
+		{"config diff " + dir + "/none.toml", 2, []string{"none.toml"}},
+		{"reload --socket " + none, 1, []string{none, "not running"}},
+		{"reload now", 2, []string{"rdmad reload --help"}},
+		{"run --set nonsense -c " + good, 2, []string{"flag --set nonsense: want section.key=value"}},
 		{"run -c " + bad, 2, []string{bad + ":4: agent.count: "}},
 		{"run -c " + dir + "/none.toml", 2, []string{"none.toml"}},
 		{"core", 1, []string{"rdmad run"}},
 		{"status --socket " + none, 1, []string{none, "not running", "rdmad run -c"}},
 		{"call a/b/c --socket " + none, 1, []string{none, "not running"}},
 		{"ping b --socket " + none, 1, []string{none, "not running"}},
+		{"trace --socket " + none, 1, []string{none, "not running"}},
 		{"echo --socket " + none, 1, []string{none, "not running"}},
 		{"bench call --socket " + none, 1, []string{none, "not running"}},
 	} {
@@ -95,7 +116,7 @@ func TestCommands(t *testing.T) {
 	}{
 		{"call b/echo/echo hello", 0, []string{"hello"}},
 		{"call echo/echo hello", 0, []string{"hello"}},
-		{"call b/bench/page --answer-size 3MiB", 1, []string{"room for an answer", "3145728"}},
+		{"call b/bench/page --answer-size 3MiB", 1, []string{"b/bench/page", "want a size"}},
 		{"call b/jobs/fail why", 1, []string{"b/jobs/fail: no: why"}},
 		{"call b/jobs/panic", 1, []string{"on purpose"}},
 		{"call b/jobs/hang --timeout 50ms", 1, []string{"b/jobs/hang", "--timeout"}},
@@ -106,6 +127,8 @@ func TestCommands(t *testing.T) {
 		{"ping b -n 2 -i 1ms --json", 0, []string{`"to": "b"`, `"round_trip_us"`}},
 		{"ping c", 1, []string{`"c"`, "no such service"}},
 		{"status", 0, []string{"node a", "PEER", "connected", "echo", "COUNTER", "requests_sent"}},
+		{"trace --service none --timeout 50ms", 1, []string{"no request was made within 50ms"}},
+		{"trace --domain none", 1, []string{"permission denied", `"none"`}},
 		{"bench call --count 1000 --warmup 10ms", 0, []string{"full round trip", "p99.9", "calls/s", "requests/group", "a.core", "total"}},
 		{"bench call --count 1000 --warmup 0s --depth 8 --size 1000 --json", 0, []string{`"messages": 1000`, `"mismatches": 0`, `"p50_us"`}},
 		{"bench stream --count 2000 --clients 2 --depth 16 --size 8KiB --json", 0, []string{`"messages": 2000`, `"size_bytes": 8192`}},
@@ -114,7 +137,8 @@ func TestCommands(t *testing.T) {
 		{"bench oneway --duration 100ms --warmup 10ms", 0, []string{"messages/s"}},
 		{"bench call --target c", 1, []string{`"c"`}},
 		{"bench pages --size 1MiB --count 20 --warmup 0s --depth 2 --json", 0, []string{`"mismatches": 0`}},
-		{"bench pages --size 1GiB --count 1 --warmup 0s", 1, []string{"room for an answer"}},
+		{"bench pages --size 32MiB --count 2 --warmup 0s --json", 0, []string{`"mismatches": 0`}},
+		{"bench pages --size 2GiB --count 1 --warmup 0s", 2, []string{"1073741824"}},
 	} {
 		cmd := rdmad(t, strings.Fields(test.args)...)
 		cmd.Env = append(cmd.Env, "RDMAD_SOCKET="+c.socket("a"))

@@ -86,28 +86,3 @@ func startEcho(t *testing.T, c *cluster, name string) {
 		return err == nil && conn.Node() == "a"
 	})
 }
-
-// Messages of many processes go out in groups, and their answers come back in
-// groups. With groups of one they do not.
-func TestGroups(t *testing.T) {
-	for _, test := range []struct {
-		most            int
-		atLeast, atMost float64
-		count           string
-	}{
-		{0, 16, 255, "400000"},
-		{1, 1, 1, "100000"},
-	} {
-		c := newPair(t, sandbox.Settings{GroupMax: test.most})
-		startEcho(t, c, "b")
-		r := runBench(t, c, "call", "--clients", "8", "--depth", "64", "--count", test.count, "--target", "b")
-		for what, n := range map[string]float64{"request": r.RequestGroup, "answer": r.AnswerGroup} {
-			if n < test.atLeast || n > test.atMost {
-				t.Errorf("at most %d messages in a group: %.1f messages in a %s group, want %v to %v", test.most, n, what, test.atLeast, test.atMost)
-			}
-		}
-		if r.Mismatches != 0 {
-			t.Errorf("%d wrong answers", r.Mismatches)
-		}
-	}
-}

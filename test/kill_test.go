@@ -88,15 +88,19 @@ func TestKillClientsAtWork(t *testing.T) {
 	c.awaitQuiet("b", 0)
 }
 
+// longMillis is how long calls take that are to be under way all at once, also where
+// looking takes its time.
+const longMillis = 3000
+
 // sleepers makes calls that take a while, all at once, and returns how they
 // ended.
-func sleepers(ctx context.Context, conn *client.Conn, target string, n int) map[string]int {
+func sleepers(ctx context.Context, conn *client.Conn, target string, n int, millis uint64) map[string]int {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	ends := map[string]int{}
 	for range n {
 		all.Go(func() {
-			_, err := conn.Call(ctx, target, encoded(sleepMillis))
+			_, err := conn.Call(ctx, target, encoded(millis))
 			end := outcome(err)
 			if end == "other" {
 				end = err.Error()
@@ -123,7 +127,7 @@ func TestKillService(t *testing.T) {
 	tr := startTraffic(t, c.attach("a"), "b/other/transform")
 	const calls = 64
 	ends := make(chan map[string]int, 1)
-	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls) }()
+	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls, longMillis) }()
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
 	if err := victim.kill(); err == nil {
 		t.Error("the service ended by itself")
@@ -186,18 +190,34 @@ func (c *cluster) killCore(name string) {
 	})
 }
 
-// When the core at the caller's end is killed, every call ends, and a new
+// crash kills the supervisor and the core of a node, with all that they know, and starts
+// it again.
+func (c *cluster) crash(name string) {
+	c.t.Helper()
+	before, err := c.nodes[name].PIDs(bounded(c.t))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	stopCore(c.t, c, name) // so that it has nothing to say when it is alone
+	kill(c.t, before.Supervisor)
+	kill(c.t, before.Core)
+	<-c.nodes[name].Process().Done()
+	eventually(c.t, "the core is gone", func() bool { return !alive(before.Core) })
+	c.start(name)
+}
+
+// When the daemon at the caller's end is killed, every call ends, and a new
 // attachment works.
-func TestKillCallersCore(t *testing.T) {
+func TestKillCallersDaemon(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startService(t, c, "b", "jobs")
 	c.awaitService("a", "b", "jobs", "sleep", 0)
 	conn := c.attach("a")
 	const calls = 64
 	ends := make(chan map[string]int, 1)
-	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls) }()
+	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls, longMillis) }()
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
-	c.killCore("a")
+	c.crash("a")
 	got := <-ends
 	if sum := got["answered"] + got["maybe executed"] + got["not executed"]; sum != calls {
 		t.Errorf("%d calls ended as %v", calls, got)
@@ -205,7 +225,7 @@ func TestKillCallersCore(t *testing.T) {
 	select {
 	case <-conn.Done():
 	case <-time.After(limit):
-		t.Fatal("the connection to a dead core goes on")
+		t.Fatal("the connection to a dead daemon goes on")
 	}
 	if _, err := conn.Call(bounded(t), "b/jobs/who", nil); !errors.Is(err, client.ErrClosed) {
 		t.Errorf("a call over it: %v", err)
@@ -219,18 +239,18 @@ func TestKillCallersCore(t *testing.T) {
 	c.awaitQuiet("b", 0)
 }
 
-// When the core at the service's end is killed, every call ends, and after the
+// When the daemon at the service's end is killed, every call ends, and after the
 // service has attached again the same caller goes on.
-func TestKillServicesCore(t *testing.T) {
+func TestKillServicesDaemon(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	victim := startService(t, c, "b", "jobs")
 	c.awaitService("a", "b", "jobs", "sleep", 0)
 	conn := c.attach("a")
 	const calls = 64
 	ends := make(chan map[string]int, 1)
-	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls) }()
+	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls, longMillis) }()
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
-	c.killCore("b")
+	c.crash("b")
 	got := <-ends
 	if sum := got["answered"] + got["maybe executed"] + got["not executed"]; sum != calls {
 		t.Errorf("%d calls ended as %v", calls, got)

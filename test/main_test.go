@@ -19,9 +19,16 @@ const defaultMessages = 200_000
 var (
 	// messages is how many messages TestProcesses sends.
 	messages = flag.Int("rdmad.messages", defaultMessages, "messages of the test of many processes; others scale with it")
+	// largestStyle and largest are the sizes of the largest messages.
+	largestStyle = flag.Int("rdmad.most", 4<<20, "size in bytes of the largest messages of TestEveryStyle")
+	largest      = flag.Int("rdmad.largest", 1<<30, "size in bytes of the messages of TestLargest; it takes twice the memory")
 	// fabricName and connect are what the nodes of all tests use.
-	fabricName = flag.String("rdmad.fabric", "tcp", "the fabric of the nodes: tcp or verbs")
+	fabricName = flag.String("rdmad.fabric", "tcp", "the fabric of the nodes: tcp, verbs or libfabric")
+	provider   = flag.String("rdmad.libfabric", "", "with libfabric, the provider of the nodes")
 	connect    = flag.String("rdmad.connect", "", "with verbs, how queue pairs are connected: oob or rdmacm")
+	// faultBuild and coreKills are for the tests of RDMA's faults.
+	faultBuild = flag.Bool("rdmad.faults", false, "the programs of -rdmad.programs are built with the tag faultpoints")
+	coreKills  = flag.Int("rdmad.corekills", 20, "how often TestRDMACoresKilled kills the core of each node")
 	// prebuilt saves building the programs where there is no Go.
 	prebuilt = flag.String("rdmad.programs", "", "a directory with rdmad and pageserver, instead of building them")
 )
@@ -90,8 +97,8 @@ func build(dir string) error {
 		return nil
 	}
 	args := []string{"build", "-o", dir}
-	if *fabricName == "verbs" {
-		args = append(args, "-tags", "verbs")
+	if *fabricName == "verbs" || *fabricName == "libfabric" {
+		args = append(args, "-tags", *fabricName)
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
 	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/nodecert"
 )
 
 // cluster is daemons that know each other. They are stopped, and checked to have
@@ -27,8 +29,18 @@ type cluster struct {
 // other. It starts none.
 func newCluster(t *testing.T, s sandbox.Settings, names ...string) *cluster {
 	t.Helper()
+	return newClusterVia(t, s, func(address string) string { return address }, names...)
+}
+
+// newClusterVia is newCluster with something in between: the nodes dial what via makes of
+// an address.
+func newClusterVia(t *testing.T, s sandbox.Settings, via func(address string) string, names ...string) *cluster {
+	t.Helper()
 	if s.Fabric == "" {
 		s.Fabric = *fabricName
+	}
+	if *provider != "" {
+		s.Extra += fmt.Sprintf("\n[libfabric]\nprovider = %q\n", *provider)
 	}
 	if *connect != "" {
 		s.Extra += fmt.Sprintf("\n[verbs]\nconnect = %q\n", *connect)
@@ -43,6 +55,12 @@ func newCluster(t *testing.T, s sandbox.Settings, names ...string) *cluster {
 	}
 	c := &cluster{t: t, dir: dir, nodes: map[string]*sandbox.Node{}, names: names}
 	t.Cleanup(c.remove)
+	if s.TLS {
+		_, err := nodecert.Make(nodecert.Plan{Dir: dir, Cluster: "test", Nodes: names, CAValid: time.Hour, NodeValid: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	ports, err := sandbox.FreePorts(len(names))
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +69,7 @@ func newCluster(t *testing.T, s sandbox.Settings, names ...string) *cluster {
 		var peers []sandbox.Peer
 		for j, peer := range names {
 			if i != j {
-				peers = append(peers, sandbox.Peer{Name: peer, Address: ports[j]})
+				peers = append(peers, sandbox.Peer{Name: peer, Address: via(ports[j])})
 			}
 		}
 		if c.nodes[name], err = sandbox.NewNode(programs.rdmad, dir, name, ports[i], peers, s); err != nil {

@@ -61,8 +61,9 @@ func TestOversize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m = m.With(client.Direct())
 	// The large class of the default configuration.
-	const most = 511*4096 - 64
+	const most = 511*4160 - 64
 	check := func(what string, err error, size int) {
 		t.Helper()
 		var large *client.TooLargeError

@@ -202,7 +202,7 @@ func TestRegionsAfterReconnect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.killCore("b")
+		c.crash("b")
 		if _, err := f.Wait(bounded(t)); !errors.Is(err, client.ErrMaybeExecuted) && !errors.Is(err, client.ErrNotExecuted) {
 			t.Errorf("the call ended with %v", err)
 		}
@@ -212,7 +212,7 @@ func TestRegionsAfterReconnect(t *testing.T) {
 		_, err := conn.Call(bounded(t), "b/regions/flooding", nil)
 		return err == nil
 	})
-	// The new core of b does not know the region: the library tells it.
+	// The new daemon of b does not know the region: the library tells it.
 	if _, err := conn.CallRegions(bounded(t), "b/regions/scatter", append(encoded(5), 0), ref); err != nil {
 		t.Error(err)
 	}

@@ -36,7 +36,7 @@ func regionsRole(ctx context.Context, args *roleArgs, say *json.Encoder) error {
 	}
 	w := new(regionWork)
 	for method, h := range map[string]server.Handler{
-		"scatter": w.scatter, "digest": w.digest, "add": w.add, "flood": w.flood, "flooding": w.countFlooding, "ended": w.lastEnd,
+		"scatter": w.scatter, "digest": w.digest, "add": w.add, "count": w.count, "flood": w.flood, "flooding": w.countFlooding, "ended": w.lastEnd,
 	} {
 		if err := s.Handle(args.Service, method, h); err != nil {
 			return errors.Join(err, s.Close())
@@ -87,6 +87,23 @@ func (w *regionWork) add(c *server.Call) error {
 		}
 	}
 	return nil
+}
+
+// count adds one to the region's first word as often as the request says, and answers how
+// often that was done, and how often nobody knows.
+func (w *regionWork) count(c *server.Call) error {
+	var done, unknown uint64
+	for range binary.LittleEndian.Uint64(c.Request()) {
+		switch _, err := c.Region(0).FetchAdd(0, 1); {
+		case err == nil:
+			done++
+		case errors.Is(err, server.ErrLost):
+			unknown++
+		default:
+			return err
+		}
+	}
+	return c.Reply(append(encoded(done), encoded(unknown)...))
 }
 
 // flood writes to the region until that fails.

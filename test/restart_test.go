@@ -92,8 +92,8 @@ func TestDrain(t *testing.T) {
 		conn := c.attach("a")
 		const calls = 64
 		ends := make(chan map[string]int, 1)
-		go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls) }()
-		eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
+		go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls, sleepMillis) }()
+		eventually(t, "all calls are sent", func() bool { return c.status("a").Counters["requests_sent"] >= calls })
 		c.stop(stopped)
 		if got := <-ends; got["answered"] != calls {
 			t.Errorf("node %s stopped: %d calls ended as %v", stopped, calls, got)

@@ -32,21 +32,42 @@ type roleArgs struct {
 	Handlers int
 	Messages int
 	Seed     uint64
+	// Journal is a file that all processes append to.
+	Journal string
 	// Most is the largest message in bytes, Depth the most futures at a time.
 	Most, Depth int
+	// Method and Sizes are for loads.
+	Method string
+	Sizes  []int
 }
 
 // roles are what a worker process can be. It writes what it has to say with the
 // encoder, and should end when ctx does.
 var roles = map[string]func(context.Context, *roleArgs, *json.Encoder) error{
-	"attach":  attachRole,
-	"early":   earlyRole,
-	"hang":    hangRole,
-	"mixed":   mixedRole,
-	"service": serviceRole,
-	"shared":  sharedRole,
-	"regions": regionsRole,
-	"flooded": floodedRole,
+	"attach":    attachRole,
+	"idler":     idlerRole,
+	"attack":    attackRole,
+	"victim":    victimRole,
+	"counting":  countingRole,
+	"early":     earlyRole,
+	"hang":      hangRole,
+	"hoard":     hoardRole,
+	"hostile":   hostileRole,
+	"load":      loadRole,
+	"mixed":     mixedRole,
+	"parent":    parentRole,
+	"child":     childRole,
+	"squatter":  squatterRole,
+	"noted":     notedRole,
+	"ordered":   orderedRole,
+	"service":   serviceRole,
+	"shared":    sharedRole,
+	"styles":    stylesRole,
+	"large":     largeRole,
+	"streaming": streamingRole,
+	"stuff":     stuffRole,
+	"regions":   regionsRole,
+	"flooded":   floodedRole,
 }
 
 // play is the main function of a worker process. Its context ends with standard

@@ -83,10 +83,12 @@ func TestSandboxStatus(t *testing.T) {
 
 func TestSandboxSettings(t *testing.T) {
 	status := []string{"--", "rdmad", "status"}
-	run(t, rdmad(t, append([]string{"sandbox", "--group-max", "7", "--idle", "event", "--fabric", "tcp"}, status...)...)).
+	run(t, rdmad(t, append([]string{"sandbox", "--group-max", "7", "--max-group-delay", "50us", "--idle", "event", "--fabric", "tcp"}, status...)...)).
 		check(t, "settings", 0, "node a", "fabric tcp", "connected")
 	run(t, rdmad(t, append([]string{"sandbox", "--idle", "never"}, status...)...)).
 		check(t, "wrong setting", 1, "node a", "exit status 2", "agent.idle", "never")
+	run(t, rdmad(t, append([]string{"sandbox", "--max-group-delay", "1s"}, status...)...)).
+		check(t, "wrong delay", 1, "node a", "exit status 2", "group_send.max_group_delay", "0s to 100ms")
 	run(t, rdmad(t, "sandbox", "--verbs-device", "x0", "--verbs-connect", "rdmacm", "--fabric-option", "timeout=18", "--", "true")).
 		check(t, "settings of [verbs]", 0)
 	run(t, rdmad(t, "sandbox", "--fabric-option", "timeout=99", "--", "true")).check(t, "wrong value", 1, "verbs.timeout", "0 to 31")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -36,12 +37,15 @@ func serviceRole(ctx context.Context, args *roleArgs, say *json.Encoder) (err er
 	}
 	w := new(work)
 	for method, h := range map[string]server.Handler{
-		"transform": w.transform, "post": w.post, "who": w.who, "sleep": w.sleep,
+		"transform": w.transform, "flip": w.flip, "post": w.post, "who": w.who, "sleep": w.sleep,
 		"hang": w.hang, "hanging": w.countHanging, "fail": w.fail, "panic": w.panic,
 	} {
 		if err := s.Handle(args.Service, method, h); err != nil {
 			return errors.Join(err, s.Close())
 		}
+	}
+	if err := s.HandleStream(args.Service, "stream", w.stream); err != nil {
+		return errors.Join(err, s.Close())
 	}
 	if err := say.Encode(os.Getpid()); err != nil {
 		return err
@@ -70,6 +74,63 @@ func (w *work) transform(c *server.Call) error {
 		stream(answer, sum)
 	}
 	return nil
+}
+
+// flip answers with all bits of the request the other way round: quick to check, for
+// large messages.
+func (w *work) flip(c *server.Call) error {
+	req := c.Request()
+	answer := c.Answer(len(req))
+	if len(answer) != len(req) {
+		return fmt.Errorf("room for %d bytes of %d", len(answer), len(req))
+	}
+	n := len(req) / 8 * 8
+	for i := 0; i < n; i += 8 {
+		binary.LittleEndian.PutUint64(answer[i:], ^binary.LittleEndian.Uint64(req[i:]))
+	}
+	for i := n; i < len(req); i++ {
+		answer[i] = ^req[i]
+	}
+	w.calls.Add(1)
+	return nil
+}
+
+// flipped reports whether an answer of flip is right.
+func flipped(answer, req []byte) bool {
+	if len(answer) != len(req) {
+		return false
+	}
+	n := len(req) / 8 * 8
+	for i := 0; i < n; i += 8 {
+		if binary.LittleEndian.Uint64(answer[i:]) != ^binary.LittleEndian.Uint64(req[i:]) {
+			return false
+		}
+	}
+	for i := n; i < len(req); i++ {
+		if answer[i] != ^req[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// stream answers each message as transform does.
+func (w *work) stream(s *server.Stream) error {
+	for {
+		msg, err := s.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		answer := make([]byte, max(0, answerSize(msg)))
+		stream(answer, digest(msg))
+		w.calls.Add(1)
+		if err := s.Send(answer); err != nil {
+			return err
+		}
+	}
 }
 
 // post counts a one-way message.

@@ -35,9 +35,10 @@ func newWorkload(w bench.Workload, short string) *cobra.Command {
 	size := byteSize(w.DefaultSize())
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   string(w),
-		Short: short,
-		Args:  cobra.NoArgs,
+		Use:     string(w),
+		Short:   short,
+		Example: "  rdmad sandbox -- rdmad bench " + string(w) + " --clients 8 --duration 2s",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("count") && c.Flags().Changed("duration") {
 				return usagef("--count and --duration: only one can end the run")
@@ -83,6 +84,7 @@ func newWorkload(w bench.Workload, short string) *cobra.Command {
 	f.Uint64Var(&spec.Count, "count", 0, "messages of all processes together, instead of --duration")
 	f.DurationVar(&spec.Duration, "duration", 5*time.Second, "how long to measure")
 	f.DurationVar(&spec.Warmup, "warmup", time.Second, "how long to work before measuring")
+	waitFlag(c, &spec.Wait, "how the processes wait for answers")
 	f.StringVar(&spec.Target, "target", "", "the node that answers (default: any, this one first)")
 	socketFlag(c, &spec.Socket)
 	jsonFlag(c, &asJSON)

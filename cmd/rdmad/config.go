@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -14,90 +12,62 @@ import (
 // defaultConfig is where packages install the configuration.
 const defaultConfig = "/etc/rdmad/config.toml"
 
+// configFlags say which configuration a command is about.
+type configFlags struct {
+	file string
+	set  []string
+}
+
+// add adds the flags to a command.
+func (f *configFlags) add(c *cobra.Command) {
+	configFlag(c, &f.file)
+	c.Flags().StringArrayVar(&f.set, "set", nil, "a `section.key=value` that counts over the file and the environment; may be repeated")
+}
+
+// sources returns what the configuration is made of.
+func (f *configFlags) sources() config.Sources {
+	return config.Sources{File: f.file, Environ: os.Environ(), Set: f.set}
+}
+
+// load reads and checks the configuration. Its errors are config.Errors or a configError.
+func (f *configFlags) load() (*config.Loaded, error) {
+	l, err := f.sources().Load()
+	return l, unreadConfig(err)
+}
+
 // configFlag adds the flag that names the configuration file.
 func configFlag(c *cobra.Command, file *string) {
 	c.Flags().StringVarP(file, "config", "c", defaultConfig, "the configuration `file`")
 }
 
-// loadConfig reads and checks a configuration and returns its bytes too. Its
-// errors are config.Errors or a configError.
-func loadConfig(file string) (*config.Config, []byte, error) {
-	f, err := os.Open(file)
+// loadConfig reads and checks a configuration with the environment. Its errors are
+// config.Errors or a configError.
+func loadConfig(file string) (*config.Config, error) {
+	l, err := (&configFlags{file: file}).load()
 	if err != nil {
-		return nil, nil, &configError{fmt.Errorf("read configuration: %w", err)}
+		return nil, err
 	}
-	defer f.Close()
-	// One byte more than is allowed, for Parse to refuse it.
-	data, err := io.ReadAll(io.LimitReader(f, config.MaxFileSize+1))
-	if err != nil {
-		return nil, nil, &configError{fmt.Errorf("read configuration: %w", err)}
+	return l.Config, nil
+}
+
+// unreadConfig makes a configError of the error of a file that could not be read.
+func unreadConfig(err error) error {
+	if _, refused := err.(config.Errors); err == nil || refused {
+		return err
 	}
-	cfg, err := config.Parse(file, data)
-	return cfg, data, err
+	return &configError{err}
 }
 
 func newConfig() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "Check a configuration, or print an example",
-		RunE:  chooseCommand,
+		Short: "Check, show, compare and explain configurations",
+		Long: "Check a configuration, show what counts and why, compare the running daemon with a file, or print an\n" +
+			"example with every key, its meaning, its range and its default. docs/config.md has the same as a page.",
+		Example: "  rdmad config example > config.toml\n  rdmad config check -c config.toml\n  rdmad config diff",
+		RunE:    chooseCommand,
 	}
-	c.AddCommand(newConfigCheck(), newConfigExample())
-	return c
-}
-
-// checked is the outcome of a check as JSON.
-type checked struct {
-	File   string           `json:"file"`
-	OK     bool             `json:"ok"`
-	Digest string           `json:"digest,omitempty"`
-	Errors []checkedProblem `json:"errors,omitempty"`
-}
-
-type checkedProblem struct {
-	Line   int    `json:"line"`
-	Key    string `json:"key,omitempty"`
-	Reason string `json:"reason"`
-}
-
-func newConfigCheck() *cobra.Command {
-	var file string
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "check",
-		Short: "Check a configuration: print all problems, or ok and its digest",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, _, err := loadConfig(file)
-			if !asJSON {
-				if err != nil {
-					return err
-				}
-				_, err = fmt.Fprintf(c.OutOrStdout(), "ok %s\n", cfg.Digest())
-				return err
-			}
-			result := checked{File: file, OK: err == nil}
-			var refused config.Errors
-			switch {
-			case err == nil:
-				result.Digest = cfg.Digest()
-			case !errors.As(err, &refused):
-				return err
-			}
-			for _, e := range refused {
-				result.Errors = append(result.Errors, checkedProblem{e.Line, e.Key, e.Reason})
-			}
-			if err := writeJSON(c.OutOrStdout(), result); err != nil {
-				return err
-			}
-			if !result.OK {
-				return statusError(exitUsage)
-			}
-			return nil
-		},
-	}
-	configFlag(c, &file)
-	jsonFlag(c, &asJSON)
+	c.AddCommand(newConfigCheck(), newConfigShow(), newConfigDiff(), newConfigExplainMemory(), newConfigExample(), newConfigDocs())
 	return c
 }
 
@@ -105,9 +75,27 @@ func newConfigExample() *cobra.Command {
 	return &cobra.Command{
 		Use:   "example",
 		Short: "Print a configuration with every key at its default, explained",
-		Args:  cobra.NoArgs,
+		Long: "Print a configuration with every key at its default, its meaning and its range. It means the same as\n" +
+			"an empty file.",
+		Example: "  rdmad config example > config.toml",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(c.OutOrStdout(), config.Example())
+			return err
+		},
+	}
+}
+
+func newConfigDocs() *cobra.Command {
+	return &cobra.Command{
+		Use:   "docs",
+		Short: "Print the reference of all keys as Markdown",
+		Long: "Print the reference of all keys as Markdown: type, default, range, meaning, and whether a reload applies\n" +
+			"a change or only a restart. It is what docs/config.md has.",
+		Example: "  rdmad config docs",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(c.OutOrStdout(), config.Docs())
 			return err
 		},
 	}

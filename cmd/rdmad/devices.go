@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmad/rdmad/cmd/rdmad/table"
+	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
 	"github.com/rdmad/rdmad/internal/rdmasys"
 )
@@ -33,15 +35,28 @@ type device struct {
 }
 
 func newDevices() *cobra.Command {
-	var asJSON bool
+	var asJSON, ofi bool
 	c := &cobra.Command{
 		Use:   "devices",
 		Short: "Show the RDMA devices of this machine, their ports and GIDs",
 		Long: "Show the RDMA devices of this machine, their ports, GIDs and limits, and which of them is used\n" +
 			"while [verbs] names none. It needs no daemon and no configuration. A build without the verbs\n" +
-			"provider shows what /sys tells, which is all but the limits.",
-		Args: cobra.NoArgs,
+			"provider shows what /sys tells, which is all but the limits. A build with libfabric adds what that offers, and why some of it\n" +
+			"cannot be used; with --libfabric there is nothing else.",
+		Example: "  rdmad devices\n  rdmad devices --libfabric --json",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if ofi {
+				list, err := libfabric.Devices()
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeJSON(c.OutOrStdout(), append([]libfabric.DeviceInfo{}, list...))
+				}
+				_, err = io.WriteString(c.OutOrStdout(), strings.TrimPrefix(libfabricText(list, nil), "\n"))
+				return err
+			}
 			devices, source, why, err := rdmaDevices(os.DirFS("/"))
 			if err != nil {
 				return err
@@ -50,11 +65,12 @@ func newDevices() *cobra.Command {
 			if asJSON {
 				return writeJSON(c.OutOrStdout(), list)
 			}
-			_, err = io.WriteString(c.OutOrStdout(), devicesText(list, why))
+			_, err = io.WriteString(c.OutOrStdout(), devicesText(list, why)+libfabricText(libfabric.Devices()))
 			return err
 		},
 	}
 	jsonFlag(c, &asJSON)
+	c.Flags().BoolVar(&ofi, "libfabric", false, "show what libfabric offers")
 	return c
 }
 
@@ -147,15 +163,15 @@ func (d *device) write(b *strings.Builder) {
 			b.WriteString(" <- used while verbs.device and verbs.port name no other")
 		}
 		b.WriteByte('\n')
-		t := newTable("    INDEX", "GID", "TYPE", "NETDEV", "")
+		t := table.New("    INDEX", "GID", "TYPE", "NETDEV", "")
 		for _, g := range p.GIDs {
 			mark := ""
 			if g.Index == p.Chosen {
 				mark = "<- chosen: " + p.Why
 			}
-			t.row(fmt.Sprintf("    %d", g.Index), g.Addr, g.Type, g.Netdev, mark)
+			t.Row(fmt.Sprintf("    %d", g.Index), g.Addr, g.Type, g.Netdev, mark)
 		}
-		t.printRows(b)
+		t.PrintRows(b)
 	}
 	if l := d.Limits; l != nil {
 		fmt.Fprintf(b, "  limits: %d QPs of %d WRs and %d SGEs, %d CQs of %d CQEs, %d MRs of %d bytes, %d PDs, %d reads and atomics per QP, atomics: %s\n",

@@ -3,7 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
@@ -79,7 +80,7 @@ func (f *doctorFlags) env(ctx context.Context) *doctor.Env {
 		ConfigFile: f.config, ConfigNamed: f.configNamed,
 		Built: verbs.Built, Version: daemon.Version, Peer: f.peer,
 	}
-	if e.Config, _, e.ConfigErr = loadConfig(f.config); e.ConfigErr != nil {
+	if e.Config, e.ConfigErr = loadConfig(f.config); e.ConfigErr != nil {
 		e.Config = config.Default()
 	}
 	var why error
@@ -87,19 +88,22 @@ func (f *doctorFlags) env(ctx context.Context) *doctor.Env {
 	if verbs.Built && why != nil && len(e.Devices) > 0 {
 		e.DevicesErr = why
 	}
-	e.Socket, e.SocketNamed = cmp.Or(f.socket, os.Getenv(attach.SocketEnv), e.Config.Node.Socket), f.socket != ""
-	if absolute, err := filepath.Abs(e.Socket); err == nil {
-		e.Socket = absolute
-	}
-	raw, err := askStatus(ctx, e.Socket)
+	e.Socket, e.SocketNamed = f.socketOf(e.Config), f.socket != ""
+	raw, err := look.Ask(ctx, e.Socket, "rdmad-doctor")
 	if err == nil {
-		e.Daemon = new(daemon.Status)
-		err = json.Unmarshal(raw, e.Daemon)
+		e.Daemon, err = look.Parse(raw)
 	}
-	if err != nil {
-		e.Daemon, e.DaemonErr = nil, err
-	}
+	e.DaemonErr, e.Unanswered = err, errors.Is(err, look.ErrNoAnswer)
 	return e
+}
+
+// socketOf returns where the daemon is to be found, as an absolute path if there is one.
+func (f *doctorFlags) socketOf(cfg *config.Config) string {
+	socket := cmp.Or(f.socket, os.Getenv(attach.SocketEnv), cfg.Node.Socket)
+	if absolute, err := filepath.Abs(socket); err == nil {
+		return absolute
+	}
+	return socket
 }
 
 // openNode opens a device node as libibverbs would, and closes it.

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/daemon"
 )
 
@@ -29,6 +31,11 @@ func (e *configError) Unwrap() error { return e.error }
 
 // usagef makes a usageError.
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// plainError is an error that says what to do about it.
+type plainError struct{ error }
+
+func (e *plainError) Unwrap() error { return e.error }
 
 // statusError ends the program with a status, silently: everything has been
 // said.
@@ -59,11 +66,12 @@ func report(out io.Writer, command string, err error) int {
 		fmt.Fprintf(out, "rdmad: %v (print one to begin with: rdmad config example)\n", unread)
 		return exitUsage
 	}
-	fmt.Fprintf(out, "rdmad: %s\n", explain(err))
-	if start := new(daemon.StartError); errors.As(err, &start) {
-		return daemon.StatusNoStart // only the supervisor sees it
+	// Other than exitFailure for a core only, whose supervisor sees it.
+	ended := daemon.ExitStatus(err)
+	if ended != daemon.StatusHandOver {
+		fmt.Fprintf(out, "rdmad: %s\n", explain(err))
 	}
-	return exitFailure
+	return ended
 }
 
 // hints say what to do about the errors of the libraries. The first that
@@ -80,15 +88,23 @@ var hints = []struct {
 	{client.ErrLimit, "see [limits] in the daemon's configuration"},
 	{client.ErrTooLarge, ""},
 	{client.ErrRemote, ""},
+	{counters.ErrNotRunning, "no daemon runs, it was stopped in an orderly way, or observe.counters is elsewhere: see --file"},
+	{counters.ErrPermission, "who may read is decided by observe.counters_mode; root may"},
+	{counters.ErrDamaged, "name the file with --file, or restart the daemon"},
+	{look.ErrNoAnswer, "it hangs, or is very busy: collect what can be had with: rdmad support-bundle"},
 	{client.ErrDeadline, "give it longer with --timeout, or see who serves it with: rdmad status"},
 	{client.ErrClosed, "the daemon's log says why"},
 }
 
 // explain returns the error as one line with what to do about it.
 func explain(err error) string {
-	text := err.Error()
-	for _, prefix := range []string{"client: ", "server: "} {
+	// Errors that were joined have a line each.
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	for _, prefix := range []string{"client: ", "server: ", "counters: "} {
 		text = strings.TrimPrefix(text, prefix)
+	}
+	if plain := new(plainError); errors.As(err, &plain) {
+		return text
 	}
 	for _, h := range hints {
 		if !errors.Is(err, h.err) {

@@ -22,20 +22,30 @@ func execute() int {
 	defer stop()
 	started := false
 	root := newRoot()
+	addStandard(root)
+	out := newOutput()
+	root.SetOut(out)
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
 	c, err := root.ExecuteContextC(ctx)
 	if err != nil && !started {
 		// cobra refused the command line itself.
 		err = &usageError{err}
 	}
+	if err == nil {
+		err = out.err
+	}
 	return report(os.Stderr, c.CommandPath(), err)
 }
+
+// taggedCommands are hidden commands that only builds with some tag have.
+var taggedCommands []*cobra.Command
 
 // newRoot returns the command with all its subcommands.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "rdmad",
-		Short: "Share a node's RDMA queue pairs among processes",
+		Use:     "rdmad",
+		Example: "  rdmad sandbox -- rdmad call b/echo/echo hello\n  rdmad run -c config.toml\n  rdmad status",
+		Short:   "Share a node's RDMA queue pairs among processes",
 		Long: "rdmad runs once per node and owns its RDMA queue pairs. Worker processes attach by a Unix\n" +
 			"socket, put requests into rings in shared memory, and get their answers there.\n\n" +
 			"Exit status: 0 if all went well, 1 if something failed, 2 for a wrong command line or\n" +
@@ -54,10 +64,10 @@ func newRoot() *cobra.Command {
 		id       string
 		commands []*cobra.Command
 	}{
-		{"daemon", []*cobra.Command{newRun(), newConfig(), newVersion()}},
-		{"look", []*cobra.Command{newStatus(), newDoctor(), newDevices(), newPing(), newCall()}},
+		{"daemon", []*cobra.Command{newRun(), newDrain(), newReload(), newUpgrade(), newConfig(), newCerts(), newVersion()}},
+		{"look", append(newLists(), newStatus(), newTop(), newCounters(), newDoctor(), newSupportBundle(), newDevices(), newPing(), newTrace(), newCall())},
 		{"try", []*cobra.Command{newSandbox(), newEcho(), newBench()}},
-		{"", []*cobra.Command{newCore(), newBenchWorker()}},
+		{"", append([]*cobra.Command{newCore(), newBenchWorker()}, taggedCommands...)},
 	} {
 		for _, c := range g.commands {
 			c.GroupID = g.id

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -17,6 +19,22 @@ func socketFlag(c *cobra.Command, socket *string) {
 // jsonFlag adds the flag for output that programs read.
 func jsonFlag(c *cobra.Command, on *bool) {
 	c.Flags().BoolVar(on, "json", false, "print JSON")
+}
+
+// choiceFlag adds a flag that takes one of some words, which the shell may complete.
+func choiceFlag(c *cobra.Command, value *string, flag, standard, usage string, words ...string) {
+	c.Flags().StringVar(value, flag, standard, usage+": "+strings.Join(words, ", "))
+	// It fails for a flag that there is not.
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// checkChoice refuses what is none of the words of a choiceFlag. Empty means that the flag
+// was not given.
+func checkChoice(flag, value string, words ...string) error {
+	if value != "" && !slices.Contains(words, value) {
+		return usagef("--%s %q: want one of %s", flag, value, strings.Join(words, ", "))
+	}
+	return nil
 }
 
 // writeJSON prints a value as indented JSON.

@@ -38,7 +38,8 @@ func newPing() *cobra.Command {
 		Short: "Exchange messages with the daemon of another node",
 		Long: "Exchange messages with the daemon of another node over the connection that the daemons keep\n" +
 			"besides the fabric, and print the round trip times.",
-		Args: wantArgs(1, 1, "the name of a node"),
+		Example: "  rdmad ping b\n  rdmad ping b --count 10 --interval 1s --json",
+		Args:    wantArgs(1, 1, "the name of a node"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.count < 1 {
 				return usagef("-n %d: want at least 1", f.count)

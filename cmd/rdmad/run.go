@@ -5,37 +5,57 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
 )
 
 func newRun() *cobra.Command {
-	var file string
+	var f configFlags
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon of this node",
 		Long: "Run the daemon of this node in the foreground. An interrupt or SIGTERM stops it in an orderly\n" +
-			"way: calls in flight are finished first.",
-		Args: cobra.NoArgs,
+			"way: calls in flight are finished first. SIGHUP reloads the configuration; see: rdmad reload. SIGUSR2\n" +
+			"replaces its core; see: rdmad upgrade.",
+		Example: "  rdmad run -c config.toml\n  rdmad run --set log.level=debug",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, data, err := loadConfig(file)
+			l, err := f.load()
 			if err != nil {
 				return err
 			}
-			return daemon.Supervise(c.Context(), cfg, file, data, daemon.NewLogger(cfg, os.Stderr))
+			again := func() (*config.Config, error) {
+				l, err := f.sources().Load()
+				if err != nil {
+					return nil, err
+				}
+				return l.Config, nil
+			}
+			return daemon.Supervise(c.Context(), daemon.Setup{
+				Config: l.Config, Source: f.file, Reload: again, Log: daemon.NewLog(l.Config, os.Stderr, "supervisor"),
+			})
 		},
 	}
-	configFlag(c, &file)
+	f.add(c)
 	return c
 }
 
 // newCore is the command that the supervisor runs as a child. It finds its
 // configuration and its sockets in inherited descriptors.
 func newCore() *cobra.Command {
-	return &cobra.Command{
+	probe := false
+	c := &cobra.Command{
 		Use:    "core",
 		Short:  "Be the core of a daemon",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE:   func(*cobra.Command, []string) error { return daemon.Core() },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if probe {
+				return daemon.Probe(c.OutOrStdout())
+			}
+			return daemon.Core()
+		},
 	}
+	c.Flags().BoolVar(&probe, "probe", false, "print the versions that decide whether it can take over, and end")
+	return c
 }

@@ -24,12 +24,17 @@ func newSandbox() *cobra.Command {
 			"role=pid,... Its exit status becomes that of the sandbox.",
 		Example: "  rdmad sandbox -- rdmad bench call --clients 8 --depth 64\n" +
 			"  rdmad sandbox --fabric verbs --verbs-device rxe0 --fabric-option timeout=18 -- rdmad bench call\n" +
+			"  rdmad sandbox --fabric libfabric --fabric-option provider=shm -- rdmad bench call\n" +
 			"  rdmad sandbox -- sh",
 		Args: wantArgs(1, math.MaxInt, "a command after --"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.Settings.GroupMax < 0 {
 				return usagef("--group-max %d: want 1 to 255", o.Settings.GroupMax)
 			}
+			if o.Settings.Lanes < 0 {
+				return usagef("--lanes %d: want 1 to 8", o.Settings.Lanes)
+			}
+			o.Settings.TLS = o.Settings.TLS || o.Settings.TLSData
 			if err := checkFabricOptions(o.Settings.Verbs); err != nil {
 				return err
 			}
@@ -65,9 +70,15 @@ func newSandbox() *cobra.Command {
 	f.StringVar(&o.Settings.Fabric, "fabric", "tcp", "what moves the data: tcp, verbs, libfabric or auto")
 	f.StringVar(&device, "verbs-device", "", "the RDMA device (default: the first with an active port)")
 	f.StringVar(&connect, "verbs-connect", "", "how queue pairs are connected: oob or rdmacm (default: the daemon's)")
-	f.StringToStringVar(&o.Settings.Verbs, "fabric-option", map[string]string{}, "another `key=value` of [verbs], such as gid_index=3; may be repeated")
+	f.StringToStringVar(&o.Settings.Verbs, "fabric-option", map[string]string{}, "another `key=value` of [verbs], such as gid_index=3, or of [libfabric], such as provider=shm; may be repeated")
+	f.StringVar(&o.Settings.MaxGroupDelay, "max-group-delay", "", "by how much messages may be held back so that groups grow (default: not at all)")
 	f.IntVar(&o.Settings.GroupMax, "group-max", 0, "the most messages of one group (default: the daemon's)")
+	f.IntVar(&o.Settings.Lanes, "lanes", 0, "lanes of each class to a peer (default: the daemon's)")
+	f.StringVar(&o.Settings.Balance, "balance", "", "how requests are spread over them: round-robin or least-outstanding (default: the daemon's)")
 	f.StringVar(&o.Settings.Idle, "idle", "", "what an idle agent does: busy, adaptive or event (default: the daemon's)")
+	f.BoolVar(&o.Settings.TLS, "tls", false, "make certificates and connect the nodes with TLS")
+	f.BoolVar(&o.Settings.TLSData, "tls-data", false, "encrypt data connections as well; implies --tls")
+	waitFlag(c, &o.Wait, "how the echo service waits for requests")
 	f.BoolVar(&o.Keep, "keep", false, "leave configurations and logs behind")
 	return c
 }
@@ -79,7 +90,7 @@ var optionKey = regexp.MustCompile(`^[a-z_]+$`)
 func checkFabricOptions(options map[string]string) error {
 	for key := range options {
 		if !optionKey.MatchString(key) {
-			return usagef("--fabric-option %q: want key=value with a key of [verbs]; see: rdmad config example", key)
+			return usagef("--fabric-option %q: want key=value with a key of the fabric's section; see: rdmad config example", key)
 		}
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -17,13 +19,16 @@ import (
 // goroutine, Recv from one.
 type Conn struct {
 	sock *net.UnixConn
-	buf  []byte
 	mu   sync.Mutex // serialises Send: one message, one write
 }
 
+// buffers are for messages that are being received. They are large and a daemon has
+// hundreds of connections on which nothing arrives, so none has one of its own.
+var buffers = sync.Pool{New: func() any { return new([MaxMessage]byte) }}
+
 // NewConn wraps a SOCK_SEQPACKET connection, which it owns from then on.
 func NewConn(sock *net.UnixConn) *Conn {
-	return &Conn{sock: sock, buf: make([]byte, MaxMessage)}
+	return &Conn{sock: sock}
 }
 
 // sendTimeout bounds a Send to a process that does not read.
@@ -50,11 +55,45 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 	return nil
 }
 
+// Offer is Send for what can wait: it returns ErrBusy, and sends nothing, while the
+// other side has not read what fills half of the socket's buffer. So there is always
+// room for Send, which waits for it.
+func (c *Conn) Offer(m *Message, fds ...int) error {
+	unread, room, err := c.outgoing()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	if unread > room/2 {
+		return fmt.Errorf("%w: %d of %d bytes of the socket's buffer are in use", ErrBusy, unread, room)
+	}
+	return c.Send(m, fds...)
+}
+
+// outgoing returns how much of the socket's buffer what was sent and not read takes,
+// and its size.
+func (c *Conn) outgoing() (unread, room int, err error) {
+	raw, err := c.sock.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var errs [2]error
+	err = raw.Control(func(fd uintptr) {
+		unread, errs[0] = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+		room, errs[1] = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
+	})
+	return unread, room, errors.Join(err, errs[0], errs[1])
+}
+
 // Recv reads one message. The descriptors that came with it are the caller's to
 // close. Errors: ErrClosed when the other side is gone, ErrInvalid for bytes
 // that are no message.
 func (c *Conn) Recv() (*Message, []int, error) {
-	n, fds, err := shm.RecvFDs(c.sock, c.buf)
+	if err := c.arrival(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	buf := buffers.Get().(*[MaxMessage]byte)
+	defer buffers.Put(buf)
+	n, fds, err := shm.RecvFDs(c.sock, buf[:])
 	if err == nil && n == 0 && len(fds) == 0 {
 		err = io.EOF
 	}
@@ -64,12 +103,25 @@ func (c *Conn) Recv() (*Message, []int, error) {
 		}
 		return nil, nil, fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	m, err := DecodeMessage(c.buf[:n])
+	m, err := DecodeMessage(buf[:n])
 	if err != nil {
 		shm.CloseFDs(fds)
 		return nil, nil, err
 	}
 	return m, fds, nil
+}
+
+// arrival waits until there is something to receive: a message, or the end.
+func (c *Conn) arrival() error {
+	raw, err := c.sock.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Read(func(fd uintptr) bool {
+		var some [1]byte
+		_, _, err := unix.Recvfrom(int(fd), some[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return !errors.Is(err, unix.EAGAIN)
+	})
 }
 
 // DecodeMessage parses the bytes of one message. Errors wrap ErrInvalid.
@@ -91,5 +143,11 @@ func (c *Conn) SetDeadline(t time.Time) error { return c.sock.SetReadDeadline(t)
 // Socket returns the socket, for credentials.
 func (c *Conn) Socket() *net.UnixConn { return c.sock }
 
-// Close ends the connection. A Recv that waits returns.
-func (c *Conn) Close() error { return c.sock.Close() }
+// Close ends the connection, also if another process has a copy of its descriptor. A
+// Recv that waits returns, at both ends.
+func (c *Conn) Close() error {
+	if raw, err := c.sock.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+	}
+	return c.sock.Close()
+}

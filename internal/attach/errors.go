@@ -25,6 +25,8 @@ var (
 	ErrLimit = errors.New("limit reached")
 	// ErrInvalid is returned for a request that makes no sense.
 	ErrInvalid = errors.New("invalid request")
+	// ErrBusy is returned when the other side has much to read.
+	ErrBusy = errors.New("the other side does not read")
 	// ErrClosed is returned when the connection to the daemon has ended.
 	ErrClosed = errors.New("connection to rdmad closed")
 )

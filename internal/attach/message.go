@@ -2,9 +2,10 @@ package attach
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
-	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -17,6 +18,10 @@ const MaxAsks = 64
 
 // MaxMessage is the largest message in bytes.
 const MaxMessage = 128 << 10
+
+// MaxStatus is the largest status in bytes. One that does not fit a message comes in a memfd
+// with it.
+const MaxStatus = 64 << 20
 
 // Type tells messages apart.
 type Type string
@@ -39,6 +44,9 @@ const (
 	TypeBye Type = "bye"
 	// TypeStatus asks for the daemon's state. Answer: TypeStatusIs.
 	TypeStatus Type = "status"
+	// TypeTrace begins to follow requests, if it says which, or asks for more of what was
+	// found. Tools only. Answer: TypeTraced or TypeFail.
+	TypeTrace Type = "trace"
 	// TypePing asks the daemon to exchange one message with a peer. Answer:
 	// TypePong or TypeFail.
 	TypePing Type = "ping"
@@ -47,9 +55,21 @@ const (
 	TypeAlloc Type = "alloc"
 	// TypeFree says that the worker uses a region no more.
 	TypeFree Type = "free"
+	// TypeTaken says that the worker has read the spill that came with the TypeSpilled
+	// of the same Seq, and all before it: their memory is the daemon's again.
+	TypeTaken Type = "taken"
 	// TypeExport asks the daemon to make a region known to a node, so that
 	// requests to it can refer to the region. Answer: TypeExported or TypeFail.
 	TypeExport Type = "export"
+	// TypeHave answers TypeResumed.
+	TypeHave Type = "have"
+	// TypeDrain takes the node out of service or, with Drain.Resume, puts it back. Tools
+	// of root and of the daemon's user only. Answer: TypeStatusIs or TypeFail.
+	TypeDrain Type = "drain"
+	// TypeStacks asks what the daemon's goroutines do. No agent is asked, so there is an
+	// answer when one hangs. For the same tools. Answer: TypeStatusIs with the text as a
+	// JSON string, or TypeFail.
+	TypeStacks Type = "stacks"
 )
 
 // Messages from the daemon.
@@ -60,12 +80,23 @@ const (
 	TypeRegistered Type = "registered"
 	TypeStatusIs   Type = "status-is"
 	TypePong       Type = "pong"
+	TypeTraced     Type = "traced"
 	TypeRegion     Type = "region"
 	TypeExported   Type = "exported"
 	// TypeLane hands over a lane; its segment comes with the message.
 	TypeLane Type = "lane"
 	// TypeClosed says that a lane is closed for good.
 	TypeClosed Type = "closed"
+	// TypeSpilled brings answers that were moved out of their slots because the
+	// worker did not take them: the memfd that comes with it is a spill.
+	TypeSpilled Type = "spilled"
+	// TypeResumed says that another core of the daemon has taken over the attachment.
+	// The worker answers with TypeHave, with TypeMapped for every lane that a service
+	// worker has mapped, and with every question again that has no answer.
+	TypeResumed Type = "resumed"
+	// TypeGone tells a service worker that a caller of a lane is gone. Workers that do not
+	// know the message may ignore it.
+	TypeGone Type = "gone"
 	// TypeGoodbye says that the daemon is about to close the connection.
 	TypeGoodbye Type = "goodbye"
 )
@@ -101,9 +132,15 @@ type Message struct {
 	RTT        int64           `json:"rtt_ns,omitempty"`
 	StatusJSON json.RawMessage `json:"status,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
+	Resumed    *Resumed        `json:"resumed,omitempty"`
+	Have       *Have           `json:"have,omitempty"`
+	Gone       *Gone           `json:"gone,omitempty"`
+	Trace      *Trace          `json:"trace,omitempty"`
+	TracedJSON json.RawMessage `json:"traced,omitempty"`
+	Drain      *Drain          `json:"drain,omitempty"`
 
-	// memory is the mapped segment of a TypeRegion that a session has received.
-	memory *shm.Segment
+	// taken is the region of a TypeRegion that a session has received.
+	taken *Region
 }
 
 // Hello introduces a worker.
@@ -113,6 +150,8 @@ type Hello struct {
 	Role     Role   `json:"role"`
 	// Name is for people: it shows up in status output.
 	Name string `json:"name"`
+	// Handlers is how many requests a service works on at once; 0 for unknown.
+	Handlers int `json:"handlers,omitempty"`
 }
 
 // Welcome accepts a worker. For clients and services three descriptors come
@@ -123,14 +162,31 @@ type Welcome struct {
 	Domain string `json:"domain"`
 	// ID is the attach id: the owner in slot words.
 	ID int `json:"id"`
+	// Bytes is the most bytes of slots that the worker may hold in all its lanes
+	// together; 0 for no limit.
+	Bytes int `json:"bytes,omitempty"`
+	// HoldMillis is for how long the daemon waits for a lost link, in milliseconds;
+	// see Hold.
+	HoldMillis int64 `json:"hold_ms,omitempty"`
+}
+
+// Hold is for how long requests can be held up on the way because a link is lost, at
+// most an hour.
+func (w *Welcome) Hold() time.Duration {
+	return min(max(time.Duration(w.HoldMillis), 0), time.Hour/time.Millisecond) * time.Millisecond
 }
 
 // Lane describes a lane. The lane's segment comes with the message.
 type Lane struct {
-	ID       uint16         `json:"id"`
-	Class    string         `json:"class"`
+	ID    uint16 `json:"id"`
+	Class string `json:"class"`
+	// Number tells apart the lanes of a class that lead to the same peer, or come
+	// from it, from 0 on.
+	Number   int            `json:"number,omitempty"`
 	Peer     string         `json:"peer"`
 	Geometry slots.Geometry `json:"geometry"`
+	// Quota is the most slots that a client may hold in the lane; 0 for no limit.
+	Quota int `json:"quota,omitempty"`
 }
 
 // RegionInfo describes a region. Index and Generation are the halves of its
@@ -150,6 +206,86 @@ func InfoOf(id slots.RegionID) *RegionInfo {
 	return &RegionInfo{Index: id.Index(), Generation: id.Generation()}
 }
 
+// Resumed is what the core that took over knows.
+type Resumed struct {
+	// OpsTaken is how many operations of the worker's ring the daemon has taken. Those
+	// of them that have no result will get none.
+	OpsTaken uint64 `json:"ops_taken"`
+}
+
+// Have is what a worker has, for the core that took over.
+type Have struct {
+	// Lanes are the ids of those that it has mapped.
+	Lanes []uint16 `json:"lanes,omitempty"`
+	// Regions are those that it has, if AllRegions is set; too many are not listed.
+	Regions    []RegionInfo `json:"regions,omitempty"`
+	AllRegions bool         `json:"all_regions,omitempty"`
+	// Asking are the numbers of its questions without an answer.
+	Asking []uint64 `json:"asking,omitempty"`
+}
+
+// Gone says that a caller does not exist any more: nobody waits for the answers to its
+// requests.
+type Gone struct {
+	// Caller is the attach id of the caller, as in headers.
+	Caller uint16 `json:"caller"`
+	// At is a time by CLOCK_MONOTONIC. What requests of the caller have made the worker
+	// begin is older; what is younger is another's that has the same id.
+	At int64 `json:"at"`
+	// Calls are requests of the caller that the worker has begun with: for each 8 bytes,
+	// little endian, the slot in the lower 24 bits and the ticket in the upper 40.
+	Calls []byte `json:"calls,omitempty"`
+}
+
+// Trace says which requests of a node's workers are to be followed. What is empty is any.
+type Trace struct {
+	Service string `json:"service,omitempty"`
+	Method  string `json:"method,omitempty"`
+	Domain  string `json:"domain,omitempty"`
+	// Worker is the process id or the name of the caller.
+	Worker string `json:"worker,omitempty"`
+	// Every: one of so many requests is followed. Count is how many in all.
+	Every int `json:"every,omitempty"`
+	Count int `json:"count"`
+	// TimeoutMillis is for how long to wait for them, in milliseconds.
+	TimeoutMillis int64 `json:"timeout_ms"`
+}
+
+// Bounds of a Trace.
+const (
+	MaxTraceCount   = 10000
+	MaxTraceTimeout = time.Hour
+)
+
+// Check reports whether the trace makes sense.
+func (t *Trace) Check() error {
+	var errs []error
+	for _, name := range []string{t.Service, t.Method} {
+		if name != "" {
+			errs = append(errs, CheckName(name))
+		}
+	}
+	if t.Count < 1 || t.Count > MaxTraceCount {
+		errs = append(errs, fmt.Errorf("a trace of %d requests, want 1 to %d", t.Count, MaxTraceCount))
+	}
+	if t.Every < 0 {
+		errs = append(errs, fmt.Errorf("one of %d requests", t.Every))
+	}
+	if t.TimeoutMillis < 1 || t.TimeoutMillis > MaxTraceTimeout.Milliseconds() {
+		errs = append(errs, fmt.Errorf("a trace of %d ms, want 1 to %d", t.TimeoutMillis, MaxTraceTimeout.Milliseconds()))
+	}
+	return errors.Join(errs...)
+}
+
+// MaxHaveRegions is how many regions a Have lists at most.
+const MaxHaveRegions = 1024
+
+// Drain says whether a node is to be in service.
+type Drain struct {
+	// Resume puts the node back into service.
+	Resume bool `json:"resume,omitempty"`
+}
+
 // Target names a method: Node may be empty for any node that serves it.
 type Target struct {
 	Node    string `json:"node,omitempty"`
@@ -158,6 +294,26 @@ type Target struct {
 	// WaitMillis bounds how long the daemon may wait for a peer that is not
 	// connected, in milliseconds; its own limit applies too.
 	WaitMillis int64 `json:"wait_ms,omitempty"`
+	// Avoid are nodes that a target without a node leads to only if no other
+	// connected node serves it: requests to them have just failed.
+	Avoid []string `json:"avoid,omitempty"`
+}
+
+// MaxAvoid is how many nodes a target may avoid.
+const MaxAvoid = 8
+
+// Check reports whether the names of the target's service and method are names, and
+// what it avoids is at most MaxAvoid names of at most MaxNameLen bytes. Whether nodes
+// exist, Node among them, only the daemon knows.
+func (t *Target) Check() error {
+	err := errors.Join(CheckName(t.Service), CheckName(t.Method))
+	if len(t.Avoid) > MaxAvoid {
+		return errors.Join(err, fmt.Errorf("%d nodes to avoid, at most %d", len(t.Avoid), MaxAvoid))
+	}
+	for _, node := range t.Avoid {
+		err = errors.Join(err, CheckName(node))
+	}
+	return err
 }
 
 // String returns node/service/method.
@@ -171,8 +327,14 @@ type Route struct {
 	// Answer is the largest answer the method declared, in bytes; see
 	// AnswerLikeRequest.
 	Answer int `json:"answer"`
-	// Lanes are the ids of the lanes that lead there, smallest slots first.
+	// Lanes are the ids of the lanes that lead there, smallest slots first, and
+	// those of a class by their numbers. Some of a class may be closed.
 	Lanes []uint16 `json:"lanes"`
+	// LeastOutstanding: of the lanes of a class take the one with the fewest
+	// outstanding requests; otherwise take turns.
+	LeastOutstanding bool `json:"least_outstanding,omitempty"`
+	// Carries: requests may have slots.FlagCarry.
+	Carries bool `json:"carries,omitempty"`
 }
 
 // Method offers a method of a service.

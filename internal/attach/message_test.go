@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,6 +20,7 @@ func FuzzDecodeMessage(f *testing.F) {
 	for _, m := range []*attach.Message{
 		{Type: attach.TypeHello, Hello: &attach.Hello{Protocol: 1, ABI: 1, Role: attach.RoleClient, Name: "x"}},
 		{Type: attach.TypeResolve, Seq: 3, Target: &attach.Target{Service: "s", Method: "m"}},
+		{Type: attach.TypeResolve, Seq: 4, Target: &attach.Target{Service: "s", Method: "m", Avoid: []string{"a", "b"}}},
 		{Type: attach.TypeRegister, Methods: []attach.Method{{Service: "s", Method: "m", Answer: -1}}},
 		{Type: attach.TypeFail, Fail: &attach.Fail{Code: "limit", Text: "no"}},
 		{Type: attach.TypeStatusIs, StatusJSON: json.RawMessage(`{"node":"a"}`)},
@@ -50,6 +54,28 @@ func FuzzDecodeMessage(f *testing.F) {
 			t.Fatalf("%s is not read again: %v", again, err)
 		}
 	})
+}
+
+func TestCheckTarget(t *testing.T) {
+	names := func(n, size int) []string { return slices.Repeat([]string{strings.Repeat("x", size)}, n) }
+	for _, c := range []struct {
+		target attach.Target
+		good   bool
+	}{
+		{attach.Target{Service: "s", Method: "m"}, true},
+		{attach.Target{Node: "any text", Service: "s", Method: "m"}, true},
+		{attach.Target{Service: "s"}, false},
+		{attach.Target{Service: "s/t", Method: "m"}, false},
+		{attach.Target{Service: "s", Method: "m", Avoid: names(attach.MaxAvoid, attach.MaxNameLen)}, true},
+		{attach.Target{Service: "s", Method: "m", Avoid: names(attach.MaxAvoid+1, 1)}, false},
+		{attach.Target{Service: "s", Method: "m", Avoid: names(1, attach.MaxNameLen+1)}, false},
+		{attach.Target{Service: "s", Method: "m", Avoid: names(2, 0)}, false},
+		{attach.Target{Service: "s", Method: "m", Avoid: []string{"a\n"}}, false},
+	} {
+		if err := c.target.Check(); (err == nil) != c.good {
+			t.Errorf("%+v: %v", c.target, err)
+		}
+	}
 }
 
 func TestCheckName(t *testing.T) {
@@ -100,6 +126,18 @@ func TestDialError(t *testing.T) {
 	} {
 		if got := attach.DialError("/s", err); !errors.Is(got, want) || !strings.Contains(got.Error(), "/s") {
 			t.Errorf("%v has become %v", err, got)
+		}
+	}
+}
+
+// For how long a link is waited for is a time that makes sense, whatever the message says.
+func TestHold(t *testing.T) {
+	for ms, want := range map[int64]time.Duration{
+		0: 0, 1: time.Millisecond, 10_000: 10 * time.Second, -5: 0, math.MinInt64: 0, math.MaxInt64: time.Hour, 3_600_001: time.Hour,
+	} {
+		w := attach.Welcome{HoldMillis: ms}
+		if got := w.Hold(); got != want {
+			t.Errorf("%d ms: %v", ms, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -54,14 +55,16 @@ func (s *Session) AllocRegion(ctx context.Context, n int) (*Region, error) {
 }
 
 func (s *Session) alloc(n int) (*Region, error) {
+	faultpoint.Here("region.before_ask")
 	a, err := s.Ask(context.Background(), &Message{Type: TypeAlloc, Region: &RegionInfo{Size: int64(n)}})
+	faultpoint.Here("region.answered")
 	if err != nil {
 		return nil, err
 	}
-	if a.memory == nil {
+	if a.taken == nil {
 		return nil, fmt.Errorf("%w: a %q message instead of a region", ErrInvalid, a.Type)
 	}
-	return &Region{session: s, id: a.Region.ID(), size: n, seg: a.memory, exported: make(map[string]bool)}, nil
+	return a.taken, nil
 }
 
 // region maps the region that has come with m for whoever has asked for it.
@@ -70,18 +73,34 @@ func (s *Session) region(m *Message, fds []int) error {
 		shm.CloseFDs(fds)
 		return fmt.Errorf("%w: a malformed region message", ErrInvalid)
 	}
+	faultpoint.Here("region.received")
+	id := m.Region.ID()
+	s.mu.Lock()
+	q := s.pending[m.Seq]
+	known := s.regions[id] != nil
+	s.mu.Unlock()
+	if q == nil || q.m.Type != TypeAlloc || known {
+		shm.CloseFDs(fds)
+		if known {
+			return nil // a question that was asked again has two answers
+		}
+		_ = s.Tell(&Message{Type: TypeFree, Region: InfoOf(id)}) // fails if the session ends
+		return nil
+	}
+	if m.Region.Size < q.m.Region.Size {
+		shm.CloseFDs(fds)
+		return fmt.Errorf("%w: a region of %d bytes instead of %d", ErrInvalid, m.Region.Size, q.m.Region.Size)
+	}
 	var err error
-	if m.memory, err = s.open(fds[0], shm.KindRegion, shm.HeaderSize+int(m.Region.Size)); err != nil {
+	r := &Region{session: s, id: id, size: int(q.m.Region.Size), exported: make(map[string]bool)}
+	if r.seg, err = s.open(fds[0], shm.KindRegion, shm.HeaderSize+int(m.Region.Size)); err != nil {
 		return err
 	}
+	m.taken = r
 	s.mu.Lock()
-	c := s.pending[m.Seq]
-	delete(s.pending, m.Seq)
+	s.regions[id] = r
 	s.mu.Unlock()
-	if c == nil {
-		return fmt.Errorf("%w: a region that nobody has asked for", ErrInvalid)
-	}
-	c <- m
+	s.answer(m)
 	return nil
 }
 
@@ -131,13 +150,22 @@ func (r *Region) Export(ctx context.Context, node string) error {
 	case known:
 		return nil
 	}
+	faultpoint.Here("export.before")
 	if _, err := r.session.Ask(ctx, &Message{Type: TypeExport, Node: node, Region: InfoOf(r.id)}); err != nil {
 		return err
 	}
+	faultpoint.Here("export.after")
 	r.mu.Lock()
 	r.exported[node] = true
 	r.mu.Unlock()
 	return nil
+}
+
+// forgottenByAll notes that no node knows the region any more.
+func (r *Region) forgottenByAll() {
+	r.mu.Lock()
+	clear(r.exported)
+	r.mu.Unlock()
 }
 
 // Forgotten notes that a node does not know the region any more.
@@ -162,6 +190,7 @@ func (r *Region) Free() error {
 	s.mu.Lock()
 	mapped := s.segs[seg]
 	delete(s.segs, seg)
+	delete(s.regions, r.id)
 	ended := s.err
 	s.mu.Unlock()
 	if mapped {
@@ -172,5 +201,8 @@ func (r *Region) Free() error {
 	if ended != nil {
 		return nil // the daemon has freed it, or is gone
 	}
-	return s.Tell(&Message{Type: TypeFree, Region: InfoOf(r.id)})
+	faultpoint.Here("region.unmapped")
+	err := s.Tell(&Message{Type: TypeFree, Region: InfoOf(r.id)})
+	faultpoint.Here("region.freed")
+	return err
 }

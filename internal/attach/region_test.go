@@ -114,7 +114,8 @@ func TestBadRegions(t *testing.T) {
 		"two descriptors": {attach.Message{Region: &attach.RegionInfo{Size: 10}}, []int{mem.FD(), mem.FD()}, attach.ErrInvalid},
 		"too small":       {attach.Message{Region: &attach.RegionInfo{Size: 8193}}, []int{mem.FD()}, shm.ErrBadSegment},
 		"another kind":    {attach.Message{Region: &attach.RegionInfo{Size: 10}}, []int{f.segs[shm.KindLane].FD()}, shm.ErrBadSegment},
-		"nobody asked":    {attach.Message{Seq: 77, Region: &attach.RegionInfo{Size: 10}}, []int{mem.FD()}, attach.ErrInvalid},
+		"nobody asked":    {attach.Message{Seq: 77, Region: &attach.RegionInfo{Size: 10}}, []int{mem.FD()}, attach.ErrClosed},
+		"less":            {attach.Message{Region: &attach.RegionInfo{Size: 9}}, []int{mem.FD()}, attach.ErrInvalid},
 	} {
 		done := f.script(func(conn *attach.Conn) error {
 			if err := f.welcome(conn); err != nil {

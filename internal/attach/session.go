@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -53,7 +54,14 @@ type Session struct {
 	lanes   map[uint16]*shm.Segment
 	err     error // why the session ended
 	seq     uint64
-	pending map[uint64]chan *Message
+	pending map[uint64]*question
+	regions map[slots.RegionID]*Region
+}
+
+// question waits for its answer.
+type question struct {
+	m      *Message
+	answer chan *Message
 }
 
 // Events are what a session tells its owner from the goroutine that reads the
@@ -65,6 +73,15 @@ type Events struct {
 	// Closed is called when a lane is closed for good. The owner calls unmap
 	// when it uses the lane's memory no more, or leaves that to Release.
 	Closed func(id uint16, unmap func())
+	// Spilled is called with answers that the daemon has moved out of their slots.
+	// They are the owner's.
+	Spilled func(answers []slots.Spilled)
+	// Gone is called when a caller of the lane does not exist any more.
+	Gone func(lane uint16, g Gone)
+	// Resumed is called when another core of the daemon has taken over. The owner says
+	// again what lanes it has mapped, if it is a service; answers and questions under
+	// way are the session's business.
+	Resumed func(r Resumed)
 	// Ended is called once, when the session has ended for whatever reason.
 	Ended func(err error)
 }
@@ -73,6 +90,32 @@ type Events struct {
 // Errors wrap ErrNotRunning, ErrPermission, ErrVersion or ErrLimit.
 func Open(ctx context.Context, socket string, hello Hello, ev Events) (*Session, error) {
 	socket = SocketPath(socket)
+	hello.Protocol, hello.ABI = Protocol, shm.ABIVersion
+	for try := 1; ; try++ {
+		s, err := open(ctx, socket, hello, ev)
+		if err == nil {
+			go s.read()
+			return s, nil
+		}
+		// A core that dies in the middle of it is followed by another.
+		if lost := new(lostError); !errors.As(err, &lost) || try == openTries || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// openTries is how often a connection is tried that ends before the daemon has said
+// anything.
+const openTries = 5
+
+// lostError is the end of a connection without a word.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }
+
+// open attaches, once.
+func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session, error) {
 	var d net.Dialer
 	raw, err := d.DialContext(ctx, "unixpacket", socket)
 	if err != nil {
@@ -80,14 +123,13 @@ func Open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 	}
 	s := &Session{
 		conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2),
-		segs: make(map[*shm.Segment]bool), lanes: make(map[uint16]*shm.Segment), pending: make(map[uint64]chan *Message),
+		segs: make(map[*shm.Segment]bool), lanes: make(map[uint16]*shm.Segment), pending: make(map[uint64]*question),
+		regions: make(map[slots.RegionID]*Region),
 	}
-	hello.Protocol, hello.ABI = Protocol, shm.ABIVersion
 	if err := s.handshake(ctx, hello); err != nil {
 		s.release()
 		return nil, fmt.Errorf("attach to %s: %w", socket, err)
 	}
-	go s.read()
 	return s, nil
 }
 
@@ -113,13 +155,19 @@ func (s *Session) exchange(deadline time.Time, hello Hello) error {
 	if err := s.conn.SetDeadline(deadline); err != nil {
 		return err
 	}
+	faultpoint.Here("attach.connected")
 	if err := s.conn.Send(&Message{Type: TypeHello, Hello: &hello}); err != nil {
-		return err
+		return &lostError{err}
 	}
+	faultpoint.Here("attach.hello_sent")
 	m, fds, err := s.conn.Recv()
 	if err != nil {
+		if errors.Is(err, ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return &lostError{err}
+		}
 		return err
 	}
+	faultpoint.Here("attach.welcomed")
 	return s.welcome(m, fds, hello.Role)
 }
 
@@ -160,6 +208,7 @@ func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
 	s.Bells = slots.NewBells(domain.Bytes())
 	s.Rings = slots.NewWorkerRings(worker.Bytes())
 	s.Ops = slots.NewOpRing(worker.Bytes())
+	faultpoint.Here("attach.mapped")
 	return nil
 }
 
@@ -181,6 +230,7 @@ func (s *Session) read() {
 		var m *Message
 		var fds []int
 		if m, fds, err = s.conn.Recv(); err != nil {
+			err = fmt.Errorf("%w (it ended without a word: see its log, and attach again when it runs)", err)
 			break
 		}
 		if m.Type == TypeGoodbye {
@@ -201,27 +251,52 @@ func (s *Session) handle(m *Message, fds []int) error {
 		return s.lane(m, fds)
 	case TypeRegion:
 		return s.region(m, fds)
+	case TypeSpilled:
+		return s.spilled(m.Seq, fds)
+	case TypeStatusIs:
+		return s.status(m, fds)
 	case TypeClosed:
 		if m.Lane != nil {
 			s.closed(m.Lane.ID)
 		}
-	default:
-		s.mu.Lock()
-		c := s.pending[m.Seq]
-		delete(s.pending, m.Seq)
-		s.mu.Unlock()
-		if c != nil {
-			c <- m
+	case TypeGone:
+		if m.Lane != nil && m.Gone != nil && s.events.Gone != nil {
+			s.events.Gone(m.Lane.ID, *m.Gone)
 		}
+	case TypeResumed:
+		shm.CloseFDs(fds)
+		return s.resumed(m)
+	default:
+		s.answer(m)
 	}
 	shm.CloseFDs(fds)
 	return nil
+}
+
+// answer gives a message to who has asked; to a question that was asked twice the second
+// answer is nobody's.
+func (s *Session) answer(m *Message) {
+	s.mu.Lock()
+	q := s.pending[m.Seq]
+	delete(s.pending, m.Seq)
+	s.mu.Unlock()
+	if q != nil {
+		q.answer <- m
+	}
 }
 
 func (s *Session) lane(m *Message, fds []int) error {
 	if m.Lane == nil || len(fds) != 1 || m.Lane.Geometry.Check() != nil || int(m.Lane.ID) >= slots.MaxLanes {
 		shm.CloseFDs(fds)
 		return fmt.Errorf("%w: a malformed lane message", ErrInvalid)
+	}
+	faultpoint.Here("lane.received")
+	s.mu.Lock()
+	known := s.lanes[m.Lane.ID] != nil
+	s.mu.Unlock()
+	if known {
+		shm.CloseFDs(fds) // from a core that has not heard yet that it is here
+		return nil
 	}
 	seg, err := s.open(fds[0], shm.KindLane, m.Lane.Geometry.SegmentSize())
 	if err != nil {
@@ -234,8 +309,49 @@ func (s *Session) lane(m *Message, fds []int) error {
 	s.mu.Lock()
 	s.lanes[m.Lane.ID] = seg
 	s.mu.Unlock()
+	faultpoint.Here("lane.mapped")
 	if s.events.Lane != nil {
 		s.events.Lane(*m.Lane, ring)
+	}
+	return nil
+}
+
+// status takes a status that is too large for a message out of the memfd that comes with it.
+func (s *Session) status(m *Message, fds []int) error {
+	if len(fds) != 1 || m.StatusJSON != nil {
+		shm.CloseFDs(fds)
+		s.answer(m)
+		return nil
+	}
+	data, err := shm.ReadSealed(fds[0], MaxStatus)
+	if err != nil {
+		return err
+	}
+	m.StatusJSON = data
+	s.answer(m)
+	return nil
+}
+
+// spilled takes answers out of the spill that has come with a message.
+func (s *Session) spilled(seq uint64, fds []int) error {
+	if len(fds) != 1 {
+		shm.CloseFDs(fds)
+		return fmt.Errorf("%w: a malformed spilled message", ErrInvalid)
+	}
+	spill, err := shm.ReadSealed(fds[0], slots.MaxSpill)
+	if err != nil {
+		return err
+	}
+	_ = s.Tell(&Message{Type: TypeTaken, Seq: seq}) // lost if the daemon is gone, or dies now: what it has sent counts
+	if len(spill) == 0 {
+		return nil // dropped: the daemon has disconnected this process
+	}
+	answers, err := slots.ParseSpill(spill)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if s.events.Spilled != nil {
+		s.events.Spilled(answers)
 	}
 	return nil
 }
@@ -288,7 +404,7 @@ func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	c := make(chan *Message, 1)
+	c := &question{answer: make(chan *Message, 1)}
 	s.mu.Lock()
 	if s.err != nil {
 		defer s.mu.Unlock()
@@ -297,6 +413,7 @@ func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 	s.seq++
 	q := *m
 	q.Seq = s.seq
+	c.m = &q
 	s.pending[q.Seq] = c
 	s.mu.Unlock()
 	if err := s.conn.Send(&q); err != nil {
@@ -304,7 +421,7 @@ func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 		return nil, err
 	}
 	select {
-	case a := <-c:
+	case a := <-c.answer:
 		if a.Fail != nil {
 			return nil, a.Fail.Err()
 		}
@@ -338,16 +455,26 @@ func (s *Session) Err() error {
 
 // Close ends the session. The caller must not touch the shared memory any more,
 // which the daemon is told, so that it frees what is left at once. The segments
-// stay mapped until Release.
+// stay mapped until Release. That the daemon has ended the session before, or ends
+// it at the same moment, is no error.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	if s.err == nil {
 		s.err = ErrClosed
 	}
 	s.mu.Unlock()
+	faultpoint.Here("close.before")
+	if s.Rings != nil {
+		s.Rings.Depart()
+	}
 	_ = s.conn.Send(&Message{Type: TypeBye}) // lost if the daemon is gone
+	faultpoint.Here("close.said")
 	err := s.conn.Close()
+	faultpoint.Here("close.after")
 	<-s.done
+	if errors.Is(err, net.ErrClosed) {
+		return nil // closed when the session ended
+	}
 	return err
 }
 

@@ -51,7 +51,8 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// script accepts one worker, reads its hello and lets say speak.
+// script accepts one worker, reads its hello and lets say speak. The connection is
+// closed when the outcome comes.
 func (f *fake) script(say func(c *attach.Conn) error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -61,11 +62,11 @@ func (f *fake) script(say func(c *attach.Conn) error) <-chan error {
 			return
 		}
 		c := attach.NewConn(sock)
-		defer c.Close()
 		_, _, err = c.Recv()
 		if err == nil {
 			err = say(c)
 		}
+		_ = c.Close()
 		done <- err
 	}()
 	return done
@@ -140,6 +141,10 @@ func TestBadMessages(t *testing.T) {
 		"lane that is too small": {&attach.Message{Type: attach.TypeLane, Lane: &attach.Lane{Geometry: slots.Geometry{SlotSize: 128, Slots: 4096, MaxRun: 4}}}, []int{lane}},
 		"lane id":                {&attach.Message{Type: attach.TypeLane, Lane: &attach.Lane{ID: slots.MaxLanes, Geometry: geometry}}, []int{lane}},
 		"wrong kind":             {&attach.Message{Type: attach.TypeLane, Lane: &attach.Lane{Geometry: geometry}}, []int{f.segs[shm.KindWorker].FD()}},
+		"spill without memory":   {&attach.Message{Type: attach.TypeSpilled, Seq: 1}, nil},
+		"spill in a segment":     {&attach.Message{Type: attach.TypeSpilled, Seq: 1}, []int{lane}},
+		"spill of rubbish":       {&attach.Message{Type: attach.TypeSpilled, Seq: 1}, []int{sealed(t, []byte("rubbish"))}},
+		"spill of nothing":       {&attach.Message{Type: attach.TypeSpilled, Seq: 1}, []int{sealed(t, nil)}},
 		"answer to nothing":      {&attach.Message{Type: attach.TypePong, Seq: 77}, []int{lane}},
 		"closed lane":            {&attach.Message{Type: attach.TypeClosed, Lane: &attach.Lane{ID: 9}}, []int{lane}},
 		"closed without body":    {&attach.Message{Type: attach.TypeClosed}, []int{lane}},
@@ -163,6 +168,55 @@ func TestBadMessages(t *testing.T) {
 			t.Errorf("%s: %d descriptors, %d before", name, now, before)
 		}
 	}
+}
+
+// sealed makes a memfd that is closed when the test ends.
+func sealed(t *testing.T, data []byte) int {
+	t.Helper()
+	fd, err := shm.CreateSealed("test", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shm.CloseFDs([]int{fd}) })
+	return fd
+}
+
+// The owner of a session gets what a spill brings, and the daemon hears that it was read.
+func TestSpilled(t *testing.T) {
+	f := newFake(t)
+	spill := slots.NewSpill(200)
+	for k := range uint64(2) {
+		spill = slots.AppendSpilled(spill, &slots.Spilled{Lane: 3, Run: slots.Run{Index: 4, Len: 1, Ticket: k},
+			Header: slots.Header{Ticket: k, Length: 2, Run: 1, Kind: slots.KindAnswer}, Payload: []byte("ok")})
+	}
+	fd := sealed(t, spill)
+	heard := make(chan *attach.Message, 1)
+	done := f.script(func(c *attach.Conn) error {
+		err := errors.Join(f.welcome(c), c.Offer(&attach.Message{Type: attach.TypeSpilled, Seq: 7}, fd))
+		if err == nil {
+			var m *attach.Message
+			m, _, err = c.Recv()
+			heard <- m
+		}
+		return err
+	})
+	got := make(chan []slots.Spilled, 1)
+	s, err := attach.Open(t.Context(), f.socket, attach.Hello{Role: attach.RoleClient}, attach.Events{Spilled: func(a []slots.Spilled) { got <- a }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := <-got; len(a) != 2 || a[1].Run.Ticket != 1 || a[1].Lane != 3 || string(a[0].Payload) != "ok" {
+		t.Errorf("got %+v", a)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if m := <-heard; m.Type != attach.TypeTaken || m.Seq != 7 {
+		t.Errorf("the daemon hears %+v", m)
+	}
+	<-s.Done()
+	_ = s.Close()
+	s.Release()
 }
 
 // A lane that is closed is unmapped when its owner says so, once, or by Release.
@@ -211,7 +265,9 @@ func TestLanesComeAndGo(t *testing.T) {
 	if now := openFiles(t); now != open-6 {
 		t.Errorf("%d descriptors, %d before", now, open)
 	}
-	_ = s.Close()
+	if err := s.Close(); err != nil {
+		t.Errorf("close after the end: %v", err)
+	}
 	s.Release()
 	for _, unmap := range unmaps {
 		unmap() // late, and nothing

@@ -67,7 +67,22 @@ func (c *crew) add(i int, j job, command []string) error {
 	}
 	c.procs = append(c.procs, &process{cmd: cmd, in: in})
 	c.wait.Go(func() { c.listen(i, cmd, out) })
-	return json.NewEncoder(in).Encode(j)
+	line, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	return c.procs[len(c.procs)-1].tell(append(line, '\n'))
+}
+
+// tell sends a process a line. It is no error if the process is gone: why it is, and that is what
+// counts, comes as its last event. (listen closes the pipe of a process that has ended, so the
+// write finds either a pipe without a reader or one that is closed.)
+func (p *process) tell(line []byte) error {
+	_, err := p.in.Write(line)
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // listen passes a process's reports on until it ends.
@@ -116,8 +131,8 @@ func (c *crew) each(ctx context.Context, take func(i int, r report) bool) error 
 // begin lets all processes start their measurement.
 func (c *crew) begin() error {
 	for i, p := range c.procs {
-		if _, err := p.in.Write([]byte("go\n")); err != nil {
-			return fmt.Errorf("worker process %d of %d is gone: %w", i+1, len(c.procs), err)
+		if err := p.tell([]byte("go\n")); err != nil {
+			return fmt.Errorf("tell worker process %d of %d to begin: %w", i+1, len(c.procs), err)
 		}
 	}
 	return nil

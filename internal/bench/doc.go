@@ -8,5 +8,5 @@
 // Serve is the service that answers them, Run the parent that starts the worker
 // processes and adds up what they report, and Worker the body of such a process.
 // Every answer's content is checked: each message carries a number that nobody
-// can guess at both ends of a pattern that both sides know (content.go).
+// can guess at both ends of a pattern that both sides know (package content).
 package bench

@@ -9,6 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/bench/content"
 )
 
 // load makes the calls of one process, from one goroutine.
@@ -43,7 +44,7 @@ type load struct {
 // newLoad prepares the messages of the job's workload.
 func newLoad(j *job, m *client.Method) *load {
 	size := j.Size
-	l := &load{method: m, depth: j.Depth, seed: j.Seed, stamp: restamp, post: j.Workload == OneWay}
+	l := &load{method: m, depth: j.Depth, seed: j.Seed, stamp: content.Restamp, post: j.Workload == OneWay}
 	switch j.Workload {
 	case Pages:
 		l.method = m.With(client.AnswerSize(size))
@@ -51,19 +52,19 @@ func newLoad(j *job, m *client.Method) *load {
 		l.request = make([]byte, pageRequestSize)
 		binary.LittleEndian.PutUint32(l.request, uint32(size))
 		l.stamp = func(p []byte, stamp uint64) { binary.LittleEndian.PutUint64(p[pageSizeSize:], stamp) }
-		l.check = func(a []byte, stamp uint64) bool { return intact(a, size, stamp) }
+		l.check = func(a []byte, stamp uint64) bool { return content.Intact(a, size, stamp) }
 	case Stream:
 		l.answerSize = countSize
 		l.request = make([]byte, size)
-		fill(l.request, 0)
+		content.Fill(l.request, 0)
 		// The service has checked the request; it cannot have counted less
 		// than this one.
 		l.check = func(a []byte, _ uint64) bool { return len(a) == countSize && binary.LittleEndian.Uint64(a) > 0 }
 	default:
 		l.answerSize = size
 		l.request = make([]byte, size)
-		fill(l.request, 0)
-		l.check = func(a []byte, stamp uint64) bool { return intact(a, size, stamp) }
+		content.Fill(l.request, 0)
+		l.check = func(a []byte, stamp uint64) bool { return content.Intact(a, size, stamp) }
 	}
 	l.reset()
 	return l
@@ -99,7 +100,7 @@ func (l *load) now() time.Duration { return time.Since(l.start) }
 
 // numbered stamps the request with the number of the next message.
 func (l *load) numbered() (req []byte, stamp uint64) {
-	stamp = stampOf(l.seed, l.next)
+	stamp = content.Stamp(l.seed, l.next)
 	l.next++
 	l.stamp(l.request, stamp)
 	return l.request, stamp

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/rdmad/rdmad/client"
 )
 
 // Result is what a run measured. Names of fields in JSON end in their unit.
@@ -20,6 +22,8 @@ type Result struct {
 	Size    int    `json:"size_bytes"`
 	Clients int    `json:"clients"`
 	Depth   int    `json:"depth"`
+	// Wait is how the worker processes waited for answers.
+	Wait client.Mode `json:"wait"`
 	// Messages is how many were sent and, unless they are one-way, answered.
 	Messages uint64 `json:"messages"`
 	// Mismatches is how many answers had the wrong content.
@@ -77,7 +81,7 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 	r := &Result{
 		Workload: spec.Workload, Node: after.status.Node, Target: spec.address(spec.Workload.method()),
 		Fabric: after.status.Fabric, Version: after.status.Version,
-		Size: spec.Size, Clients: spec.Clients, Depth: spec.Depth,
+		Size: spec.Size, Clients: spec.Clients, Depth: spec.Depth, Wait: spec.Wait,
 	}
 	all := newHistogram()
 	var used time.Duration

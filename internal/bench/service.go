@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/rdmad/rdmad/internal/bench/content"
 	"github.com/rdmad/rdmad/server"
 )
 
@@ -35,14 +36,14 @@ const (
 	countSize = 8
 	// pageSizeSize is the size of the size in a request for a page.
 	pageSizeSize    = 4
-	pageRequestSize = pageSizeSize + stampSize
+	pageRequestSize = pageSizeSize + content.StampSize
 )
 
 // Serve answers the calls of benchmarks until ctx ends, with up to the given
-// number of handlers at once. It calls ready with the node's name once callers
+// number of handlers at once, and waits for requests as wait says. It calls ready with the node's name once callers
 // can find the methods. It returns nil when ctx ended.
-func Serve(ctx context.Context, socket string, workers int, ready func(node string)) (err error) {
-	s, err := server.Attach(ctx, socket, server.Name("echo"), server.Workers(workers))
+func Serve(ctx context.Context, socket string, workers int, wait server.Mode, ready func(node string)) (err error) {
+	s, err := server.Attach(ctx, socket, server.Name("echo"), server.Workers(workers), server.WaitMode(wait))
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func echo(c *server.Call) error { return c.Reply(c.Request()) }
 func page(c *server.Call) error {
 	req := c.Request()
 	if len(req) != pageSizeSize && len(req) != pageRequestSize {
-		return fmt.Errorf("a request of %d bytes: want a size of %d bytes and optionally a stamp of %d", len(req), pageSizeSize, stampSize)
+		return fmt.Errorf("a request of %d bytes: want a size of %d bytes and optionally a stamp of %d", len(req), pageSizeSize, content.StampSize)
 	}
 	// Request and answer share their bytes: everything is read before.
 	size := int(binary.LittleEndian.Uint32(req))
@@ -88,13 +89,13 @@ func page(c *server.Call) error {
 		stamp = binary.LittleEndian.Uint64(req[pageSizeSize:])
 	}
 	if p := c.Answer(size); p != nil {
-		fill(p, stamp)
+		content.Fill(p, stamp)
 	}
 	return nil
 }
 
 func (h *handlers) sink(c *server.Call) error {
-	if !sameEnds(c.Request()) {
+	if !content.SameEnds(c.Request()) {
 		return errDamaged
 	}
 	return reply(c, h.sunk.Add(1))
@@ -102,14 +103,14 @@ func (h *handlers) sink(c *server.Call) error {
 
 // oneWay does not count a damaged message, so a run that sent it misses it.
 func (h *handlers) oneWay(c *server.Call) error {
-	if !sameEnds(c.Request()) {
+	if !content.SameEnds(c.Request()) {
 		return errDamaged
 	}
 	h.posted.Add(1)
 	return nil
 }
 
-var errDamaged = fmt.Errorf("the first and the last %d bytes differ: the message was damaged, or is none of a benchmark's", stampSize)
+var errDamaged = fmt.Errorf("the first and the last %d bytes differ: the message was damaged, or is none of a benchmark's", content.StampSize)
 
 func (h *handlers) count(c *server.Call) error { return reply(c, h.posted.Load()) }
 

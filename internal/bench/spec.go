@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/rdmad/rdmad/client"
 )
 
 // Workload is what a run does.
@@ -64,6 +66,8 @@ type Spec struct {
 	Count uint64 `json:"count"`
 	// Duration is how long to measure when Count is zero.
 	Duration time.Duration `json:"duration_ns"`
+	// Wait is how the worker processes wait for answers.
+	Wait client.Mode `json:"wait"`
 	// Warmup is how long each process works before the measurement.
 	Warmup time.Duration `json:"warmup_ns"`
 }

@@ -50,7 +50,7 @@ func (w *worker) run(ctx context.Context) error {
 	if err := w.job.Check(); err != nil {
 		return err
 	}
-	conn, err := client.Attach(ctx, w.job.Socket, client.Name("bench-"+string(w.job.Workload)))
+	conn, err := client.Attach(ctx, w.job.Socket, client.Name("bench-"+string(w.job.Workload)), client.WaitMode(w.job.Wait))
 	if err != nil {
 		return err
 	}

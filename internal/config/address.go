@@ -15,6 +15,9 @@ import (
 // 108 bytes with the terminating zero.
 const maxSocketPath = 107
 
+// maxPath is the longest path that the kernel takes.
+const maxPath = 4095
+
 var (
 	// nodeNameExpr is what a node may be called. Names appear in file names,
 	// metrics labels and logs, hence no upper case and no spaces.
@@ -96,15 +99,33 @@ func hostOnly(s string) error {
 
 // socketPath checks the path of the Unix socket.
 func socketPath(s string) error {
+	return absolutePath(s, "a socket", maxSocketPath, ", which is what the kernel has room for")
+}
+
+// filePath checks the path of a file that is to be read.
+func filePath(s string) error { return absolutePath(s, "a file", maxPath, "") }
+
+// autoPath accepts Auto and Off besides what the check accepts.
+func autoPath(check func(string) error) func(string) error {
+	return func(s string) error {
+		if s == Auto || s == Off {
+			return nil
+		}
+		return check(s)
+	}
+}
+
+// absolutePath checks the path of what, which has a limit for a reason.
+func absolutePath(s, what string, most int, reason string) error {
 	switch {
 	case !filepath.IsAbs(s):
 		return fmt.Errorf("must be an absolute path, got %q", s)
-	case len(s) > maxSocketPath:
-		return fmt.Errorf("must be at most %d bytes long, which is what the kernel has room for; got %d", maxSocketPath, len(s))
+	case len(s) > most:
+		return fmt.Errorf("must be at most %d bytes long%s; got %d", most, reason, len(s))
 	case strings.ContainsRune(s, 0):
 		return errors.New("must not contain a zero byte")
 	case strings.HasSuffix(s, "/"):
-		return fmt.Errorf("must be the path of a socket, got the directory %q", s)
+		return fmt.Errorf("must be the path of %s, got the directory %q", what, s)
 	}
 	return nil
 }

@@ -11,6 +11,9 @@ func (p *parser) check(c *Config, sys system) {
 	p.checkClasses(c.Classes)
 	p.checkDomains(c.Domains, sys)
 	p.checkPeers(c)
+	p.checkTLS(c)
+	p.checkLimits(&c.Limits)
+	p.checkObserve(c)
 }
 
 func (p *parser) checkClasses(classes []Class) {
@@ -81,6 +84,64 @@ func (p *parser) checkPeers(c *Config) {
 	}
 	if len(c.Peers) > 0 && c.Node.Listen == "" && p.good("node.listen") {
 		p.fail("node.listen", "is required when there are peers")
+	}
+}
+
+func (p *parser) checkTLS(c *Config) {
+	if c.TLS.Mode == TLSRequired {
+		for key, path := range map[string]string{"cert": c.TLS.Cert, "key": c.TLS.Key, "ca": c.TLS.CA} {
+			if at := join("tls", key); path == "" && p.good(at) {
+				p.fail(at, "is required with tls.mode = %q; rdmad certs init makes the files and prints their paths", TLSRequired)
+			}
+		}
+	}
+	if c.TLS.Data == TLSDataTLS {
+		if c.TLS.Mode != TLSRequired && p.good("tls.mode") {
+			p.fail("tls.data", "%q needs tls.mode = %q", TLSDataTLS, TLSRequired)
+		}
+		if f := c.Fabric.Provider; f != "tcp" && f != "auto" && p.good("fabric.provider") {
+			p.fail("tls.data", "%q needs fabric.provider = \"tcp\", or \"auto\" where that is tcp: data of %q cannot be encrypted", TLSDataTLS, f)
+		}
+	}
+	seen := map[string]bool{}
+	for _, name := range c.TLS.Allow {
+		switch {
+		case seen[name]:
+			p.fail("tls.allow", "has %q twice", name)
+		case !slices.ContainsFunc(c.Peers, func(peer Peer) bool { return peer.Name == name }):
+			p.fail("tls.allow", "%q is not a [[peer]]", name)
+		}
+		seen[name] = true
+	}
+}
+
+func (p *parser) checkLimits(l *Limits) {
+	if at := "limits.spill_timeout"; p.good(at, "limits.spill_after") && l.SpillTimeout != 0 && l.SpillTimeout < l.SpillAfter {
+		p.fail(at, "must be 0s or at least limits.spill_after, which is %s, got %s", l.SpillAfter, l.SpillTimeout)
+	}
+}
+
+// checkObserve sees to it that the daemon does not make two things in one place.
+func (p *parser) checkObserve(c *Config) {
+	if !p.good("node.socket", "observe.socket", "observe.counters") {
+		return
+	}
+	socket, counters := c.ObserveSocket(), c.CountersPath()
+	if len(socket) > maxSocketPath {
+		p.fail("observe.socket", "needs a path of its own: %q would be longer than %d bytes", socket, maxSocketPath)
+	}
+	taken := map[string]string{c.Node.Socket: "node.socket", c.Node.Socket + ".lock": "the lock of node.socket"}
+	for _, at := range []struct{ key, path string }{{"observe.socket", socket}, {"observe.counters", counters}} {
+		if at.path == "" {
+			continue
+		}
+		if what := taken[at.path]; what != "" {
+			p.fail(at.key, "%q is %s", at.path, what)
+		}
+		taken[at.path] = at.key
+	}
+	if a := c.Observe.Listen; a != "" && a == c.Node.Listen && p.good("observe.listen", "node.listen") {
+		p.fail("observe.listen", "%q is node.listen", a)
 	}
 }
 

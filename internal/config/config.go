@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"strings"
 	"time"
 
 	"github.com/rdmad/rdmad/shm"
@@ -16,10 +17,16 @@ type Config struct {
 	Fabric Fabric
 	// Verbs is the section [verbs].
 	Verbs Verbs
+	// Libfabric is the section [libfabric].
+	Libfabric Libfabric
+	// TLS is the section [tls].
+	TLS TLS
 	// Agent is the section [agent].
 	Agent Agent
 	// GroupSend is the section [group_send].
 	GroupSend GroupSend
+	// Lanes is the section [lanes].
+	Lanes Lanes
 	// Memory is the section [memory].
 	Memory Memory
 	// Classes are the elements of [[class]], in the order of the file.
@@ -30,6 +37,8 @@ type Config struct {
 	Peers []Peer
 	// Limits is the section [limits].
 	Limits Limits
+	// Observe is the section [observe].
+	Observe Observe
 	// Log is the section [log].
 	Log Log
 }
@@ -46,6 +55,8 @@ type Node struct {
 	Listen string
 	// DrainTimeout is how long an orderly stop waits for calls in flight.
 	DrainTimeout time.Duration
+	// LinkHold is how long requests wait for a lost link to come back.
+	LinkHold time.Duration
 }
 
 // Fabric selects and tunes the transport between nodes.
@@ -58,6 +69,17 @@ type Fabric struct {
 	// Listen or of Node.Listen if they name one, else the address that this node
 	// uses towards its first peer.
 	Advertise string
+}
+
+// Libfabric selects what of libfabric is used. The fields mean what those of the
+// libfabric provider's configuration mean.
+type Libfabric struct {
+	// Provider is libfabric's name of a provider.
+	Provider string
+	// Domain is one of its domains. Empty: the first.
+	Domain string
+	// Source is the address of this node. Empty: what peers are told to connect to.
+	Source string
 }
 
 // Verbs selects the RDMA device and gives the attributes of its queue pairs. The
@@ -90,6 +112,30 @@ type Verbs struct {
 	ConnectTimeout time.Duration
 }
 
+// TLS is how nodes know each other and what is encrypted between them.
+type TLS struct {
+	// Mode is TLSOff or TLSRequired.
+	Mode string
+	// Cert, Key and CA are absolute paths of PEM files: this node's certificate, its
+	// private key, and the authorities that peers' certificates must lead to. Never
+	// empty if Mode is TLSRequired.
+	Cert, Key, CA string
+	// Allow are the nodes that may connect to this one, each a peer. Empty: all peers.
+	Allow []string
+	// Data says what the data connections have: TLSDataTLS is mutual TLS like that of
+	// the bootstrap, "" and "plain" are both none, but "plain" says that the operator
+	// knows.
+	Data string
+}
+
+// The modes of TLS.
+const (
+	TLSOff      = "off"
+	TLSRequired = "required"
+	// TLSDataTLS is the value of Data for TLS.
+	TLSDataTLS = "tls"
+)
+
 // Agent shapes the threads that move messages.
 type Agent struct {
 	// Count is the number of agents.
@@ -106,7 +152,22 @@ type GroupSend struct {
 	Enabled bool
 	// MaxMessages is the most messages of one group.
 	MaxMessages int
+	// MaxGroupDelay is the most by which a message may be held back so that its
+	// group grows. Zero: nothing is held back.
+	MaxGroupDelay time.Duration
 }
+
+// Lanes is how many lanes lead to a peer and how requests are spread over them.
+type Lanes struct {
+	// PerPeer is how many lanes of each class lead to a peer, and to this node.
+	PerPeer int
+	// Balance is "round-robin" or "least-outstanding".
+	Balance string
+}
+
+// MaxLanesPerPeer is how many lanes of a class a node accepts from a peer, whatever
+// its own PerPeer.
+const MaxLanesPerPeer = 8
 
 // Memory is how shared memory is made.
 type Memory struct {
@@ -152,6 +213,26 @@ type Peer struct {
 type Limits struct {
 	// Workers is the most processes attached to one domain at a time.
 	Workers int
+	// WorkerSlots is the most slots of one ring that one worker may hold, in
+	// percent of the ring.
+	WorkerSlots int
+	// WorkerBytes is the most bytes of slots that one worker may hold in all rings
+	// together. Zero: no limit.
+	WorkerBytes int
+	// SpillAfter is how long an answer may wait in its slots for its worker.
+	SpillAfter time.Duration
+	// SpillBytes is the most bytes of answers that the daemon has moved out of
+	// their slots and a worker has not read.
+	SpillBytes int
+	// SpillTimeout is how long a worker may leave such answers unread. Zero: for
+	// ever.
+	SpillTimeout time.Duration
+	// Strikes is how many errors against the protocol that are a worker's for certain,
+	// within 10 s, get it disconnected. Zero: none do.
+	Strikes int
+	// DomainStrikes is how many errors that are nobody's for certain, within 10 s, get a
+	// domain new memory while a disconnected process of it lives. Zero: none do.
+	DomainStrikes int
 	// Services is the most methods that one domain can register.
 	Services int
 	// ConnectWait is how long a call waits for a configured peer that is not
@@ -161,6 +242,51 @@ type Limits struct {
 	RegionBytes int
 	// RegionCount is the most regions of one worker.
 	RegionCount int
+}
+
+// Observe is where the daemon can be looked at.
+type Observe struct {
+	// Counters is the absolute path of the file of counters, Auto or Off; see
+	// Config.CountersPath.
+	Counters string
+	// CountersMode is the permissions of that file.
+	CountersMode os.FileMode
+	// Socket is the absolute path of the Unix socket that speaks HTTP, Auto or Off; see
+	// Config.ObserveSocket.
+	Socket string
+	// SocketMode is the permissions of Socket.
+	SocketMode os.FileMode
+	// Listen is the host:port where HTTP is spoken by TCP. Empty: nowhere.
+	Listen string
+	// Pprof is whether /debug/pprof is there by TCP, too.
+	Pprof bool
+	// ReadyPeers is "none", "any" or "all".
+	ReadyPeers string
+}
+
+// What the paths of Observe may be besides paths: next to node.socket, and nowhere.
+const (
+	Auto = "auto"
+	Off  = "off"
+)
+
+// CountersPath returns where the file of counters is; "" for nowhere. By default it is
+// next to the socket, with the ending ".counters" instead of ".sock".
+func (c *Config) CountersPath() string { return c.beside(c.Observe.Counters, ".counters") }
+
+// ObserveSocket returns where the Unix socket is that speaks HTTP; "" for nowhere. By
+// default it is next to the socket of workers, with the ending ".http" instead of ".sock".
+func (c *Config) ObserveSocket() string { return c.beside(c.Observe.Socket, ".http") }
+
+// beside returns what a key of Observe means.
+func (c *Config) beside(value, ending string) string {
+	switch value {
+	case Off:
+		return ""
+	case Auto:
+		return strings.TrimSuffix(c.Node.Socket, ".sock") + ending
+	}
+	return value
 }
 
 // Log is what is logged and how it looks.

@@ -12,7 +12,8 @@ type Error struct {
 	// File is the name the file was parsed under.
 	File string
 	// Line is where the problem is, from 1. A problem of a key that the file
-	// does not have is reported at its table's line, or at line 1.
+	// does not have is reported at its table's line, or at line 1. Zero if the
+	// problem is not in a file: File then names the variable or the flag.
 	Line int
 	// Key is the path of the key, such as "node.listen" or
 	// "class[1].slot_size" (elements count from 0). Empty when the file is not
@@ -22,9 +23,14 @@ type Error struct {
 	Reason string
 }
 
-// Error formats the problem as "file:line: key: reason".
+// Error formats the problem as "file:line: key: reason", without what there is not.
 func (e Error) Error() string {
-	if e.Key == "" {
+	switch {
+	case e.Line == 0 && e.Key == "":
+		return e.File + ": " + e.Reason
+	case e.Line == 0:
+		return fmt.Sprintf("%s: %s: %s", e.File, e.Key, e.Reason)
+	case e.Key == "":
 		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason)
 	}
 	return fmt.Sprintf("%s:%d: %s: %s", e.File, e.Line, e.Key, e.Reason)

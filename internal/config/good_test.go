@@ -56,21 +56,25 @@ func TestSampleWorks(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	want := &Config{
-		Node:   Node{Name: "host-1", Socket: "/run/rdmad/rdmad.sock", SocketMode: 0o660, DrainTimeout: 10 * time.Second},
+		Node:   Node{Name: "host-1", Socket: "/run/rdmad/rdmad.sock", SocketMode: 0o660, DrainTimeout: 10 * time.Second, LinkHold: 10 * time.Second},
 		Fabric: Fabric{Provider: "tcp", Listen: "0.0.0.0:0"},
 		Verbs: Verbs{
 			GIDIndex: -1, Connect: "oob", Timeout: 14, RetryCount: 7, RNRRetry: 7, MinRNRTimer: 12,
 			MaxReadAtomic: 16, HopLimit: 64, MaxInline: 220, ConnectTimeout: 5 * time.Second,
 		},
+		Libfabric: Libfabric{Provider: "tcp;ofi_rxm"},
+		TLS:       TLS{Mode: TLSOff, Allow: []string{}},
 		Agent:     Agent{Count: 1, Idle: "adaptive"},
 		GroupSend: GroupSend{Enabled: true, MaxMessages: 255},
+		Lanes:     Lanes{PerPeer: 1, Balance: "round-robin"},
 		Memory:    Memory{Hugepages: shm.HugepagesOff},
 		Classes: []Class{
-			{Name: "small", SlotSize: 128, Slots: 4096, MaxRun: 64},
-			{Name: "large", SlotSize: 4096, Slots: 2048, MaxRun: 511},
+			{Name: "small", SlotSize: 128, Slots: 8192, MaxRun: 64},
+			{Name: "large", SlotSize: 4160, Slots: 2048, MaxRun: 511},
 		},
 		Domains: []Domain{{Name: "default", Users: []string{}, Groups: []string{}, UIDs: []uint32{1000}}},
-		Limits:  Limits{Workers: 1024, Services: 4096, ConnectWait: 2 * time.Second, RegionBytes: 1 << 30, RegionCount: 256},
+		Limits:  Limits{Workers: 1024, WorkerSlots: 100, SpillAfter: time.Second, SpillBytes: 64 << 20, SpillTimeout: time.Minute, Strikes: 64, DomainStrikes: 256, Services: 4096, ConnectWait: 2 * time.Second, RegionBytes: 1 << 30, RegionCount: 256},
+		Observe: Observe{Counters: Auto, CountersMode: 0o640, Socket: Auto, SocketMode: 0o660, ReadyPeers: "none"},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
 	if got := mustParse(t, ""); !reflect.DeepEqual(got, want) {
@@ -90,6 +94,10 @@ func TestEveryKey(t *testing.T) {
 		provider = "verbs"
 		listen = "127.0.0.1:9"
 		advertise = "fe80::1%eth0"
+		[libfabric]
+		provider = "efa"
+		domain = "rdmap0s6-rdm"
+		source = "::1"
 		[verbs]
 		device = "mlx5_bond_0"
 		port = 2
@@ -107,6 +115,13 @@ func TestEveryKey(t *testing.T) {
 		pkey_index = 65535
 		max_inline = 0
 		connect_timeout = "100ms"
+		[tls]
+		mode = "required"
+		cert = "/etc/n1.pem"
+		key = "/etc/n1-key.pem"
+		ca = "/etc/ca.pem"
+		allow = ["n2"]
+		data = "plain"
 		[agent]
 		count = 4
 		idle = "busy"
@@ -114,6 +129,10 @@ func TestEveryKey(t *testing.T) {
 		[group_send]
 		enabled = false
 		max_messages = 1
+		max_group_delay = "250us"
+		[lanes]
+		per_peer = 8
+		balance = "least-outstanding"
 		[memory]
 		hugepages = "require"
 		[[class]]
@@ -134,14 +153,29 @@ func TestEveryKey(t *testing.T) {
 		workers = 1
 		services = 1
 		connect_wait = "0s"
+		worker_slots = 25
+		worker_bytes = 1099511627776
+		spill_after = "1h"
+		spill_bytes = 65536
+		strikes = 7
+		domain_strikes = 1048576
+		spill_timeout = "0s"
 		region_bytes = 1099511627776
 		region_count = 65535
+		[observe]
+		counters = "/tmp/c"
+		counters_mode = "0644"
+		socket = "off"
+		socket_mode = "0600"
+		listen = "127.0.0.1:7473"
+		pprof = true
+		ready_peers = "all"
 		[log]
 		level = "debug"
 		format = "json"
 	`)
 	want := &Config{
-		Node: Node{Name: "n1", Socket: "/tmp/s", SocketMode: 0o666, Listen: "[::]:7471", DrainTimeout: 90 * time.Second},
+		Node: Node{Name: "n1", Socket: "/tmp/s", SocketMode: 0o666, Listen: "[::]:7471", DrainTimeout: 90 * time.Second, LinkHold: 10 * time.Second},
 
 		Fabric: Fabric{Provider: "verbs", Listen: "127.0.0.1:9", Advertise: "fe80::1%eth0"},
 		Verbs: Verbs{
@@ -149,16 +183,20 @@ func TestEveryKey(t *testing.T) {
 			RetryCount: 6, RNRRetry: 5, MinRNRTimer: 31, MaxReadAtomic: 1,
 			ServiceLevel: 15, TrafficClass: 104, HopLimit: 255, PKeyIndex: 65535, ConnectTimeout: 100 * time.Millisecond,
 		},
-		Agent:   Agent{Count: 4, Idle: "busy", Spin: 50 * time.Microsecond},
-		Memory:  Memory{Hugepages: shm.HugepagesRequire},
-		Classes: []Class{{Name: "only", SlotSize: 65536, Slots: 65536, MaxRun: 511}},
+		Libfabric: Libfabric{Provider: "efa", Domain: "rdmap0s6-rdm", Source: "::1"},
+		TLS:       TLS{Mode: TLSRequired, Cert: "/etc/n1.pem", Key: "/etc/n1-key.pem", CA: "/etc/ca.pem", Allow: []string{"n2"}, Data: "plain"},
+		Agent:     Agent{Count: 4, Idle: "busy", Spin: 50 * time.Microsecond},
+		Lanes:     Lanes{PerPeer: 8, Balance: "least-outstanding"},
+		Memory:    Memory{Hugepages: shm.HugepagesRequire},
+		Classes:   []Class{{Name: "only", SlotSize: 65536, Slots: 65536, MaxRun: 511}},
 		Domains: []Domain{
 			{Name: "red", Users: []string{"bob", "7", "alice", "1002"}, Groups: []string{}, UIDs: []uint32{7, 1001, 1002}},
 			{Name: "blue", Users: []string{}, Groups: []string{"web", "dba"}, GIDs: []uint32{2001, 2002}},
 		},
 		Peers:     []Peer{{Name: "n2", Address: "n2.example.org.:7471"}},
-		Limits:    Limits{Workers: 1, Services: 1, RegionBytes: 1 << 40, RegionCount: 65535},
-		GroupSend: GroupSend{MaxMessages: 1},
+		Limits:    Limits{Workers: 1, WorkerSlots: 25, WorkerBytes: 1 << 40, SpillAfter: time.Hour, SpillBytes: 64 << 10, Strikes: 7, DomainStrikes: 1 << 20, Services: 1, RegionBytes: 1 << 40, RegionCount: 65535},
+		GroupSend: GroupSend{MaxMessages: 1, MaxGroupDelay: 250 * time.Microsecond},
+		Observe:   Observe{Counters: "/tmp/c", CountersMode: 0o644, Socket: Off, SocketMode: 0o600, Listen: "127.0.0.1:7473", Pprof: true, ReadyPeers: "all"},
 		Log:       Log{Level: "debug", Format: "json"},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -249,3 +249,30 @@ func idList(what string) kind[[]string] {
 		show: func(ids []string) any { return append([]string{}, ids...) },
 	}
 }
+
+// nameList reads an array of names of nodes.
+func nameList(what string) kind[[]string] {
+	form := fmt.Sprintf("an array of names of %s", what)
+	return kind[[]string]{
+		allowed: form,
+		read: func(v any) ([]string, error) {
+			list, err := as[[]any](v, form)
+			if err != nil {
+				return nil, err
+			}
+			names := make([]string, 0, len(list))
+			for _, v := range list {
+				name, ok := v.(string)
+				if !ok {
+					return nil, fmt.Errorf("must be %s, got %s in it", form, typeName(v))
+				}
+				if err := nodeName(name); err != nil {
+					return nil, err
+				}
+				names = append(names, name)
+			}
+			return names, nil
+		},
+		show: func(names []string) any { return append([]string{}, names...) },
+	}
+}

@@ -69,22 +69,32 @@ type parser struct {
 	// bad has the paths of keys that were refused on their own. Checks that
 	// compare several keys leave these alone.
 	bad map[string]bool
+	// over are values that count instead of those of the document, and origins is where
+	// each value is from. most is how long the document may be.
+	over    map[string]override
+	origins map[string]Origin
+	most    int
 }
 
 // parse is Parse on a given system.
 func parse(file string, data []byte, sys system) (*Config, Errors) {
-	if len(data) > MaxFileSize {
-		return nil, Errors{{File: file, Line: 1, Reason: fmt.Sprintf("the file has more than %d bytes", MaxFileSize)}}
+	return (&parser{file: file, most: MaxFileSize}).parse(data, sys)
+}
+
+// parse reads and checks the document.
+func (p *parser) parse(data []byte, sys system) (*Config, Errors) {
+	if len(data) > p.most {
+		return nil, Errors{{File: p.file, Line: 1, Reason: fmt.Sprintf("the file has more than %d bytes", p.most)}}
 	}
 	lines := indexLines(data)
 	if lines.tooDeep > 0 {
-		return nil, Errors{{File: file, Line: lines.tooDeep, Reason: fmt.Sprintf("nested more than %d levels deep", maxDepth)}}
+		return nil, Errors{{File: p.file, Line: lines.tooDeep, Reason: fmt.Sprintf("nested more than %d levels deep", maxDepth)}}
 	}
 	var doc map[string]any
 	if _, err := toml.Decode(string(data), &doc); err != nil {
-		return nil, Errors{syntaxError(file, err)}
+		return nil, Errors{syntaxError(p.file, err)}
 	}
-	p := &parser{file: file, lines: lines, bad: map[string]bool{}}
+	p.lines, p.bad, p.origins = lines, map[string]bool{}, map[string]Origin{}
 	c := new(Config)
 	names := make([]string, len(sections))
 	for i, s := range sections {
@@ -108,7 +118,11 @@ func syntaxError(file string, err error) Error {
 // fail records a problem of the key at path.
 func (p *parser) fail(path, format string, args ...any) {
 	p.bad[path] = true
-	p.errs = append(p.errs, Error{File: p.file, Line: p.lines.at(path), Key: path, Reason: fmt.Sprintf(format, args...)})
+	e := Error{File: p.file, Line: p.lines.at(path), Key: path, Reason: fmt.Sprintf(format, args...)}
+	if o, ok := p.over[path]; ok {
+		e.File, e.Line = o.origin.String(), 0
+	}
+	p.errs = append(p.errs, e)
 }
 
 // section reads one section; v is nil when the document does not have it.
@@ -155,6 +169,11 @@ func (p *parser) elements(c *Config, s section, v any) {
 		}
 		s.list.grow(c)
 		p.table(path, s.keys, s.at(c, i), table)
+		for _, k := range s.keys {
+			if v == nil {
+				p.origins[join(path, k.name)] = Origin{From: fromDefault}
+			}
+		}
 	}
 }
 
@@ -165,6 +184,13 @@ func (p *parser) table(path string, keys []key, dst any, table map[string]any) {
 		names[i] = k.name
 		at := join(path, k.name)
 		v, ok := table[k.name]
+		p.origins[at] = Origin{From: fromDefault}
+		if ok {
+			p.origins[at] = Origin{From: fromFile, File: p.file, Line: p.lines.at(at)}
+		}
+		if o, over := p.over[at]; over {
+			v, ok, p.origins[at] = o.value, true, o.origin
+		}
 		switch {
 		case !ok && k.def == nil:
 			p.fail(at, "is required")

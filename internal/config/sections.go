@@ -39,7 +39,8 @@ type key struct {
 	name string
 	// doc is the meaning, with the unit where there is one.
 	doc string
-	// allowed is the range.
+	// typ is the type of the values, for people, and allowed their range.
+	typ     string
 	allowed string
 	// def is the default as the TOML decoder would give it; nil: required.
 	def any
@@ -52,7 +53,7 @@ type key struct {
 // bind makes the key of one field of the section struct S.
 func bind[S, T any](name string, def any, field func(*S) *T, k kind[T], doc string) key {
 	return key{
-		name: name, doc: doc, allowed: k.allowed, def: def,
+		name: name, doc: doc, typ: typeFor[T](), allowed: k.allowed, def: def,
 		set: func(dst, v any) error {
 			x, err := k.read(v)
 			if err == nil {
@@ -100,8 +101,10 @@ func allSections() []section {
 	classList, classAt := elements(func(c *Config) *[]Class { return &c.Classes }, list{
 		least: 1, most: maxClasses,
 		elements: []map[string]any{
-			{"name": "small", "slot_size": int64(128), "slots": int64(4096), "max_run": int64(64)},
-			{"name": "large", "slot_size": int64(4096), "slots": int64(2048), "max_run": int64(511)},
+			{"name": "small", "slot_size": int64(128), "slots": int64(8192), "max_run": int64(64)},
+			// A multiple of 4,096 would put the headers of all slots into the same few
+			// sets of a cache; and this way a page of 8 KiB with its header takes two slots.
+			{"name": "large", "slot_size": int64(4160), "slots": int64(2048), "max_run": int64(511)},
 		},
 	})
 	domainList, domainAt := elements(func(c *Config) *[]Domain { return &c.Domains }, list{
@@ -119,10 +122,20 @@ func allSections() []section {
 		{name: "verbs", doc: "The RDMA device and its queue pairs, for the provider verbs; others ignore this. " +
 			"What there is to choose from: rdmad devices. What is wrong with it: rdmad doctor.",
 			at: plain(func(c *Config) *Verbs { return &c.Verbs }), keys: verbsKeys()},
+		{name: "libfabric", doc: "What of libfabric is used, for the provider libfabric; others ignore this. " +
+			"What there is to choose from: rdmad devices.",
+			at: plain(func(c *Config) *Libfabric { return &c.Libfabric }), keys: libfabricKeys()},
+		{name: "tls", doc: "Who a peer is, and what nobody else is to hear: mutual TLS 1.3 for the connection by which two nodes " +
+			"set up everything else. Certificates are made by: rdmad certs init. What this protects and what it does not is in " +
+			"docs/security.md.",
+			at: plain(func(c *Config) *TLS { return &c.TLS }), keys: tlsKeys()},
 		{name: "agent", doc: "The threads that move messages.",
 			at: plain(func(c *Config) *Agent { return &c.Agent }), keys: agentKeys()},
 		{name: "group_send", doc: "Sending consecutive messages, of any workers, with one post.",
 			at: plain(func(c *Config) *GroupSend { return &c.GroupSend }), keys: groupSendKeys()},
+		{name: "lanes", doc: "How many lanes lead to a peer, each with a ring and a connection of its own, and how a process " +
+			"spreads its requests over them. The two ends of a link may differ.",
+			at: plain(func(c *Config) *Lanes { return &c.Lanes }), keys: laneKeys()},
 		{name: "memory", doc: "How shared memory is made.",
 			at: plain(func(c *Config) *Memory { return &c.Memory }), keys: memoryKeys()},
 		{name: "class", doc: "Ring classes, 1 to 8. Every lane has one ring of each class and a message goes to " +
@@ -137,6 +150,9 @@ func allSections() []section {
 			list: peerList, at: peerAt, keys: peerKeys()},
 		{name: "limits", doc: "What one domain, or one process, can make the daemon spend.",
 			at: plain(func(c *Config) *Limits { return &c.Limits }), keys: limitKeys()},
+		{name: "observe", doc: "Where the daemon can be looked at: counters in a file that can be read even when the daemon hangs, and " +
+			"HTTP with /metrics, /healthz, /readyz, /statusz and /debug/pprof. There is no authentication: whoever can connect can read.",
+			at: plain(func(c *Config) *Observe { return &c.Observe }), keys: observeKeys()},
 		{name: "log", doc: "What is logged, to standard error.",
 			at: plain(func(c *Config) *Log { return &c.Log }), keys: logKeys()},
 	}
@@ -159,6 +175,9 @@ func nodeKeys() []key {
 		bind("drain_timeout", "10s", func(n *Node) *time.Duration { return &n.DrainTimeout },
 			duration(0, time.Hour),
 			"How long an orderly stop waits for calls in flight before it fails them."),
+		bind("link_hold", "10s", func(n *Node) *time.Duration { return &n.LinkHold },
+			duration(0, time.Hour),
+			"How long requests wait for a lost link to a peer to come back. If it does, and the peer has not been started anew meanwhile, each of them is still executed once; after this time they fail."),
 	}
 }
 
@@ -173,6 +192,29 @@ func fabricKeys() []key {
 		bind("advertise", "", func(f *Fabric) *string { return &f.Advertise },
 			text(`an IP address or host name without a port, or "" for the host that listen or node.listen names, or else the address used towards the first peer`, optional(hostOnly)),
 			"The host that peers are told to connect to for data."),
+	}
+}
+
+func tlsKeys() []key {
+	path := text(`an absolute path of at most 4095 bytes, or ""`, optional(filePath))
+	return []key{
+		bind("mode", TLSOff, func(t *TLS) *string { return &t.Mode },
+			oneOf(TLSOff, TLSRequired),
+			`"required" refuses peers without a good certificate, "off" believes every peer what it says. Both ends of a link need the same.`),
+		bind("cert", "", func(t *TLS) *string { return &t.Cert }, path,
+			"This node's certificate, PEM, with the name rdmad://node/NAME where NAME is node.name. It is read again when it changes, as are the next two."),
+		bind("key", "", func(t *TLS) *string { return &t.Key }, path,
+			"Its private key, PEM. Nobody but the file's owner may have access to it."),
+		bind("ca", "", func(t *TLS) *string { return &t.CA }, path,
+			"The authorities that sign nodes' certificates, PEM. No others are trusted, whatever the system trusts."),
+		bind("allow", []any{}, func(t *TLS) *[]string { return &t.Allow },
+			nameList("nodes"),
+			"The nodes that may connect to this one, each a [[peer]]. Empty: every [[peer]]."),
+		bind("data", "", func(t *TLS) *string { return &t.Data },
+			oneOf("", "plain", TLSDataTLS),
+			`Data connections of fabric.provider = "tcp": "tls" makes them mutual TLS too, with the same certificates, at a price in `+
+				`throughput that docs/performance.md has. "" and "plain" are no TLS; "plain" says that this is known, and silences the `+
+				`warning at start. Both ends of a link need the same. No other provider can encrypt data.`),
 	}
 }
 
@@ -199,6 +241,25 @@ func groupSendKeys() []key {
 		bind("max_messages", int64(255), func(g *GroupSend) *int { return &g.MaxMessages },
 			number(1, 255, 1),
 			"The most messages of one group."),
+		bind("max_group_delay", "0s", func(g *GroupSend) *time.Duration { return &g.MaxGroupDelay },
+			duration(0, 100*time.Millisecond),
+			"The most by which a message, a request or an answer, may be held back so that its group grows; 0s for not at all. "+
+				"A group is sent before that when it is full, when a deadline of its messages comes near, or when nothing "+
+				"that is under way is expected to add to it: a single caller never waits. It saves work where many processes "+
+				"call at a moderate rate, and costs latency; docs/performance.md has figures."),
+	}
+}
+
+func laneKeys() []key {
+	return []key{
+		bind("per_peer", int64(1), func(l *Lanes) *int { return &l.PerPeer },
+			number(1, MaxLanesPerPeer, 1),
+			"Number of lanes of each class to each peer, and to services of this node. One is enough unless a "+
+				"connection is what limits the throughput. Each takes the memory of its class on both ends."),
+		bind("balance", "round-robin", func(l *Lanes) *string { return &l.Balance },
+			oneOf("round-robin", "least-outstanding"),
+			`Which of them a request takes: "round-robin" takes turns, "least-outstanding" takes the one with the `+
+				"fewest requests of the same process that have no answer."),
 	}
 }
 
@@ -237,7 +298,7 @@ func domainKeys() []key {
 			"Users whose processes are admitted. With users and groups both empty: the user that runs the daemon."),
 		bind("groups", []any{}, func(d *Domain) *[]string { return &d.Groups },
 			idList("groups"),
-			"Groups whose members' processes are admitted."),
+			"Groups: processes are admitted whose primary group is one of them. Membership alone does not count."),
 	}
 }
 
@@ -257,6 +318,34 @@ func limitKeys() []key {
 		bind("workers", int64(1024), func(l *Limits) *int { return &l.Workers },
 			number(1, 4095, 1),
 			"The most processes attached to one domain at a time."),
+		bind("worker_slots", int64(100), func(l *Limits) *int { return &l.WorkerSlots },
+			number(1, 100, 1),
+			"The most slots of one ring that one process may hold, in percent of the ring's slots. A process that holds "+
+				"none may have one request, however large. 100 is right where processes may use a whole ring as long as "+
+				"nobody else wants it: while a ring is crowded, each gets no more than its fair share anyway."),
+		bind("worker_bytes", int64(0), func(l *Limits) *int { return &l.WorkerBytes },
+			number(0, 1<<40, 1),
+			"The most bytes of slots that one process may hold in all rings together, from when it claims them to when "+
+				"they are free again; 0 for no limit."),
+		bind("spill_after", "1s", func(l *Limits) *time.Duration { return &l.SpillAfter },
+			duration(10*time.Millisecond, time.Hour),
+			"How long an answer may wait in its slots for its process, which is slow or stopped. After that the daemon moves "+
+				"it into memory of its own, so that others can have the slots, and sends that to the process."),
+		bind("spill_bytes", int64(64<<20), func(l *Limits) *int { return &l.SpillBytes },
+			number(64<<10, 1<<40, 1),
+			"The most bytes of such answers that one process may leave unread. One that has more is disconnected."),
+		bind("spill_timeout", "60s", func(l *Limits) *time.Duration { return &l.SpillTimeout },
+			duration(0, 24*time.Hour),
+			"How long a process may leave such answers unread before it is disconnected; 0s for ever. Not less than spill_after."),
+		bind("strikes", int64(64), func(l *Limits) *int { return &l.Strikes },
+			number(0, 1<<20, 1),
+			"How many errors against the protocol within 10 s get a process disconnected. Only those count that are "+
+				"its own for certain; see docs/security.md. 0: none do."),
+		bind("domain_strikes", int64(256), func(l *Limits) *int { return &l.DomainStrikes },
+			number(0, 1<<20, 1),
+			"How many errors in the memory of a domain within 10 s, of which nobody knows who made them, get the domain new "+
+				"memory while a process lives that was disconnected. Its other processes must attach again. 0: none do, and "+
+				"a process that was disconnected for its strikes keeps the memory, too."),
 		bind("services", int64(4096), func(l *Limits) *int { return &l.Services },
 			number(1, 65535, 1),
 			"The most methods that one domain can register."),
@@ -270,6 +359,33 @@ func limitKeys() []key {
 		bind("region_count", int64(256), func(l *Limits) *int { return &l.RegionCount },
 			number(0, 65535, 1),
 			"The most regions of one process. Each takes a descriptor of the daemon."),
+	}
+}
+
+func observeKeys() []key {
+	return []key{
+		bind("counters", Auto, func(o *Observe) *string { return &o.Counters },
+			text(`an absolute path, "auto" for node.socket with the ending ".counters" instead of ".sock", or "off"`, autoPath(filePath)),
+			"The file of counters, of one to some megabytes. It is meant to be on a tmpfs such as /run: on a disk, an agent would "+
+				"have to wait for it. Without it, the counters are in status and metrics only."),
+		bind("counters_mode", "0640", func(o *Observe) *os.FileMode { return &o.CountersMode },
+			fileMode(),
+			"Permissions of that file."),
+		bind("socket", Auto, func(o *Observe) *string { return &o.Socket },
+			text(`an absolute path of at most 107 bytes, "auto" for node.socket with the ending ".http" instead of ".sock", or "off"`, autoPath(socketPath)),
+			"The Unix socket that speaks HTTP."),
+		bind("socket_mode", "0660", func(o *Observe) *os.FileMode { return &o.SocketMode },
+			fileMode(),
+			"Permissions of that socket."),
+		bind("listen", "", func(o *Observe) *string { return &o.Listen },
+			text(`host:port such as "127.0.0.1:7473", or "" for none`, optional(listenAddress)),
+			"Where the same is to be had by TCP."),
+		bind("pprof", false, func(o *Observe) *bool { return &o.Pprof },
+			boolean(),
+			"Whether /debug/pprof is to be had by TCP, too. Profiles take processor time, and tell much."),
+		bind("ready_peers", "none", func(o *Observe) *string { return &o.ReadyPeers },
+			oneOf("none", "any", "all"),
+			`Which peers must be connected for /readyz to say ok: "none", "any" for at least one if there are peers, or "all".`),
 	}
 }
 

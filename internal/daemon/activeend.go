@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -54,7 +55,6 @@ type activeEnd struct {
 	wrs        []fabric.SendWR
 	// unfenced: the last one is a write. Its address is that of the fence.
 	unfenced bool
-	dropped  []bulkPost
 	over     bool
 }
 
@@ -63,10 +63,17 @@ type bulkPost struct {
 	op    *agentOp
 	local *agentRegion
 	size  int
+	// off and localOff are where, in the peer's region and in local.
+	off, localOff uint64
+	// Of what is to be done again, see redo.go: sent, it may have been done; how often
+	// it was tried before; and abandoned, it is not to be done after all.
+	sent, abandoned bool
+	tries           uint8
 }
 
-// newActiveEnd makes an unconnected end.
-func newActiveEnd(a *agent, dev fabric.Device, tag uint64) (_ *activeEnd, err error) {
+// newActiveEnd makes an unconnected end of a connection with the node peer.
+func newActiveEnd(a *agent, f *openFabric, tag uint64, peer string) (_ *activeEnd, err error) {
+	dev := f.device
 	e := &activeEnd{
 		agent: a, tag: tag, next: 1, done: 1, atomics: dev.Caps().Atomics,
 		locals: make(map[*agentRegion]fabric.MemoryRegion), asked: make(map[*agentRegion]bool),
@@ -88,7 +95,7 @@ func newActiveEnd(a *agent, dev fabric.Device, tag uint64) (_ *activeEnd, err er
 	if e.words, err = e.pd.Register(e.wordsSeg.Bytes()[shm.HeaderSize:], 0); err != nil {
 		return nil, err
 	}
-	e.ep, err = e.pd.CreateEndpoint(fabric.EndpointAttr{CQ: a.cq, Tag: tag, SendDepth: bulkDepth, RecvDepth: 1})
+	e.ep, err = e.pd.CreateEndpoint(fabric.EndpointAttr{CQ: a.cqs[f.number], Tag: tag, SendDepth: bulkDepth, RecvDepth: 1, Peer: peer})
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +113,7 @@ func (e *activeEnd) close() {
 	delete(e.agent.ends, e.tag)
 	e.over = true
 	if err := e.ep.Close(); err != nil {
-		e.agent.log.Warn().Err(err).Msg("closing an endpoint")
+		event.EndpointClose.On(&e.agent.log).Err(err).Msg("closing an endpoint")
 	}
 	e.ep = nil
 	e.release()
@@ -133,7 +140,7 @@ func (e *activeEnd) release() {
 	}
 	e.pd, e.locals = nil, nil
 	if err := errors.Join(errs...); err != nil {
-		e.agent.log.Warn().Err(err).Msg("closing a connection for operations")
+		event.EndpointClose.On(&e.agent.log).Err(err).Msg("closing a connection for operations")
 	}
 }
 
@@ -148,21 +155,22 @@ func (e *activeEnd) forget(r *agentRegion) fabric.MemoryRegion {
 // room reports whether another chunk may be posted, with the fences it may need.
 func (e *activeEnd) room() bool { return e.next-e.done <= bulkDepth-3 && e.inFlight < bulkWindow }
 
-// post queues a work request for the next n bytes of o. False: its local memory is
+// post queues a work request for a chunk of an operation. False: its local memory is
 // not registered yet, and registered will tell.
-func (e *activeEnd) post(m *mover, o *agentOp, n int) bool {
+func (e *activeEnd) post(m *mover, p *bulkPost) bool {
+	o := p.op
 	slot := e.next % bulkDepth
-	wr := fabric.SendWR{ID: e.next, RemoteAddr: o.far.key.Addr + o.off, RemoteKey: o.far.key.Key}
-	var mr fabric.MemoryRegion
+	wr := fabric.SendWR{ID: e.next, RemoteAddr: o.far.key.Addr + p.off, RemoteKey: o.far.key.Key}
 	if o.kind.Atomic() {
 		wr.Local = fabric.Local{Region: e.words, Offset: slot * slots.AtomicSize, Len: slots.AtomicSize}
 		wr.Compare, wr.Swap = o.compare, o.swap
 	} else {
-		if mr = e.locals[o.local]; mr == nil {
-			e.ask(m, o.local)
+		mr := e.locals[p.local]
+		if mr == nil {
+			e.ask(m, p.local)
 			return false
 		}
-		wr.Local = fabric.Local{Region: mr, Offset: o.localOff, Len: uint32(n)}
+		wr.Local = fabric.Local{Region: mr, Offset: p.localOff, Len: uint32(p.size)}
 	}
 	switch o.kind {
 	case slots.OpRead:
@@ -175,19 +183,15 @@ func (e *activeEnd) post(m *mover, o *agentOp, n int) bool {
 		wr.Op = fabric.OpWrite
 	}
 	e.unfenced = wr.Op == fabric.OpWrite
-	if !e.unfenced && n >= fenceSize {
+	if !e.unfenced && p.size >= fenceSize {
 		wr.Flags = fabric.FlagSignaled
 	}
 	e.wrs = append(e.wrs, wr)
-	e.posts[slot] = bulkPost{op: o, local: o.local, size: n}
-	if o.local != nil {
-		o.local.hold()
-	}
-	o.posted++
+	e.posts[slot] = *p
 	e.next++
-	e.inFlight += n
-	e.agent.count.RegionBytes += uint64(n)
-	if e.unfenced && n >= fenceSize {
+	e.inFlight += p.size
+	e.agent.count.RegionBytes += uint64(p.size)
+	if e.unfenced && p.size >= fenceSize {
 		e.fence()
 	}
 	return true
@@ -241,9 +245,9 @@ func (e *activeEnd) flush() error {
 func (e *activeEnd) immediate(uint32) {}
 
 // sent implements laneEnd: what was posted up to id is complete.
-func (e *activeEnd) sent(id uint64) {
+func (e *activeEnd) sent(id uint64) bool {
 	if id < e.done || id >= e.next {
-		return
+		return false
 	}
 	for ; e.done <= id; e.done++ {
 		p := &e.posts[e.done%bulkDepth]
@@ -266,18 +270,21 @@ func (e *activeEnd) sent(id uint64) {
 	if len(e.wrs) > 0 {
 		e.mover.flush()
 	}
+	return true
 }
 
 // broken implements laneEnd.
 func (e *activeEnd) broken(c *fabric.Completion) { e.mover.broken(cause(e.ep, c)) }
 
 // drop takes all work requests off: none will complete.
-func (e *activeEnd) drop() []bulkPost {
+func (e *activeEnd) drop() (left []bulkPost) {
+	sent := e.next - uint64(len(e.wrs)) // up to here the device has them
 	for ; e.done < e.next; e.done++ {
 		if p := e.posts[e.done%bulkDepth]; p.op != nil {
-			e.dropped = append(e.dropped, p)
+			p.sent = p.sent || e.done < sent
+			left = append(left, p)
 		}
 	}
 	e.inFlight, e.wrs, e.unfenced = 0, nil, false
-	return e.dropped
+	return left
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/poller"
 	"github.com/rdmad/rdmad/shm"
@@ -21,25 +23,36 @@ type agent struct {
 	log      zerolog.Logger
 	idle     idleStrategy
 	groupMax int
+	delay    delaying
 
 	commands *commandQueue
 	poll     *poller.Poller
-	cq       fabric.CQ // nil without a fabric
+	cqs      []fabric.CQ // by the number of the fabric; none without one
 	comps    []fabric.Completion
 	domains  []*agentDomain
 	// ends are the fabric ends of lanes by their tag.
 	ends map[uint64]laneEnd
 
-	count counters
-	stop  bool
+	// tally is what the agent counts, and count its plain counters; the daemon's file of
+	// counters has them.
+	tally  *counters.Agent
+	count  *counters.AgentCounts
+	deaths deaths
+	stop   bool
+	// now is when the cycle began, by CLOCK_MONOTONIC, and stamp what journals and records
+	// note of it. awake: there was no sleep since the cycle before.
+	now   int64
+	stamp uint32
+	awake bool
 }
 
 // laneEnd is what completions are for: an out lane or an in lane.
 type laneEnd interface {
 	// immediate handles a group that arrived.
 	immediate(imm uint32)
-	// sent notes that work requests up to id are complete.
-	sent(id uint64)
+	// sent notes that work requests up to id are complete, and reports whether that
+	// made something else possible.
+	sent(id uint64) bool
 	// broken notes the end of the connection.
 	broken(c *fabric.Completion)
 }
@@ -47,8 +60,8 @@ type laneEnd interface {
 // cqDepth bounds the completions of all lanes of an agent that wait to be polled.
 const cqDepth = 16 << 10
 
-// newAgent makes an agent; run starts it.
-func newAgent(name string, idle idleStrategy, groupMax int, dev fabric.Device, log zerolog.Logger) (*agent, error) {
+// newAgent makes an agent that uses the given devices; run starts it.
+func newAgent(name string, idle idleStrategy, groupMax int, devs []fabric.Device, log zerolog.Logger) (*agent, error) {
 	p, err := poller.New()
 	if err != nil {
 		return nil, err
@@ -62,15 +75,19 @@ func newAgent(name string, idle idleStrategy, groupMax int, dev fabric.Device, l
 		name: name, log: log, idle: idle, groupMax: groupMax, commands: q, poll: p,
 		comps: make([]fabric.Completion, 256), ends: make(map[uint64]laneEnd),
 	}
+	a.countIn(counters.NewAgent())
+	a.tick()
 	if err := a.watch(q.bell); err != nil {
 		a.release()
 		return nil, err
 	}
-	if dev != nil {
-		if a.cq, err = dev.CreateCQ(cqDepth, p); err != nil {
+	for _, dev := range devs {
+		cq, err := dev.CreateCQ(cqDepth, p)
+		if err != nil {
 			a.release()
 			return nil, fmt.Errorf("agent %s: completion queue: %w", name, err)
 		}
+		a.cqs = append(a.cqs, cq)
 	}
 	return a, nil
 }
@@ -95,7 +112,7 @@ func (a *agent) run() {
 			// Look for events at every other busy cycle: the first cycle after
 			// a wake-up mostly finds nothing more and goes to sleep, which
 			// looks anyway.
-			if worked++; worked%2 == 0 {
+			if worked++; worked%3 == 0 {
 				a.wait(0)
 			}
 			continue
@@ -104,12 +121,16 @@ func (a *agent) run() {
 		a.rest()
 	}
 	a.commands.close()
+	a.tally.Become(counters.AgentEnded)
 	a.release()
 }
 
 func (a *agent) release() {
-	if a.cq != nil {
-		_ = a.cq.Close()
+	if a.delay.timer != nil {
+		_ = a.delay.timer.Close()
+	}
+	for _, cq := range a.cqs {
+		_ = cq.Close()
 	}
 	_ = a.poll.Close()
 	_ = a.commands.bell.Close()
@@ -117,7 +138,7 @@ func (a *agent) release() {
 
 // cycle is one turn of duty. It returns how much there was to do.
 func (a *agent) cycle() int {
-	a.count.AgentCycles++
+	a.begin()
 	work := a.commands.run()
 	work += a.completions()
 	for _, d := range a.domains {
@@ -130,20 +151,24 @@ func (a *agent) cycle() int {
 // other duties in one cycle, in batches of len(comps).
 const completionBatches = 16
 
-func (a *agent) completions() int {
-	if a.cq == nil {
-		return 0
+func (a *agent) completions() (total int) {
+	for _, cq := range a.cqs {
+		total += a.completionsOf(cq)
 	}
-	total := 0
+	return total
+}
+
+func (a *agent) completionsOf(cq fabric.CQ) (total int) {
 	for range completionBatches {
-		n, err := a.cq.Poll(a.comps)
+		n, err := cq.Poll(a.comps)
 		if err != nil {
-			a.log.Error().Err(err).Msg("completion queue failed")
+			event.CQFailed.On(&a.log).Err(err).Msg("completion queue failed")
 		}
 		for i := range a.comps[:n] {
-			a.completion(&a.comps[i])
+			if a.completion(&a.comps[i]) {
+				total++
+			}
 		}
-		total += n
 		if n < len(a.comps) {
 			break
 		}
@@ -151,10 +176,12 @@ func (a *agent) completions() int {
 	return total
 }
 
-func (a *agent) completion(c *fabric.Completion) {
+// completion hands a completion to its lane. It reports whether there was something to do:
+// that a group has gone out mostly changes nothing, and is no reason to stay awake.
+func (a *agent) completion(c *fabric.Completion) bool {
 	e := a.ends[c.Tag]
 	if e == nil {
-		return // flushed work of a lane that was closed before
+		return true // flushed work of a lane that was closed before
 	}
 	switch {
 	case c.Op == fabric.OpDisconnect || c.Status != fabric.StatusSuccess:
@@ -162,8 +189,9 @@ func (a *agent) completion(c *fabric.Completion) {
 	case c.Op == fabric.OpRecvImm:
 		e.immediate(c.Imm)
 	case c.Op != fabric.OpRecv:
-		e.sent(c.ID)
+		return e.sent(c.ID)
 	}
+	return true
 }
 
 // rest is called after a cycle without work: it sleeps, or not, as the idle
@@ -179,6 +207,7 @@ func (a *agent) rest() {
 			return
 		}
 	}
+	a.setTimer()
 	// SYNC POINT (agent sleep): announced before the last look.
 	for _, d := range a.domains {
 		d.bells.PrepareSleep()
@@ -186,6 +215,7 @@ func (a *agent) rest() {
 	a.commands.prepareSleep()
 	if !a.pending() {
 		a.count.AgentSleeps++
+		a.sleeps()
 		if a.wait(poller.RawLimit) == 0 && !a.pending() && !a.rescan() {
 			a.wait(-1)
 		}
@@ -202,18 +232,20 @@ func (a *agent) pending() bool {
 		return true
 	}
 	for _, d := range a.domains {
-		if d.bells.Dirty() {
+		if d.bells.Dirty() || d.anyDue() {
 			return true
 		}
 	}
-	if a.cq == nil {
-		return false
+	for _, cq := range a.cqs {
+		asleep, err := cq.Arm()
+		if err != nil {
+			event.CQArm.On(&a.log).Err(err).Msg("completion queue cannot be armed")
+		}
+		if !asleep {
+			return true
+		}
 	}
-	asleep, err := a.cq.Arm()
-	if err != nil {
-		a.log.Error().Err(err).Msg("completion queue cannot be armed")
-	}
-	return !asleep
+	return false
 }
 
 // rescan is the safety net under all hints: before a long sleep the agent looks
@@ -221,12 +253,15 @@ func (a *agent) pending() bool {
 func (a *agent) rescan() bool {
 	found := false
 	for _, d := range a.domains {
+		d.balance() // no share stays for want of something to do
 		for _, l := range d.outLanes {
 			l.plan.Rescan()
 			found = l.send() > 0 || found
 		}
 		// What was refused must be told to its worker, too.
 		found = found || len(d.touched) > 0 || len(d.freed) > 0
+		// The timer is not set for what has just been found and held back.
+		found = found || d.due != 0
 	}
 	return found
 }
@@ -234,7 +269,7 @@ func (a *agent) rescan() bool {
 func (a *agent) wait(timeout time.Duration) int {
 	n, err := a.poll.Wait(timeout)
 	if err != nil {
-		a.log.Error().Err(err).Msg("poller failed")
+		event.PollerFailed.On(&a.log).Err(err).Msg("poller failed")
 	}
 	return n
 }
@@ -262,13 +297,40 @@ type agentDomain struct {
 	// methodBits is how many low bits of a method id are its number; see
 	// domain.methodID.
 	methodBits int
+	// arrivals counts the requests with an order.
+	arrivals uint32
 	// again are lanes that have more to send than one cycle allows.
 	againOut []*outLane
 	againIn  []*inLane
+	// delayed are lanes that hold a group back, due is when the first of them is to be
+	// looked at, 0 for never. hurried: none may any more.
+	delayed []delayedLane
+	due     int64
+	hurried bool
+	// againWorkers are the workers that the last cycle had no time for, spareAgain is used
+	// again. hints and scans are what is left of cycleHints and cycleScans.
+	againWorkers, spareAgain []*agentWorker
+	hints, scans             int
+	// present are the workers whose processes are not known to be dead, strikes says what
+	// follows from errors, and damages are those that nobody can be named for.
+	present []*agentWorker
+	strikes strikeRules
+	damages strikes
+	// mourned are the buried workers whose slots are not all free, with the times of their
+	// deaths.
+	mourned map[int]int64
+	// retired: other memory has taken the place of this domain's.
+	retired bool
+	// out: the node is out of service, see outage.
+	out bool
 	// touched are the workers that got hints in this cycle.
 	touched []*agentWorker
 	// freed are the lanes in which slots were freed in this cycle.
 	freed []*outLane
+	// workerBytes is the most bytes of slots that a worker may have in flight; 0
+	// for no limit. held is used by balance.
+	workerBytes int
+	held        [slots.MaxOwner + 1]uint32
 	// regions are the workers' regions by index, peers those with which there are
 	// operations on regions, and movers what carries the operations out; near is
 	// the one for those between workers of this node.
@@ -280,11 +342,26 @@ type agentDomain struct {
 	againOps []*agentWorker
 	// completed are the workers that have got results in this cycle.
 	completed []*agentWorker
+	// draining is the method whose turns onTurn works on, firstMethod the number
+	// of the one that takeTurns began with.
+	draining    *agentMethod
+	firstMethod int
+	onTurn      func(queued) verdict
+	// now is the time of the last arrival of requests, by CLOCK_MONOTONIC.
+	now int64
+	// judged is when judge last decided, and modest what.
+	judged int64
+	modest bool
 	// What was used and can be used again, so that requests with references and
 	// operations allocate nothing.
 	spareHeld   []*held
 	spareGrants []*grants
 	spareOps    *agentOp
+	// tracer follows requests; nil while nobody wants that.
+	tracer *tracer
+	// looks are for answers that are not taken, by onLook.
+	looks  looks
+	onLook func()
 	// work is what the cycle has done so far; onLane and onWorker are made once
 	// so that the cycle makes no closures.
 	work     int
@@ -296,6 +373,7 @@ func newAgentDomain(a *agent, b *slots.Bells) *agentDomain {
 	d := &agentDomain{agent: a, bells: b}
 	d.near = &mover{domain: d, near: true, flows: make(map[int]*flow)}
 	d.movers = append(d.movers, d.near)
+	d.onTurn, d.onLook = d.handOn, d.look
 	d.onLane = func(lane uint16) {
 		if l := d.outs[lane]; l != nil && !l.again {
 			d.work += l.send()
@@ -303,7 +381,7 @@ func newAgentDomain(a *agent, b *slots.Bells) *agentDomain {
 	}
 	d.onWorker = func(id int) {
 		if w := d.workers[id]; w != nil {
-			d.work += d.submitted(w) + d.collect(w)
+			d.work += d.heed(w)
 		}
 	}
 	return d
@@ -321,8 +399,12 @@ func (d *agentDomain) cycle() int {
 		// send may put the lane back, at a place that was read before.
 		d.work += again[i].send()
 	}
+	d.work += d.heedPostponed()
 	d.bells.TakeLanes(d.onLane)
 	d.bells.TakeWorkers(d.onWorker)
+	if d.anyDue() {
+		d.work += d.sendDue()
+	}
 	d.work += d.moveAll()
 	againIn := d.againIn
 	d.againIn = d.againIn[:0]
@@ -332,9 +414,10 @@ func (d *agentDomain) cycle() int {
 	for i := range againIn {
 		d.work += againIn[i].send()
 	}
+	d.balance() // before anybody is woken who could claim by the old shares
 	for i, l := range d.freed {
-		l.freed = false
-		l.ring.WakeFree()
+		l.ring.Freed(l.freed)
+		l.freed = 0
 		d.freed[i] = nil
 	}
 	d.freed = d.freed[:0]
@@ -346,6 +429,10 @@ func (d *agentDomain) cycle() int {
 		d.touched[i] = nil
 	}
 	d.touched = d.touched[:0]
+	if d.tracer != nil {
+		d.tracer.look()
+	}
+	d.arm()
 	return d.work
 }
 

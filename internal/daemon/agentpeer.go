@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -10,77 +11,21 @@ import (
 type agentPeer struct {
 	name  string
 	mover *mover
-	// imports are the peer's regions, of one session.
+	// imports are the peer's regions that requests may refer to; leaving are those that
+	// it wants back and handlers still have.
 	imports map[slots.RegionID]*importedRegion
+	leaving map[*importedRegion]struct{}
 	// passive is the endpoint by which the peer reaches this node's regions; nil
 	// while there is none.
 	passive *passiveEnd
 }
 
 func newAgentPeer(d *agentDomain, name string) *agentPeer {
-	p := &agentPeer{name: name, imports: make(map[slots.RegionID]*importedRegion)}
+	p := &agentPeer{name: name, imports: make(map[slots.RegionID]*importedRegion), leaving: make(map[*importedRegion]struct{})}
 	p.mover = &mover{domain: d, flows: make(map[int]*flow)}
 	d.peers = append(d.peers, p)
 	d.movers = append(d.movers, p.mover)
 	return p
-}
-
-// maxImports bounds the regions that a peer can make this node know of in one
-// domain.
-const maxImports = 64 << 10
-
-// imported notes a region of the peer. False: it has too many.
-func (p *agentPeer) imported(id slots.RegionID, key fabric.RemoteKey) bool {
-	if r := p.imports[id]; r != nil {
-		r.key = key
-		return true
-	}
-	if len(p.imports) >= maxImports {
-		return false
-	}
-	p.imports[id] = &importedRegion{key: key}
-	p.mover.open() // the first operation finds the connection made
-	return true
-}
-
-// withdrawn forgets a region that the peer wants back. quiet is called, soon, when
-// no handler has a grant on it.
-func (p *agentPeer) withdrawn(id slots.RegionID, quiet func()) {
-	r := p.imports[id]
-	if r == nil {
-		quiet()
-		return
-	}
-	delete(p.imports, id)
-	r.gone, r.onQuiet = true, quiet
-	r.quiet()
-}
-
-// revoked ends the use of a region whose owner is dead.
-func (p *agentPeer) revoked(d *agentDomain, id slots.RegionID) {
-	if r := p.imports[id]; r != nil {
-		r.revoked = true
-		d.abandon(func(o *agentOp) bool { return o.far == r }, slots.OpExpired)
-	}
-}
-
-// down forgets what came by a session that is over, and closes the connections.
-func (p *agentPeer) down(d *agentDomain) {
-	for _, r := range p.imports {
-		r.dead, r.onQuiet = true, nil
-	}
-	clear(p.imports)
-	for _, r := range d.regions {
-		if r != nil {
-			r.exported = without(r.exported, p)
-		}
-	}
-	p.mover.fail()
-	p.mover.abandon(func(*agentOp) bool { return true }, slots.OpLost)
-	if p.passive != nil {
-		p.passive.close(d.agent)
-		p.passive = nil
-	}
 }
 
 // without returns list without x, in place.
@@ -108,7 +53,7 @@ type passiveEnd struct {
 func (e *passiveEnd) immediate(uint32) {}
 
 // sent implements laneEnd. Nothing is sent from here.
-func (e *passiveEnd) sent(uint64) {}
+func (e *passiveEnd) sent(uint64) bool { return false }
 
 // broken implements laneEnd.
 func (e *passiveEnd) broken(c *fabric.Completion) {
@@ -125,7 +70,7 @@ func (e *passiveEnd) close(a *agent) {
 	}
 	delete(a.ends, e.tag)
 	if err := e.ep.Close(); err != nil {
-		a.log.Warn().Err(err).Msg("closing an endpoint")
+		event.EndpointClose.On(&a.log).Err(err).Msg("closing an endpoint")
 	}
 }
 
@@ -153,6 +98,7 @@ func (d *agentDomain) bulkStatus(domain string) (list []BulkStatus) {
 		if e := p.mover.end; e != nil {
 			s.Queued += int(e.next - e.done)
 		}
+		s.Queued += len(p.mover.redo)
 		for _, f := range p.mover.flows {
 			for o := f.head; o != nil; o = o.next {
 				if o.posted == 0 {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 )
 
@@ -17,7 +18,8 @@ import (
 //
 // The regions that the peer may reach are registered in a protection domain of
 // their own, which is the passive connection's. They are registered for one session
-// with the peer: no key outlives it.
+// with the peer: no key outlives it. What the peer knows outlives it: in the next session
+// the regions are registered again, and named again with their new keys.
 type bulk struct {
 	domain *domain
 	peer   string
@@ -27,6 +29,8 @@ type bulk struct {
 	mu      sync.Mutex
 	session *session // nil while nothing is registered
 	pd      fabric.ProtectionDomain
+	// exports are the regions that the peer knows, with their registrations, which are
+	// nil for those that it was not told of again yet.
 	exports map[*region]fabric.MemoryRegion
 }
 
@@ -46,9 +50,9 @@ func (c *conductor) bulkWith(d *domain, peer string) *bulk {
 	b = &bulk{domain: d, peer: peer, exports: make(map[*region]fabric.MemoryRegion)}
 	d.agent.commands.call(func() {
 		b.view = d.view.peer(peer)
-		b.view.mover.connect = func() bool { return c.spawn(b.open) }
+		b.view.mover.connect = func(attempt uint64) bool { return c.spawn(func() { b.open(attempt) }) }
 		b.view.mover.register = func(e *activeEnd, r *agentRegion) bool {
-			return c.spawn(func() { b.register(e, r) })
+			return c.spawn(func() { b.registerLocal(e, r) })
 		}
 	})
 	c.mu.Lock()
@@ -62,18 +66,39 @@ func (b *bulk) prepare(s *session) error {
 	if err := s.reason(); err != nil {
 		return fmt.Errorf("%w: node %s: %w", attach.ErrNoService, b.peer, err)
 	}
+	if b.domain.isRetired() {
+		return errRetired
+	}
 	if b.session == s {
 		return nil
 	}
 	if b.session != nil {
 		return fmt.Errorf("%w: the connection to %s is just being replaced", attach.ErrNoService, b.peer)
 	}
-	pd, err := b.domain.conductor.device.AllocPD()
+	pd, err := s.fabric.device.AllocPD()
 	if err != nil {
 		return err
 	}
 	b.session, b.pd = s, pd
 	return nil
+}
+
+// register makes a region usable by the peer in this session, with mu held.
+func (b *bulk) register(r *region) (fabric.MemoryRegion, error) {
+	if mr := b.exports[r]; mr != nil {
+		return mr, nil
+	}
+	// All rights: what a handler may do the peer's daemon knows, call by call.
+	access := fabric.AccessRemoteWrite | fabric.AccessRemoteRead
+	if b.session.fabric.device.Caps().Atomics {
+		access |= fabric.AccessRemoteAtomic
+	}
+	mr, err := b.pd.Register(r.view.mem, access)
+	if err != nil {
+		return nil, fmt.Errorf("%w: register a region of %d bytes: %w", attach.ErrLimit, r.size, err)
+	}
+	b.exports[r] = mr
+	return mr, nil
 }
 
 // unregister ends all registrations, with mu held.
@@ -82,14 +107,16 @@ func (b *bulk) unregister() {
 		return
 	}
 	var errs []error
-	for _, mr := range b.exports {
-		errs = append(errs, mr.Close())
+	for r, mr := range b.exports {
+		if mr != nil {
+			errs = append(errs, mr.Close())
+			b.exports[r] = nil
+		}
 	}
-	clear(b.exports)
 	errs = append(errs, b.pd.Close())
 	b.session, b.pd = nil, nil
 	if err := errors.Join(errs...); err != nil {
-		b.domain.conductor.log.Warn().Err(err).Str("peer", b.peer).Msg("closing registrations")
+		event.RegistrationClose.On(&b.domain.conductor.log).Err(err).Str("peer", b.peer).Msg("closing registrations")
 	}
 }
 
@@ -103,32 +130,26 @@ func (b *bulk) export(ctx context.Context, s *session, r *region) error {
 		b.mu.Unlock()
 		return err
 	}
-	mr := b.exports[r]
-	if mr == nil {
-		// All rights: what a handler may do the peer's daemon knows, call by call.
-		access := fabric.AccessRemoteWrite | fabric.AccessRemoteRead
-		if b.domain.conductor.device.Caps().Atomics {
-			access |= fabric.AccessRemoteAtomic
-		}
-		mr, err = b.pd.Register(r.view.mem, access)
-		if err != nil {
-			b.mu.Unlock()
-			return fmt.Errorf("%w: register a region of %d bytes: %w", attach.ErrLimit, r.size, err)
-		}
-		b.exports[r] = mr
+	mr, err := b.register(r)
+	if err != nil {
+		b.mu.Unlock()
+		return err
 	}
+	key := b.name(r)
+	key.Key = mr.Remote()
 	b.mu.Unlock()
-	id := r.view.id
-	key := regionBody{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation(), Key: mr.Remote()}
-	if _, err := s.ask(ctx, &peerMessage{Type: peerExport, Region: &key}); err != nil {
+	if _, err := s.ask(ctx, &peerMessage{Type: peerExport, Region: key}); err != nil {
 		return fmt.Errorf("%w: export to node %s: %w", attach.ErrNoService, b.peer, err)
 	}
 	freed := false
+	b.mu.Lock()
+	_, known := b.exports[r] // also if the session has ended since
 	b.domain.agent.commands.call(func() {
-		if freed = r.view.freed; !freed && s.reason() == nil && !r.view.knows(b.view) {
+		if freed = r.view.freed; !freed && known && !r.view.knows(b.view) {
 			r.view.exported = append(r.view.exported, b.view)
 		}
 	})
+	b.mu.Unlock()
 	if freed {
 		return fmt.Errorf("%w: the region is free", attach.ErrInvalid)
 	}
@@ -138,29 +159,37 @@ func (b *bulk) export(ctx context.Context, s *session, r *region) error {
 // unexport takes a region back from the peer, whose handlers may have it until they
 // have answered, and ends its registration.
 func (b *bulk) unexport(r *region) {
+	for !b.tryUnexport(r) { // as often as the link is lost meanwhile
+	}
+}
+
+// tryUnexport is unexport in one session. False: that has ended.
+func (b *bulk) tryUnexport(r *region) bool {
 	b.mu.Lock()
-	s, known := b.session, b.exports[r] != nil
+	s, mr := b.session, b.exports[r]
+	if mr == nil {
+		// The peer does not know it, or only from a session that is over: it will not
+		// hear of it again, and cannot reach it.
+		delete(b.exports, r)
+		b.mu.Unlock()
+		return true
+	}
 	b.mu.Unlock()
-	if !known {
-		return
-	}
-	id := r.view.id
-	key := regionBody{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation()}
 	// Without an answer the session is over, and with it every access.
-	_, err := s.ask(b.domain.conductor.ctx, &peerMessage{Type: peerUnexport, Region: &key})
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	mr := b.exports[r]
-	if mr == nil || b.session != s {
-		return
-	}
+	_, err := s.ask(b.domain.conductor.ctx, &peerMessage{Type: peerUnexport, Region: b.name(r)})
 	if err != nil && s.reason() == nil {
 		s.end(fmt.Errorf("a region was not given back: %w", err))
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.session != s {
+		return false // the peer may have been told again
+	}
 	delete(b.exports, r)
 	if err := mr.Close(); err != nil {
-		b.domain.conductor.log.Warn().Err(err).Str("peer", b.peer).Msg("closing a region's registration")
+		event.RegistrationClose.On(&b.domain.conductor.log).Err(err).Str("peer", b.peer).Msg("closing a region's registration")
 	}
+	return true
 }
 
 // revoke makes operations of the peer's handlers on a region fail, whose owner is
@@ -169,74 +198,64 @@ func (b *bulk) revoke(r *region) {
 	b.mu.Lock()
 	s, known := b.session, b.exports[r] != nil
 	b.mu.Unlock()
-	if !known {
-		return
+	if known { // else repeat says so
+		b.sendRevoke(s, r)
 	}
-	id := r.view.id
-	key := regionBody{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation()}
-	if err := s.send(&peerMessage{Type: peerRevoke, Region: &key}); err != nil {
+}
+
+func (b *bulk) sendRevoke(s *session, r *region) {
+	if err := s.send(&peerMessage{Type: peerRevoke, Region: b.name(r)}); err != nil {
 		s.end(err)
 	}
 }
 
-// down ends everything between the domain and the peer, after the end of a session.
-func (b *bulk) down() {
-	b.domain.agent.commands.call(func() { b.view.down(b.domain.view) })
-	b.mu.Lock()
-	b.unregister()
-	b.mu.Unlock()
-}
-
-// bulksDown is lanesDown for operations.
-func (c *conductor) bulksDown(peer string) {
-	for _, d := range c.domains {
-		c.mu.Lock()
-		b := d.bulks[peer]
-		c.mu.Unlock()
-		if b != nil {
-			b.down()
-		}
-	}
+// name is what a region is called between the nodes.
+func (b *bulk) name(r *region) *regionBody {
+	id := r.view.id
+	return &regionBody{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation()}
 }
 
 // open makes the connection for the operations of this node's handlers.
-func (b *bulk) open() {
+func (b *bulk) open(attempt uint64) {
 	d := b.domain
 	c := d.conductor
 	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
 	defer cancel()
-	e, err := b.connect(ctx)
+	s := c.sessionWith(b.peer)
+	if s == nil {
+		return // it has ended, and with it the attempt
+	}
+	e, err := b.connect(ctx, s)
 	d.agent.commands.call(func() {
-		if err == nil && e.opening.session.reason() != nil {
-			err = e.opening.session.reason()
-			e.close()
+		over := s.reason()
+		if d.view.retired {
+			over = errRetired
+		}
+		if over != nil {
+			// The mover waits for the next session, or will in a moment.
+			if err == nil {
+				e.close()
+			}
+			err = over
+			return
 		}
 		if err != nil {
 			e = nil
 		}
-		if serr := b.view.mover.connected(e); serr != nil {
+		if serr := b.view.mover.connected(attempt, e); serr != nil {
 			err = serr
 			b.view.mover.broken(serr)
 		}
 	})
 	if err != nil && c.ctx.Err() == nil {
-		c.log.Warn().Err(err).Str("peer", b.peer).Str("domain", d.name).Msg("no connection for operations on regions")
+		event.OpsNotConnected.On(&c.log).Err(err).Str("peer", b.peer).Str("domain", d.name).Msg("no connection for operations on regions")
 	}
 }
 
-func (b *bulk) connect(ctx context.Context) (*activeEnd, error) {
+func (b *bulk) connect(ctx context.Context, s *session) (*activeEnd, error) {
 	d := b.domain
 	c := d.conductor
-	c.mu.Lock()
-	var s *session
-	if l := c.links[b.peer]; l != nil {
-		s = l.session
-	}
-	c.mu.Unlock()
-	if s == nil {
-		return nil, fmt.Errorf("%w: node %s is not connected", attach.ErrNoService, b.peer)
-	}
-	e, err := newActiveEnd(d.agent, c.device, c.tags.Add(1))
+	e, err := newActiveEnd(d.agent, s.fabric, c.tags.Add(1), b.peer)
 	if err != nil {
 		return nil, err
 	}
@@ -257,17 +276,19 @@ func (b *bulk) connect(ctx context.Context) (*activeEnd, error) {
 		return nil, err
 	}
 	e.onBroken = func(err error) {
-		c.log.Warn().Err(err).Str("peer", b.peer).Str("domain", d.name).Msg("connection for operations closed")
-		e.opening.tellBulkBroken(d, false, err)
+		c.spawn(func() {
+			event.OpsClosed.On(&c.log).Err(err).Str("peer", b.peer).Str("domain", d.name).Msg("connection for operations closed")
+			e.opening.tellBulkBroken(d, false, err)
+		})
 	}
 	return e, nil
 }
 
-// register registers a worker's memory with a connection's device.
-func (b *bulk) register(e *activeEnd, r *agentRegion) {
+// registerLocal registers a worker's memory with a connection's device.
+func (b *bulk) registerLocal(e *activeEnd, r *agentRegion) {
 	mr, err := e.pd.Register(r.mem, 0)
 	if err != nil {
-		b.domain.conductor.log.Warn().Err(err).Int("bytes", len(r.mem)).Msg("cannot register a region")
+		event.RegionNotRegistered.On(&b.domain.conductor.log).Err(err).Int("bytes", len(r.mem)).Msg("cannot register a region")
 		mr = nil
 	}
 	b.domain.agent.commands.call(func() { b.view.mover.registered(e, r, mr) })
@@ -284,10 +305,18 @@ func (c *conductor) acceptBulk(s *session, m *peerMessage) error {
 	}
 	b := c.bulkWith(d, s.link.name)
 	e := &passiveEnd{agent: d.agent, tag: c.tags.Add(1), opening: opening{s, m.Seq}}
+	// The peer opens one when it has none. What it has sent by the last one does not
+	// happen any more when it hears that there is another.
+	d.agent.commands.call(func() {
+		if p := b.view.passive; p != nil && s.reason() == nil {
+			p.close(d.agent)
+			b.view.passive = nil
+		}
+	})
 	b.mu.Lock()
 	err := b.prepare(s)
 	if err == nil {
-		e.ep, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.cq, Tag: e.tag, SendDepth: 1, RecvDepth: 1})
+		e.ep, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.cqs[s.fabric.number], Tag: e.tag, SendDepth: 1, RecvDepth: 1, Peer: b.peer})
 	}
 	b.mu.Unlock()
 	if err != nil {
@@ -300,7 +329,7 @@ func (c *conductor) acceptBulk(s *session, m *peerMessage) error {
 		err = e.ep.Connect(ctx, m.Lane.Address, fabric.Passive)
 	}
 	if err == nil {
-		e.onBroken = func(err error) { e.opening.tellBulkBroken(d, true, err) }
+		e.onBroken = func(err error) { c.spawn(func() { e.opening.tellBulkBroken(d, true, err) }) }
 		d.agent.commands.call(func() { err = b.view.accept(e) })
 	}
 	if err != nil {
@@ -314,6 +343,9 @@ func (c *conductor) acceptBulk(s *session, m *peerMessage) error {
 func (p *agentPeer) accept(e *passiveEnd) error {
 	if err := e.opening.session.reason(); err != nil {
 		return err
+	}
+	if p.mover.domain.retired {
+		return errRetired
 	}
 	if p.passive != nil {
 		p.passive.close(e.agent)
@@ -377,7 +409,7 @@ func (c *conductor) peerRegion(s *session, m *peerMessage) error {
 // imported notes a region that a peer exports to a domain, and answers.
 func (c *conductor) imported(s *session, m *peerMessage) error {
 	d := c.domainNamed(m.Region.Domain)
-	if d == nil || c.device == nil {
+	if d == nil {
 		return s.send(&peerMessage{Type: peerRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s has no domain %q", c.node, printable(m.Region.Domain))})
 	}
 	b := c.bulkWith(d, s.link.name)

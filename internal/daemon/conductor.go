@@ -2,9 +2,6 @@ package daemon
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -16,25 +13,49 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/depot"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/turnstile"
+	"github.com/rdmad/rdmad/shm"
 )
 
 // conductor is the core's control plane: everything that is not per message.
 type conductor struct {
-	cfg         *config.Config
-	log         zerolog.Logger
+	// cfg is what the core was started with, and reloaded what counts now, if that differs;
+	// see live.
+	cfg      *config.Config
+	reloaded atomic.Pointer[config.Config]
+	log      zerolog.Logger
+	// events is where log writes to, which counts distinct errors; nil: nothing does.
+	events *event.Log
+	// workerGate bounds how often a process attaches in vain.
+	workerGate  turnstile.Turnstile
 	node        string
 	incarnation string
+	core        int64  // tells the cores of the incarnation apart
 	salt        uint32 // of method ids; see methodID
 	started     time.Time
 	supervisor  int
-	provider    string // in use; empty for a node without peers
-	fabric      *openFabric
-	device      fabric.Device
+	fabrics     []*openFabric // the best first; none for a node without peers
 	agents      []*agent
 	agentsDone  sync.WaitGroup
 	tags        atomic.Uint64
-	refused     atomic.Uint64 // connections that broke a protocol before they were anybody
+	counters    *counters.File // may be nil in tests
+	uncounted   counters.NodeCounts
+	guard       *guard // nil without TLS
+	refusals    refusals
+	depot       *depot.Client // nil: nothing is kept
+	// watchdog is how often the supervisor must know that all is well; 0: it need not.
+	watchdog time.Duration
+	told     *briefing // by the supervisor; may be nil
+	// identity is what the depot has under nodeKey; after the start keepIdentity changes it.
+	identity    *nodeMeta
+	identifying sync.Mutex
+	// adopted are the workers that were attached to the core before this one, until
+	// serve.
+	adopted []*worker
 
 	ctx    context.Context // ends when the core stops
 	cancel context.CancelFunc
@@ -43,59 +64,94 @@ type conductor struct {
 	spawning sync.Mutex
 	stopped  bool
 
-	mu       sync.Mutex
-	domains  []*domain
-	links    map[string]*link
-	draining bool
+	// domains are those that are in use; the list is replaced as a whole when a domain
+	// gets new memory. rotating lets one do so at a time.
+	domains  atomic.Pointer[[]*domain]
+	rotating sync.Mutex
+	// serving lets one at a time say whether the node is in service.
+	serving sync.Mutex
+
+	mu sync.Mutex
+	// links are those of the configured peers; the map is replaced as a whole. formerLinks
+	// are those of peers that were configured.
+	links, formerLinks map[string]*link
+	draining           bool // about to stop
+	// out is nil while the node is in service. drains counts how often it has stopped to
+	// take requests.
+	out    *outage
+	drains uint64
 	// changed is closed and replaced whenever a link or a directory changes.
 	changed  chan struct{}
 	closers  []func() error // listeners, closed first
 	attached map[*worker]struct{}
+	// traces are those that are under way.
+	traces map[*traceRun]struct{}
+	// retired are domains whose memory was replaced and is not unmapped yet, outcasts the
+	// processes that were disconnected for what they did, while they live.
+	retired map[*domain]struct{}
+	// held are domains whose memory was replaced and that have holders.
+	held     map[*domain]struct{}
+	outcasts map[int]int
 }
 
-// newConductor opens the fabric and starts the agents and domains.
-func newConductor(cfg *config.Config, supervisor int, log zerolog.Logger) (_ *conductor, err error) {
-	var id [8]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return nil, fmt.Errorf("incarnation: %w", err)
-	}
+// newConductor opens the fabric and starts the agents and domains. It adopts what the
+// core before it has left in the depot, if it can; the items are closed.
+func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items []depot.Item, log zerolog.Logger) (_ *conductor, err error) {
 	c := &conductor{
-		cfg: cfg, log: log, node: cfg.Node.Name, incarnation: hex.EncodeToString(id[:]),
-		salt:    binary.LittleEndian.Uint32(id[:]),
-		started: time.Now(), supervisor: supervisor, links: make(map[string]*link),
-		changed: make(chan struct{}), attached: make(map[*worker]struct{}),
+		cfg: cfg, log: log, node: cfg.Node.Name, depot: store, core: shm.Nanotime(),
+		started: time.Now(), supervisor: supervisor, links: make(map[string]*link), formerLinks: make(map[string]*link),
+		changed: make(chan struct{}), attached: make(map[*worker]struct{}), traces: make(map[*traceRun]struct{}),
+		retired: make(map[*domain]struct{}), held: make(map[*domain]struct{}), outcasts: make(map[int]int),
 	}
+	left, err := c.takeOver(items)
+	if err != nil {
+		return nil, err
+	}
+	defer left.close()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
-			c.stop()
+			// Nothing is given up: the process ends, and the next core may do better.
+			c.cancel()
 		}
 	}()
+	if c.guard, err = newGuard(cfg, log); err != nil {
+		return nil, err
+	}
 	// A node without peers needs no fabric: its lanes are all local.
 	if len(cfg.Peers) > 0 {
-		if c.fabric, err = newFabricOpener(cfg, log).open(); err != nil {
+		if c.fabrics, err = newFabricOpener(cfg, log, c.dataSecurity()).open(); err != nil {
 			return nil, err
 		}
-		c.device, c.provider = c.fabric.device, c.fabric.name
+		c.warnOfPlainData()
 	}
-	idle := idleStrategy{busy: cfg.Agent.Idle == "busy"}
-	if cfg.Agent.Idle == "adaptive" {
-		idle.spin = cfg.Agent.Spin
+	var devices []fabric.Device
+	for _, f := range c.fabrics {
+		devices = append(devices, f.device)
+	}
+	idle := idleOf(cfg)
+	if err := c.openCounters(); err != nil {
+		return nil, err
 	}
 	groupMax := cfg.GroupSend.MaxMessages
 	if !cfg.GroupSend.Enabled {
 		groupMax = 1
 	}
 	for i := range cfg.Agent.Count {
-		a, err := newAgent(fmt.Sprintf("agent%d", i), idle, groupMax, c.device, log)
+		a, err := newAgent(fmt.Sprintf("agent%d", i), idle, groupMax, devices, log)
 		if err != nil {
 			return nil, err
 		}
+		if err := a.delayGroups(cfg.GroupSend.MaxGroupDelay); err != nil {
+			a.release()
+			return nil, err
+		}
+		a.countIn(c.counters.Agent(i))
 		c.agents = append(c.agents, a)
 		c.agentsDone.Go(a.run)
 	}
 	for i, d := range cfg.Domains {
-		if err := c.addDomain(d, c.agents[i%len(c.agents)]); err != nil {
+		if err := c.addDomain(d, c.agents[i%len(c.agents)], left.domains[d.Name]); err != nil {
 			return nil, err
 		}
 	}
@@ -107,21 +163,64 @@ func newConductor(cfg *config.Config, supervisor int, log zerolog.Logger) (_ *co
 
 // serve accepts workers on socket and peers on bootstrap (nil: none) until ctx
 // ends, then drains and stops.
-func (c *conductor) serve(ctx context.Context, socket *net.UnixListener, bootstrap net.Listener) error {
+//
+// A handOver ends it at once, with errHandOver: the agents stop after the cycle that they
+// are in, and nobody is told.
+func (c *conductor) serve(ctx context.Context, socket *net.UnixListener, bootstrap net.Listener, handOver <-chan os.Signal) error {
 	c.closers = append(c.closers, socket.Close)
+	c.holdAdopted() // before there can be a session
+	c.adoptService()
+	for _, w := range c.adopted {
+		c.spawn(func() { c.serveAdopted(w) })
+	}
+	c.adopted = nil
 	c.spawn(func() { c.acceptWorkers(socket) })
 	if bootstrap != nil {
 		c.closers = append(c.closers, bootstrap.Close)
 		c.spawn(func() { c.acceptPeers(bootstrap) })
 	}
-	for _, l := range c.links {
+	for _, l := range c.allLinks() {
 		c.spawn(l.dialLoop)
 	}
+	c.spawn(c.applyReloads)
 	c.spawn(c.watchFabric)
-	<-ctx.Done()
+	c.spawn(c.keepErrors)
+	if c.watchdog > 0 {
+		c.spawn(c.watchProgress)
+	}
+	select {
+	case <-handOver:
+		c.rest()
+		return errHandOver
+	case <-ctx.Done():
+	}
 	err := c.drain()
 	c.stop()
 	return err
+}
+
+// restTimeout bounds how long a core that hands over waits for its agents: one that
+// does not come to rest is as if it had been killed.
+const restTimeout = time.Second
+
+// rest makes the agents stop between two cycles, for ever: the process is about to end,
+// and whoever asks one of them something until then waits.
+func (c *conductor) rest() {
+	resting := make(chan struct{}, len(c.agents))
+	for _, a := range c.agents {
+		a.commands.do(func() {
+			resting <- struct{}{}
+			select {}
+		})
+	}
+	late := time.After(restTimeout)
+	for range c.agents {
+		select {
+		case <-resting:
+		case <-late:
+			return
+		}
+	}
 }
 
 // spawn runs f as one of the conductor's goroutines. It reports false, and f will
@@ -145,7 +244,7 @@ func (c *conductor) acceptAgain(whom string, err error) bool {
 	if c.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 		return false
 	}
-	c.log.Error().Err(err).Msg("accepting " + whom)
+	event.AcceptFailed.On(&c.log).Err(err).Msg("accepting " + whom)
 	return sleep(c.ctx, acceptRetry)
 }
 
@@ -153,6 +252,7 @@ func (c *conductor) acceptAgain(whom string, err error) bool {
 func (c *conductor) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
+	c.countPeers()
 }
 
 // drainStep is how often drain looks whether the domains are quiet.
@@ -163,21 +263,24 @@ const drainStep = 5 * time.Millisecond
 func (c *conductor) drain() error {
 	c.mu.Lock()
 	c.draining = true
-	c.notify()
-	links := c.links
-	c.mu.Unlock()
-	c.log.Info().Dur("timeout", c.cfg.Node.DrainTimeout).Msg("draining")
-	for _, l := range links {
-		l.tell(&peerMessage{Type: peerDrain})
+	if c.out == nil {
+		c.drains++
 	}
+	c.notify()
+	c.mu.Unlock()
+	c.log.Info().Dur("timeout", c.live().Node.DrainTimeout).Msg("draining")
+	c.tellPeersOfService()
 	c.eachDomain(func(d *agentDomain) { d.setDraining() })
-	deadline := time.NewTimer(c.cfg.Node.DrainTimeout)
+	deadline := time.NewTimer(c.live().Node.DrainTimeout)
 	defer deadline.Stop()
 	step := time.NewTicker(drainStep)
 	defer step.Stop()
 	for {
 		quiet := true
-		c.eachDomain(func(d *agentDomain) { quiet = quiet && d.quiet() })
+		c.eachDomain(func(d *agentDomain) {
+			d.setDraining() // also on lanes that were opened again since
+			quiet = quiet && d.quiet()
+		})
 		busy := c.undrained()
 		if quiet && len(busy) == 0 {
 			c.log.Info().Msg("drained")
@@ -189,7 +292,7 @@ func (c *conductor) drain() error {
 			if quiet {
 				// Nothing is under way here; a peer that does not answer must
 				// not make an orderly stop a failure.
-				c.log.Warn().Strs("peers", busy).Msg("peers did not say that they are done with this node")
+				event.DrainPeers.On(&c.log).Strs("peers", busy).Msg("peers did not say that they are done with this node")
 				return nil
 			}
 			return errors.New("drain timeout: some requests were still under way")
@@ -197,22 +300,9 @@ func (c *conductor) drain() error {
 	}
 }
 
-// undrained returns the connected peers that may still have requests on their way
-// to this node.
-func (c *conductor) undrained() (names []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, l := range c.links {
-		if l.session != nil && !l.drained {
-			names = append(names, l.name)
-		}
-	}
-	return names
-}
-
 // eachDomain runs f for every domain on its agent's thread, one after the other.
 func (c *conductor) eachDomain(f func(*agentDomain)) {
-	for _, d := range c.domains {
+	for _, d := range c.allDomains() {
 		d.agent.commands.call(func() { f(d.view) })
 	}
 }
@@ -226,24 +316,30 @@ func (c *conductor) stop() {
 	c.spawning.Lock()
 	c.stopped = true
 	c.spawning.Unlock()
-	for _, l := range c.links {
+	for _, l := range c.allLinks() {
 		l.end(errStopping)
 	}
 	c.tasks.Wait() // workers are told by serveWorker
-	for _, d := range c.domains {
+	for _, d := range c.allDomains() {
 		d.closeLanes()
 	}
 	for _, a := range c.agents {
 		a.commands.do(func() { a.stop = true })
 	}
 	c.agentsDone.Wait()
-	for _, d := range c.domains {
+	for _, d := range c.allDomains() {
 		d.close()
 	}
-	if c.device != nil {
-		if err := c.device.Close(); err != nil {
-			c.log.Warn().Err(err).Msg("closing the fabric device")
+	for d := range c.retired {
+		d.close()
+	}
+	for _, f := range c.fabrics {
+		if err := f.device.Close(); err != nil {
+			event.FabricClose.On(&c.log).Err(err).Str("provider", f.name).Msg("closing the fabric device")
 		}
+	}
+	if err := c.counters.Close(); err != nil {
+		event.CountersLeft.On(&c.log).Err(err).Msg("closing the counters")
 	}
 }
 

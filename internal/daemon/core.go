@@ -11,8 +11,12 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/depot"
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 )
 
 // The descriptors that the supervisor hands to the core.
@@ -24,24 +28,56 @@ const (
 	lifelineFD
 	// socketFD is the listening Unix socket for workers.
 	socketFD
-	// bootstrapFD is the listening TCP socket for peers; absent without one.
+	// depotFD is the core's end of the socket to the depot.
+	depotFD
+	// bootstrapFD is the listening TCP socket for peers; absent without one. Behind it, or
+	// in its place, are those for HTTP, as far as they are there.
 	bootstrapFD
 )
 
 // handoff is what the supervisor tells the core.
 type handoff struct {
 	Supervisor int `json:"supervisor"`
-	// Source and Data are the name and the bytes of the configuration, so that
-	// both processes work from the same.
+	// Source is the name of the configuration and Data what Config.TOML has made of it,
+	// so that both processes work from the same, whatever becomes of the file and the
+	// environment.
 	Source    string `json:"source"`
 	Data      []byte `json:"data"`
 	Bootstrap bool   `json:"bootstrap"`
+	// Observe says which sockets for HTTP there are.
+	Observe [observers]bool `json:"observe"`
+	// Backup: what is kept survives the supervisor.
+	Backup bool `json:"backup"`
+	// WatchdogNS is how often the supervisor must know that all is well, in nanoseconds; 0:
+	// it need not.
+	WatchdogNS int64 `json:"watchdog_ns,omitempty"`
 }
 
 // StatusNoStart is the exit status of a core that could not start: what it was
 // configured for is not to be had here. The supervisor gives up if the first core
 // ends with it, and keeps trying with later ones, whose device may come back.
 const StatusNoStart = 4
+
+// StatusHandOver is the exit status of a core that has handed over to the next one.
+const StatusHandOver = 5
+
+// errHandOver is returned by Core when it has been told to hand over.
+var errHandOver = errors.New("handed over")
+
+// ExitStatus returns the status that a core's process is to exit with for an error of
+// Core.
+func ExitStatus(err error) int {
+	var start *StartError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &start):
+		return StatusNoStart
+	case errors.Is(err, errHandOver):
+		return StatusHandOver
+	}
+	return 1
+}
 
 // StartError is returned by Core when it could not start; its process is to exit
 // with StatusNoStart.
@@ -55,8 +91,9 @@ func (e *StartError) Unwrap() error { return e.Err }
 
 // Core runs the core: the process that owns the fabric and moves the messages.
 // The supervisor starts it as "rdmad core" with the descriptors above. It returns
-// when it was told to stop by SIGTERM or SIGINT and has drained, or on failure, with
-// a *StartError if it has never been ready.
+// when it was told to stop by SIGTERM or SIGINT and has drained, or to hand over by
+// SIGUSR1, or on failure, with a *StartError if it has never been ready. ExitStatus says
+// what its process is to exit with.
 //
 // Everything of the fabric is created here, after the last fork: nothing that a
 // device hands out is ever inherited by another process.
@@ -75,11 +112,13 @@ func Core() error {
 
 // core is Core with what the supervisor has handed over.
 func core(h *handoff, ready *bool) error {
-	cfg, err := config.Parse(h.Source, h.Data)
+	faultpoint.Here("core.started")
+	cfg, err := config.ParseOwn(h.Source, h.Data)
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
-	log := NewLogger(cfg, os.Stderr).With().Str("node", cfg.Node.Name).Logger()
+	events := NewLog(cfg, os.Stderr, "core")
+	log := events.Logger().With().Str("node", cfg.Node.Name).Logger()
 	socket, err := listenerFrom(socketFD)
 	if err != nil {
 		return fmt.Errorf("core: worker socket: %w", err)
@@ -95,9 +134,15 @@ func core(h *handoff, ready *bool) error {
 			return fmt.Errorf("core: bootstrap socket: %w", err)
 		}
 	}
+	observe, err := h.observeListeners()
+	if err != nil {
+		return fmt.Errorf("core: %w", err)
+	}
 	// An agent in a short wait keeps its processor: leave enough for the rest.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), 2) + cfg.Agent.Count)
 
+	handOver := make(chan os.Signal, 1)
+	signal.Notify(handOver, syscall.SIGUSR1)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
@@ -105,17 +150,40 @@ func core(h *handoff, ready *bool) error {
 	go func() {
 		lifeline := os.NewFile(lifelineFD, "lifeline")
 		_, _ = io.Copy(io.Discard, lifeline) // returns when the supervisor is gone
-		log.Error().Msg("the supervisor is gone")
+		event.SupervisorGone.On(&log).Msg("the supervisor is gone")
+		if h.Backup {
+			handOver <- syscall.SIGUSR1 // another one comes, and its core goes on
+			return
+		}
 		cancel()
 	}()
-	c, err := newConductor(cfg, h.Supervisor, log)
+	told := newBriefing(h.Source)
+	store, items, err := depot.Open(os.NewFile(depotFD, "depot"), told.take)
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
+	defer store.Close()
+	faultpoint.Here("core.handed")
+	c, err := newConductor(cfg, h.Supervisor, store, items, log)
+	if err != nil {
+		return fmt.Errorf("core: %w", err)
+	}
+	faultpoint.Here("core.adopted")
+	c.told, c.events = told, events
+	events.Restore(c.identity.Errors)
+	c.watchdog = time.Duration(h.WatchdogNS)
 	log.Info().Int("pid", pid).Str("incarnation", c.incarnation).Str("socket", cfg.Node.Socket).Str("listen", cfg.Node.Listen).Msg("core ready")
 	*ready = true
-	return c.serve(ctx, workers, bootstrap)
+	if err := store.Ready(); err != nil {
+		return fmt.Errorf("core: %w", err)
+	}
+	faultpoint.Here("core.ready")
+	c.show(observe)
+	return c.serve(ctx, workers, bootstrap, handOver)
 }
+
+// maxHandoff bounds a handoff: what a configuration can be, as base64.
+const maxHandoff = 16 * config.MaxFileSize
 
 func readHandoff() (*handoff, error) {
 	f := os.NewFile(handoffFD, "handoff")
@@ -127,7 +195,7 @@ func readHandoff() (*handoff, error) {
 }
 
 func decodeHandoff(r io.Reader) (*handoff, error) {
-	data, err := io.ReadAll(io.LimitReader(r, config.MaxFileSize*2))
+	data, err := io.ReadAll(io.LimitReader(r, maxHandoff))
 	if err != nil {
 		return nil, fmt.Errorf("handoff: %w", err)
 	}

@@ -68,13 +68,13 @@ func mustJSON(t *testing.T, v any) string {
 
 // Anybody can connect to the bootstrap socket and say anything.
 func FuzzHandshake(f *testing.F) {
-	c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", provider: "tcp", links: map[string]*link{}}
+	c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*openFabric{{name: "tcp"}}, links: map[string]*link{}}
 	c.links["a"] = newLink(c, config.Peer{Name: "a", Address: "x"})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	f.Cleanup(c.cancel)
 	var good bytes.Buffer
-	a := &conductor{node: "a", provider: "tcp", incarnation: "1"}
-	for _, m := range []*peerMessage{a.hello(), {Type: peerReady, Clock: 7}} {
+	a := &conductor{node: "a", fabrics: []*openFabric{{name: "tcp"}}, incarnation: "1"}
+	for _, m := range []*peerMessage{a.hello(newLink(a, config.Peer{Name: "b"})), {Type: peerReady, Clock: 7}} {
 		if err := writePeer(&good, m); err != nil {
 			f.Fatal(err)
 		}
@@ -84,17 +84,26 @@ func FuzzHandshake(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"))
 	f.Add([]byte("\x00\x00\x00\x10{\"type\":\"hello\"}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ours, theirs := net.Pipe()
-		go func() {
-			go func() { _, _ = io.Copy(io.Discard, theirs) }()
-			_, _ = theirs.Write(data)
-			_ = theirs.Close()
-		}()
-		start := time.Now()
-		s, err := c.welcome(ours)
-		_ = ours.Close()
-		if (s == nil) != (err != nil) || time.Since(start) > time.Second {
-			t.Fatalf("%v, %v", s, err)
+		var s *session
+		// It waits for nobody; a busy machine may once.
+		for tries := 1; ; tries++ {
+			ours, theirs := net.Pipe()
+			go func() {
+				go func() { _, _ = io.Copy(io.Discard, theirs) }()
+				_, _ = theirs.Write(data)
+				_ = theirs.Close()
+			}()
+			start := time.Now()
+			var err error
+			s, err = c.welcome(ours)
+			_ = ours.Close()
+			took := time.Since(start)
+			if (s == nil) != (err != nil) || tries == 5 && took > time.Second {
+				t.Fatalf("%v, %v, after %v", s, err, took)
+			}
+			if took <= time.Second {
+				break
+			}
 		}
 		if s != nil && s.link.name != "a" {
 			t.Fatalf("a session of %q", s.link.name)

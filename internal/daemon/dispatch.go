@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -15,16 +17,54 @@ type agentWorker struct {
 	// come in.
 	gone    bool
 	touched bool // in domain.touched
-	// mapped has a bit for each lane that a service worker has mapped.
-	mapped [slots.MaxLanes / 64]uint64
+	// pid is its process. wentAt is when it went, by CLOCK_MONOTONIC.
+	pid    int
+	wentAt int64
+	// offences are what it did against the protocol.
+	offences strikes
+	// mapped has a bit for each lane that a service worker has mapped, known for each that
+	// it ever had.
+	mapped, known [slots.MaxLanes / 64]uint64
+	// stale: it was attached to another core, so that known is not complete.
+	stale bool
+	// later: it is in domain.againWorkers. scan: its slots are to be looked at. row is how
+	// many of its hints were taken since its ring was last empty.
+	later, scan bool
+	row         int
 	// outstanding counts the requests it has and has not finished.
 	outstanding int
+	// handlers is how many it works on at once; 0 if it has not said.
+	handlers int
+	// uses has a bit for each lane that a client has, bytes is the size of its
+	// slots in the journals of all of them, and overLimit counts the requests
+	// that were refused because they were more than it may have. used are the lanes
+	// that it had when it went.
+	uses      [slots.MaxLanes / 64]uint64
+	used      [slots.MaxLanes / 64]uint64
+	bytes     int
+	overLimit uint64
+	// told: it was told that it may hold at most mostBytes of slots, whatever has become the
+	// limit since.
+	told      bool
+	mostBytes int
+	// spill sends it answers that it does not take; nil if nothing does. It must not
+	// block, and reports false when it will send nothing. spilling: it is at it, or
+	// will be when overdue is complete.
+	spill    func(list []overdue) bool
+	spilling bool
+	overdue  []overdue
+	// spilledAnswers and spilledBytes are what was sent so.
+	spilledAnswers, spilledBytes uint64
 	// ops are the operations on regions that it submits; nil when it is dead.
 	ops *workerOps
 }
 
 func (w *agentWorker) hasMapped(lane uint16) bool {
 	return w.mapped[lane/64]&(1<<(lane%64)) != 0
+}
+
+func (w *agentWorker) hasKnown(lane uint16) bool {
+	return w.known[lane/64]&(1<<(lane%64)) != 0
 }
 
 // agentMethod is a method with the processes that serve it.
@@ -34,6 +74,13 @@ type agentMethod struct {
 	turn    int
 	// queue holds requests for which no process had room, oldest first.
 	queue []queued
+	// orders is nil before the first request with an order.
+	orders *orders
+	// turns holds requests that wait for their callers' turns.
+	turns turns
+	crowd crowd
+	// row is what is counted of the method.
+	row *counters.Service
 }
 
 type queued struct {
@@ -71,27 +118,128 @@ func (m *agentMethod) pick(lane uint16) *agentWorker {
 	return nil
 }
 
+// worker returns the process with the attach id if it serves the method, or nil.
+func (m *agentMethod) worker(id uint16) *agentWorker {
+	for _, w := range m.workers {
+		if w.id == int(id) {
+			return w
+		}
+	}
+	return nil
+}
+
+// choose returns the worker for a recorded request of the lane; nil if none that may
+// have it has the lane mapped.
+func (m *agentMethod) choose(r *record, lane uint16) *agentWorker {
+	switch {
+	case r.to != 0:
+		if w := m.worker(r.to); w != nil && w.hasMapped(lane) {
+			return w
+		}
+		return nil
+	case r.order != 0:
+		return m.atHome(r.order, lane)
+	}
+	return m.pick(lane)
+}
+
 // collect takes what service worker w has finished.
 func (d *agentDomain) collect(w *agentWorker) int {
-	n := 0
-	for n < slots.HintEntries {
+	n, most := 0, slots.HintEntries
+	if d.shares() {
+		most = sharedHints // the others' turn comes soon
+	}
+	for n < most {
 		h, ok := w.rings.Up.Pop()
 		if !ok {
 			break
 		}
 		n++
-		if l := d.ins[int(h.Lane())%slots.MaxLanes]; l != nil {
+		l := d.ins[int(h.Lane())%slots.MaxLanes]
+		switch {
+		case l != nil && h.Index() < l.geo.Slots:
 			l.finished(h.Index(), w)
+		case !w.stale && (l != nil && w.hasMapped(h.Lane()) || l == nil && !w.hasKnown(h.Lane())):
+			// Only the worker writes to this ring.
+			d.agent.count.ProtocolErrors++
+			d.offence(w)
 		}
 	}
-	if n > slots.HintEntries/2 {
+	d.hints -= n
+	w.row += n
+	row := w.row
+	if n == most && d.shares() {
+		d.postpone(w)
+	} else {
+		w.row = 0
+	}
+	if row > slots.HintEntries/2 {
 		// The ring may have been full, as the worker saw it, and hints lost.
+		w.scan = true
+	}
+	switch {
+	case !w.scan:
+	case d.scans > 0:
+		d.scans--
+		w.scan = false
 		n += d.collectAll(w)
+	default:
+		d.postpone(w)
 	}
 	if n > 0 {
 		d.drainQueues()
 	}
 	return n
+}
+
+const (
+	// cycleHints and cycleScans bound what an agent does in one cycle for the workers of a
+	// domain: other domains have the same agent. Hints may be exceeded by those of
+	// one worker.
+	cycleHints = 2 * slots.HintEntries
+	cycleScans = 1
+	// sharedHints is how many hints of a worker are taken in a cycle by an agent with
+	// several domains: a worker can make each of them cost without any use.
+	sharedHints = 512
+)
+
+// shares reports whether the agent has other domains too.
+func (d *agentDomain) shares() bool { return len(d.agent.domains) > 1 }
+
+// heed looks at what a worker that has marked itself has done, or leaves it for the next
+// cycle.
+func (d *agentDomain) heed(w *agentWorker) int {
+	if d.hints <= 0 {
+		d.postpone(w)
+		return 1
+	}
+	return d.submitted(w) + d.collect(w)
+}
+
+func (d *agentDomain) postpone(w *agentWorker) {
+	if !w.later {
+		w.later = true
+		d.againWorkers = append(d.againWorkers, w)
+	}
+}
+
+// heedPostponed looks at what was left by the last cycle.
+func (d *agentDomain) heedPostponed() (work int) {
+	d.hints, d.scans = cycleHints, cycleScans
+	if d.shares() {
+		d.hints = 2 * sharedHints
+	}
+	again := d.againWorkers
+	d.againWorkers = d.spareAgain[:0]
+	d.spareAgain = again
+	for i, w := range again {
+		w.later = false
+		if d.workers[w.id] == w {
+			work += 1 + d.heed(w)
+		}
+		again[i] = nil
+	}
+	return work
 }
 
 // collectAll finds finished answers of w in the slot words.
@@ -109,23 +257,11 @@ func (d *agentDomain) collectAll(w *agentWorker) (n int) {
 // drainQueues dispatches queued requests for which there is room now.
 func (d *agentDomain) drainQueues() {
 	for _, m := range d.methods {
-		if m == nil || len(m.queue) == 0 {
-			continue
-		}
-		q := m.queue
-		m.queue = m.queue[:0]
-		for k, r := range q {
-			rec := &r.lane.records[r.index]
-			if !rec.active || rec.worker != 0 || rec.ticket != r.ticket {
-				continue // answered otherwise meanwhile
-			}
-			w := m.pick(r.lane.id)
-			if w == nil || !r.lane.give(r.index, w) {
-				m.queue = append(m.queue, q[k:]...)
-				break
-			}
+		if m != nil && len(m.queue) > 0 {
+			m.drain()
 		}
 	}
+	d.takeTurns()
 }
 
 // register makes w serve method id.
@@ -139,7 +275,7 @@ func (d *agentDomain) register(id uint32, w *agentWorker) {
 	}
 	m := d.methods[n]
 	if m == nil {
-		m = &agentMethod{id: id}
+		m = &agentMethod{id: id, row: new(counters.Service)}
 		d.methods[n] = m
 	}
 	for _, have := range m.workers {
@@ -162,14 +298,18 @@ func (d *agentDomain) method(id uint32) *agentMethod {
 }
 
 // addWorker makes the agent know an attached process.
-func (d *agentDomain) addWorker(w *agentWorker) { d.workers[w.id] = w }
+func (d *agentDomain) addWorker(w *agentWorker) {
+	d.workers[w.id] = w
+	d.present = append(d.present, w)
+}
 
 // detach ends the service of a worker whose connection has ended: it gets no
 // more requests. What it has not started goes to others.
 func (d *agentDomain) detach(w *agentWorker) {
 	d.collect(w)
 	d.collectAll(w)
-	w.gone = true
+	w.gone, w.wentAt, w.used = true, shm.Nanotime(), w.uses
+	d.leaves(w)
 	for _, m := range d.methods {
 		if m == nil {
 			continue
@@ -181,32 +321,46 @@ func (d *agentDomain) detach(w *agentWorker) {
 			}
 		}
 	}
+	var back []queued // with an order
 	for _, l := range d.inLanes {
 		for i := range l.records {
 			rec := &l.records[i]
 			if !rec.active || int(rec.worker) != w.id || !l.ring.Withdraw(i, l.ring.AnswerWord(i)) {
 				continue
 			}
-			rec.worker = 0
+			l.unassign(i)
 			w.outstanding--
 			d.agent.count.Redispatched++
+			if rec.order != 0 {
+				back = append(back, queued{l, i, rec.ticket})
+				continue
+			}
 			l.dispatch(i)
 			l.later()
 		}
+	}
+	if len(back) > 0 {
+		d.putBack(back)
 	}
 	for _, m := range d.methods {
 		if m != nil && len(m.workers) == 0 {
 			d.refuseQueue(m)
 		}
 	}
+	d.drainQueues() // of what was for w alone
 }
 
 // refuseQueue answers the queued requests of a method that nobody serves.
 func (d *agentDomain) refuseQueue(m *agentMethod) {
 	q := m.queue
 	m.queue = nil
+	m.turns.drain(func(r queued) verdict {
+		q = append(q, r)
+		return gone
+	})
+	m.recount()
 	for _, r := range q {
-		if rec := &r.lane.records[r.index]; rec.active && rec.worker == 0 && rec.ticket == r.ticket {
+		if r.waits() {
 			r.lane.refuse(r.index, slots.StatusNoService, "nobody serves it")
 			r.lane.later()
 		}
@@ -224,7 +378,7 @@ func (d *agentDomain) bury(w *agentWorker) {
 		for i := range l.records {
 			if l.records[i].active && int(l.records[i].worker) == w.id {
 				if g := l.records[i].grants; g != nil && g.die() {
-					l.records[i].worker = 0
+					l.unassign(i)
 					continue
 				}
 				d.agent.count.MaybeExecuted++
@@ -240,14 +394,27 @@ func (d *agentDomain) bury(w *agentWorker) {
 		l.sweep(w.id)
 	}
 	d.workers[w.id] = nil
+	d.present = without(d.present, w)
+	for _, m := range d.methods {
+		if m != nil && m.orders != nil {
+			m.orders.forget(w)
+		}
+	}
+	for _, l := range d.inLanes {
+		delete(l.parts, w)
+	}
+	d.drainQueues() // what was not to be started while it could run
 }
 
-// unsettled reports whether slots of a buried worker are still on the wire, so
-// that its id must not be used again.
+// unsettled reports whether slots of a buried worker are still on the wire, or to be
+// sent, so that its id must not be used again.
 func (d *agentDomain) unsettled(id int) bool {
 	for _, l := range d.outLanes {
 		for i := range l.journal {
 			if l.journal[i].taken && l.journal[i].word.Owner() == id {
+				return true
+			}
+			if w := l.ring.Word(i); w.State() == slots.Pub && w.Owner() == id {
 				return true
 			}
 		}
@@ -279,6 +446,7 @@ func (d *agentDomain) removeIn(l *inLane) {
 			break
 		}
 	}
+	d.forgetDelayed(l)
 }
 
 // unqueue forgets the queued requests of a lane that has dropped them.
@@ -286,6 +454,8 @@ func (d *agentDomain) unqueue(l *inLane) {
 	for _, m := range d.methods {
 		if m != nil {
 			m.queue = slices.DeleteFunc(m.queue, func(q queued) bool { return q.lane == l })
+			m.recount()
+			m.turns.forget(l)
 		}
 	}
 }

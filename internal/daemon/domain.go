@@ -1,13 +1,19 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -17,25 +23,49 @@ import (
 type domain struct {
 	conductor *conductor
 	name      string
-	policy    config.Domain
+	policy    atomic.Pointer[config.Domain] // who is admitted; a reload replaces it
 	agent     *agent
 	view      *agentDomain
-	seg       *shm.Segment
-	bell      *shm.Bell
-	making    sync.Mutex // one lane is made at a time
+	// tracerTimer: a look at whether the tracer is still wanted is to come.
+	tracerTimer atomic.Bool
+	seg         *shm.Segment
+	bell        *shm.Bell
+	bells       *slots.Bells // the agent's, of which any goroutine may set marks
+	making      sync.Mutex   // one lane is made at a time
 
-	workers  map[int]*worker
+	workers map[int]*worker
+	// leaving counts, by attach id, the messages without an answer that say that it is
+	// nobody's any more.
+	leaving  map[int]int
 	lastID   int
 	lastLane int
 	methods  map[methodKey]*method
-	outs     map[laneKey]*outgoing
-	ins      map[laneKey]*incoming
+	// nextMethod is the number of the next method that is new.
+	nextMethod int
+	outs       map[laneKey]*outgoing
+	ins        map[laneKey]*incoming
 	// segs are the segments of all lanes by lane id, with what workers need to
 	// know about them.
 	lanes map[uint16]*laneInfo
 	// regions are its workers' and bulks the ways to operate on regions, by peer.
 	regions regionTable
 	bulks   map[string]*bulk
+
+	// retired: other memory has taken the place of this one. It is set with making and
+	// conductor.mu held. alive ends with it, or with the core.
+	retired bool
+	alive   context.Context
+	end     context.CancelFunc
+	// using keeps the memory of lanes mapped while others than the agent use it.
+	using sync.RWMutex
+	// cut: a retired domain's lanes are closed. holders are the workers that were
+	// disconnected before it was retired, and whose processes are not known to be dead. Both are guarded by conductor.mu.
+	cut     bool
+	holders int
+	// generation counts the memories of the domain. stuck: it was said that there will be
+	// no more of them.
+	generation int
+	stuck      bool
 }
 
 type methodKey struct{ service, method string }
@@ -47,13 +77,31 @@ type method struct {
 	workers map[*worker]bool
 }
 
+// carryMinor is the minor version of the ABI from which on programs know slots.FlagCarry.
+const carryMinor = 2
+
+// carries reports whether all that serve the method know slots.FlagCarry; mu is held.
+func (m *method) carries() bool {
+	for w := range m.workers {
+		if w.abi&0xffff < carryMinor {
+			return false
+		}
+	}
+	return true
+}
+
 // laneKey names a lane of a domain; the peer of a local lane is this node.
-type laneKey struct{ peer, class string }
+type laneKey struct {
+	peer, class string
+	number      int // of the lanes of the class, from 0 on
+}
 
 // laneInfo is what a worker is told of a lane.
 type laneInfo struct {
 	attach.Lane
 	seg *shm.Segment
+	// vault is the daemon's own memory of the lane's requests.
+	vault *shm.Segment
 	// serves: service workers need it, because requests come out of it.
 	serves bool
 
@@ -70,42 +118,93 @@ func (l *laneInfo) withhold() {
 	l.mu.Unlock()
 }
 
-func (c *conductor) addDomain(p config.Domain, a *agent) error {
-	seg, err := shm.Create(shm.CreateOptions{Name: "rdmad-domain-" + p.Name, Kind: shm.KindDomain, Size: slots.DomainSegmentSize})
+// addDomain makes a domain, or one again of which something is left.
+func (c *conductor) addDomain(p config.Domain, a *agent, left *domainLeft) error {
+	d, err := c.newDomain(p, a, left)
 	if err != nil {
-		return fmt.Errorf("domain %s: %w", p.Name, err)
+		return err
 	}
-	bell, err := shm.NewBell()
+	list := append(slices.Clone(c.allDomains()), d)
+	c.domains.Store(&list)
+	a.commands.call(func() { a.domains = append(a.domains, d.view) })
+	if left == nil {
+		c.keep(domainKey(d.name), d.meta(), d.seg.FD(), d.bell.FD())
+		return nil
+	}
+	faultpoint.Here("adopt.domain")
+	d.adopt(left)
+	return nil
+}
+
+// allDomains returns the domains that are in use. The list is not to be changed.
+func (c *conductor) allDomains() []*domain {
+	if l := c.domains.Load(); l != nil {
+		return *l
+	}
+	return nil
+}
+
+// newDomain makes a domain, whose agent watches its bell and does not know it yet.
+func (c *conductor) newDomain(p config.Domain, a *agent, left *domainLeft) (*domain, error) {
+	seg, bell, err := domainMemory(p.Name, left)
 	if err != nil {
-		_ = seg.Close()
-		return fmt.Errorf("domain %s: %w", p.Name, err)
+		return nil, fmt.Errorf("domain %s: %w", p.Name, err)
 	}
+	bells := slots.NewBells(seg.Bytes())
 	d := &domain{
-		conductor: c, name: p.Name, policy: p, agent: a, seg: seg, bell: bell,
-		view:    newAgentDomain(a, slots.NewBells(seg.Bytes())),
-		workers: make(map[int]*worker), methods: make(map[methodKey]*method),
+		conductor: c, name: p.Name, agent: a, seg: seg, bell: bell, bells: bells,
+		view:    newAgentDomain(a, bells),
+		workers: make(map[int]*worker), leaving: make(map[int]int), methods: make(map[methodKey]*method),
 		outs: make(map[laneKey]*outgoing), ins: make(map[laneKey]*incoming),
 		lanes: make(map[uint16]*laneInfo), bulks: make(map[string]*bulk),
 	}
-	d.view.methodBits = bits.Len(uint(c.cfg.Limits.Services))
-	c.domains = append(c.domains, d)
-	if err := a.watch(bell); err != nil {
-		return fmt.Errorf("domain %s: %w", p.Name, err)
+	d.policy.Store(&p)
+	d.alive, d.end = context.WithCancel(c.ctx)
+	d.view.strikes = strikeRules{
+		worker: c.live().Limits.Strikes, domain: c.live().Limits.DomainStrikes,
+		onWorker: func(w *agentWorker, n int) { c.spawn(func() { c.strikeOut(d, w, n) }) },
+		onDomain: func(w *agentWorker, n int) { c.spawn(func() { c.damaged(d, w, n) }) },
 	}
-	a.commands.call(func() { a.domains = append(a.domains, d.view) })
-	return nil
+	d.view.workerBytes = c.live().Limits.WorkerBytes
+	d.view.looks.after = c.live().Limits.SpillAfter
+	d.view.looks.later = func(after time.Duration) {
+		time.AfterFunc(after, func() { a.commands.do(d.view.onLook) })
+	}
+	d.view.methodBits = bits.Len(uint(c.cfg.Limits.Services))
+	if err := a.watch(bell); err != nil {
+		d.end()
+		return nil, errors.Join(fmt.Errorf("domain %s: %w", p.Name, err), seg.Close(), bell.Close())
+	}
+	return d, nil
+}
+
+// domainMemory makes a domain's segment and its bell, or takes what is left of them.
+func domainMemory(name string, left *domainLeft) (seg *shm.Segment, bell *shm.Bell, err error) {
+	if left != nil {
+		if seg, err = shm.Adopt(take(left.item, 0), slots.DomainSegmentSize); err != nil {
+			return nil, nil, err
+		}
+		return seg, shm.OpenBell(take(left.item, 1)), nil
+	}
+	if seg, err = shm.Create(shm.CreateOptions{Name: "rdmad-domain-" + name, Kind: shm.KindDomain, Size: slots.DomainSegmentSize}); err != nil {
+		return nil, nil, err
+	}
+	if bell, err = shm.NewBell(); err != nil {
+		return nil, nil, errors.Join(err, seg.Close())
+	}
+	return seg, bell, nil
 }
 
 // admit returns the domain for a process with the given credentials: the first
 // that lists its user, else the first that lists its group.
 func (c *conductor) admit(uid, gid uint32) *domain {
-	for _, d := range c.domains {
-		if slices.Contains(d.policy.UIDs, uid) {
+	for _, d := range c.allDomains() {
+		if slices.Contains(d.policy.Load().UIDs, uid) {
 			return d
 		}
 	}
-	for _, d := range c.domains {
-		if slices.Contains(d.policy.GIDs, gid) {
+	for _, d := range c.allDomains() {
+		if slices.Contains(d.policy.Load().GIDs, gid) {
 			return d
 		}
 	}
@@ -113,7 +212,7 @@ func (c *conductor) admit(uid, gid uint32) *domain {
 }
 
 func (c *conductor) domainNamed(name string) *domain {
-	for _, d := range c.domains {
+	for _, d := range c.allDomains() {
 		if d.name == name {
 			return d
 		}
@@ -121,43 +220,82 @@ func (c *conductor) domainNamed(name string) *domain {
 	return nil
 }
 
-// newLane makes the segment of a lane of the given class and an id for it.
-func (d *domain) newLane(peer string, class config.Class, serves bool) (*laneInfo, *slots.Ring, error) {
+// newLane makes the segments of lane number n of the given class and an id for it.
+func (d *domain) newLane(peer string, class config.Class, n int, serves bool) (_ *laneInfo, _ *slots.Ring, _ *vault.Vault, err error) {
 	g := geometryOf(class)
+	fail := func(err error) (*laneInfo, *slots.Ring, *vault.Vault, error) {
+		return nil, nil, nil, fmt.Errorf("lane to %s, class %s: %w", peer, class.Name, err)
+	}
 	seg, err := shm.Create(shm.CreateOptions{
 		Name: "rdmad-lane-" + class.Name, Kind: shm.KindLane, Size: g.SegmentSize(),
 		Hugepages: d.conductor.cfg.Memory.Hugepages,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("lane to %s, class %s: %w", peer, class.Name, err)
+		return fail(err)
 	}
-	ring, err := slots.NewRing(seg.Bytes(), g)
+	kept, err := shm.Create(shm.CreateOptions{Name: "rdmad-vault-" + class.Name, Kind: shm.KindVault, Size: vault.Size(g.Slots)})
 	if err != nil {
 		_ = seg.Close()
-		return nil, nil, err
+		return fail(err)
+	}
+	l := &laneInfo{seg: seg, vault: kept, serves: serves, Lane: attach.Lane{
+		Class: class.Name, Number: n, Peer: peer, Geometry: g,
+		Quota: quotaOf(g.Slots, d.conductor.live().Limits.WorkerSlots),
+	}}
+	ring, v, err := l.views()
+	if err == nil {
+		l.ID, err = d.laneID()
+	}
+	if err != nil {
+		l.close()
+		return fail(err)
 	}
 	d.conductor.mu.Lock()
+	d.lanes[l.ID] = l
+	d.keepCounts()
+	d.keepLane(l)
+	d.conductor.mu.Unlock()
+	return l, ring, v, nil
+}
+
+// views returns views of the lane's segments.
+func (l *laneInfo) views() (*slots.Ring, *vault.Vault, error) {
+	ring, err := slots.NewRing(l.seg.Bytes(), l.Geometry)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := vault.New(l.vault.Bytes(), l.Geometry.Slots)
+	return ring, v, err
+}
+
+func (l *laneInfo) close() {
+	_ = l.seg.Close()
+	_ = l.vault.Close()
+}
+
+// laneID returns an id that no lane of the domain has. d.making is held.
+func (d *domain) laneID() (uint16, error) {
+	d.conductor.mu.Lock()
 	defer d.conductor.mu.Unlock()
+	if d.retired {
+		return 0, errRetired
+	}
 	for range slots.MaxLanes {
 		d.lastLane = (d.lastLane + 1) % slots.MaxLanes
-		id := uint16(d.lastLane)
-		if d.lanes[id] != nil {
-			continue
+		if id := uint16(d.lastLane); d.lanes[id] == nil {
+			return id, nil
 		}
-		l := &laneInfo{Lane: attach.Lane{ID: id, Class: class.Name, Peer: peer, Geometry: g}, seg: seg, serves: serves}
-		d.lanes[id] = l
-		return l, ring, nil
 	}
-	_ = seg.Close()
-	return nil, nil, fmt.Errorf("%w: %d lanes in domain %s", attach.ErrLimit, slots.MaxLanes, d.name)
+	return 0, fmt.Errorf("%w: %d lanes in domain %s", attach.ErrLimit, slots.MaxLanes, d.name)
 }
 
 // dropLane forgets a lane that is withheld and that no worker will use again.
 func (d *domain) dropLane(l *laneInfo) {
 	d.conductor.mu.Lock()
 	delete(d.lanes, l.ID)
+	d.keepNoMore(keyOf(kindLane, d, int(l.ID)))
 	d.conductor.mu.Unlock()
-	_ = l.seg.Close()
+	l.close()
 }
 
 func geometryOf(c config.Class) slots.Geometry {
@@ -183,7 +321,8 @@ func (d *domain) announce(l *laneInfo) {
 func (d *domain) closeLanes() {
 	d.agent.commands.call(func() {
 		for _, p := range d.view.peers {
-			p.down(d.view)
+			p.suspend(d.view)
+			p.forget()
 		}
 		for _, l := range d.view.outLanes {
 			if l.local == nil {
@@ -198,13 +337,16 @@ func (d *domain) closeLanes() {
 	})
 }
 
-// close unmaps the domain's segments, after its agent has stopped.
+// close unmaps the domain's segments, after its agent has stopped or has forgotten it.
 func (d *domain) close() {
+	d.end()
 	for _, l := range d.lanes {
-		_ = l.seg.Close()
+		l.close()
 	}
 	for _, b := range d.bulks {
+		b.mu.Lock()
 		b.unregister()
+		b.mu.Unlock()
 	}
 	for _, r := range d.regions.list {
 		if r != nil {

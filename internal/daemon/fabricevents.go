@@ -1,6 +1,9 @@
 package daemon
 
-import "github.com/rdmad/rdmad/internal/fabric/verbs"
+import (
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/fabric/verbs"
+)
 
 // eventSource is implemented by devices that report asynchronous events.
 type eventSource interface{ Events() <-chan verbs.Event }
@@ -8,7 +11,10 @@ type eventSource interface{ Events() <-chan verbs.Event }
 // watchFabric logs what the device reports until the conductor stops. Nothing is
 // done about the events here: queue pairs that they end show it in completions.
 func (c *conductor) watchFabric() {
-	s, ok := c.device.(eventSource)
+	if len(c.fabrics) == 0 {
+		return
+	}
+	s, ok := c.fabrics[0].device.(eventSource)
 	if !ok {
 		return
 	}
@@ -20,7 +26,7 @@ func (c *conductor) watchFabric() {
 			if !ok {
 				return
 			}
-			line := c.log.Warn()
+			line := event.FabricEvent.On(&c.log)
 			if e.Kind == verbs.EventPortActive {
 				line = c.log.Info()
 			}

@@ -23,7 +23,7 @@ func (d *eventfulDevice) Events() <-chan verbs.Event { return d.events }
 func TestFabricEvents(t *testing.T) {
 	var log bytes.Buffer
 	d := &eventfulDevice{events: make(chan verbs.Event, 2)}
-	c := &conductor{ctx: context.Background(), log: zerolog.New(&log), device: d}
+	c := &conductor{ctx: context.Background(), log: zerolog.New(&log), fabrics: []*openFabric{{device: d}}}
 	d.events <- verbs.Event{Kind: verbs.EventPortError, Device: "rxe0", Port: 1}
 	d.events <- verbs.Event{Kind: verbs.EventPortActive, Device: "rxe0", Port: 1}
 	close(d.events)
@@ -35,8 +35,8 @@ func TestFabricEvents(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	c = &conductor{ctx: ctx, device: &eventfulDevice{events: make(chan verbs.Event)}}
+	c = &conductor{ctx: ctx, fabrics: []*openFabric{{device: &eventfulDevice{events: make(chan verbs.Event)}}}}
 	c.watchFabric() // ends with the conductor
-	c = &conductor{ctx: context.Background()}
+	c = &conductor{ctx: context.Background(), fabrics: []*openFabric{{device: struct{ fabric.Device }{}}}}
 	c.watchFabric() // a device without events
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
 	"github.com/rdmad/rdmad/internal/rdmasys"
@@ -28,6 +30,8 @@ type openFabric struct {
 	fallback string
 	// detail is what the device says of itself, if it does.
 	detail string
+	// number is its place among those that the node has, and in agent.cqs.
+	number int
 }
 
 // describer is implemented by devices and endpoints that can say, in one line for
@@ -54,30 +58,56 @@ type fabricOpener struct {
 	cfg   *config.Config
 	log   zerolog.Logger
 	verbs verbsPackage
+	// security is for data connections of tcp; nil: none.
+	security tcp.Security
+	nodes    string // the directory of device nodes
 }
 
-func newFabricOpener(cfg *config.Config, log zerolog.Logger) *fabricOpener {
-	return &fabricOpener{cfg: cfg, log: log, verbs: verbsPackage{built: verbs.Built, devices: verbs.Devices, open: verbs.New}}
+func newFabricOpener(cfg *config.Config, log zerolog.Logger, security tcp.Security) *fabricOpener {
+	return &fabricOpener{cfg: cfg, log: log, security: security, nodes: deviceNodes, verbs: libibverbs}
 }
 
-// open opens the device. It runs in the core, which forks nothing afterwards. Only
-// the provider "auto" falls back to tcp, and never silently.
-func (o *fabricOpener) open() (*openFabric, error) {
+// libibverbs is the package as it was built; tests have another.
+var libibverbs = verbsPackage{built: verbs.Built, devices: verbs.Devices, open: verbs.New}
+
+// open opens the devices, the best first: with the provider "auto" there is tcp behind
+// verbs, for links that verbs does not carry. It runs in the core, which forks nothing
+// afterwards. Only "auto" falls back to tcp, and never silently.
+func (o *fabricOpener) open() ([]*openFabric, error) {
+	f, err := o.openBest()
+	if err != nil {
+		return nil, err
+	}
+	if f.wanted != "auto" || f.name == tcpName {
+		return []*openFabric{f}, nil
+	}
+	spare := &openFabric{wanted: f.wanted, number: 1}
+	if err := o.openTCP(spare); err != nil {
+		event.FabricNoTCP.On(&o.log).Err(err).Msg("there is no tcp behind " + f.name)
+		return []*openFabric{f}, nil
+	}
+	return []*openFabric{f, spare}, nil
+}
+
+// openBest opens the best device.
+func (o *fabricOpener) openBest() (*openFabric, error) {
 	f := &openFabric{wanted: o.cfg.Fabric.Provider}
 	var err error
 	switch f.wanted {
 	case tcpName:
-		err = o.openWith(f, tcp.New(tcp.Config{}))
+		err = o.openTCP(f)
 	case verbs.Name:
 		err = o.openVerbs(f)
+	case libfabric.Name:
+		err = o.openLibfabric(f)
 	case "auto":
 		if err = o.verbsUsable(); err == nil {
 			err = o.openVerbs(f)
 		}
 		if err != nil {
 			f.fallback = err.Error()
-			o.log.Warn().Str("reason", f.fallback).Msg("fabric.provider = \"auto\" falls back to tcp; for more see: rdmad doctor")
-			err = o.openWith(f, tcp.New(tcp.Config{}))
+			event.FabricFallback.On(&o.log).Str("reason", f.fallback).Msg("fabric.provider = \"auto\" falls back to tcp; for more see: rdmad doctor")
+			err = o.openTCP(f)
 		}
 	default:
 		err = fmt.Errorf("%w by this build", fabric.ErrNotSupported)
@@ -85,12 +115,31 @@ func (o *fabricOpener) open() (*openFabric, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fabric.provider = %q: %w", f.wanted, err)
 	}
+	if o.security != nil && f.name != tcpName {
+		return nil, errors.Join(fmt.Errorf("fabric.provider = %q has chosen %s, of which TLS cannot encrypt the data, but tls.data = %q: "+
+			"set fabric.provider = %q, or tls.data = \"plain\" and see docs/security.md", f.wanted, f.name, config.TLSDataTLS, tcpName), f.device.Close())
+	}
+	if f.name == verbs.Name {
+		o.warnOfOpenNodes()
+	}
 	o.log.Info().Str("provider", f.name).Str("wanted", f.wanted).Str("device", f.detail).Msg("fabric open")
 	return f, nil
 }
 
+func (o *fabricOpener) openTCP(f *openFabric) error {
+	return o.openWith(f, tcp.New(tcp.Config{Security: o.security}))
+}
+
 func (o *fabricOpener) openVerbs(f *openFabric) error {
 	p, err := o.verbs.open(verbsConfig(o.cfg.Verbs))
+	if err != nil {
+		return err
+	}
+	return o.openWith(f, p)
+}
+
+func (o *fabricOpener) openLibfabric(f *openFabric) error {
+	p, err := libfabric.New(libfabricConfig(o.cfg.Libfabric))
 	if err != nil {
 		return err
 	}
@@ -109,6 +158,9 @@ func (o *fabricOpener) openWith(f *openFabric, p fabric.Provider) error {
 	f.device, f.name, f.detail = dev, p.Name(), describe(dev)
 	if f.detail == "" && f.name == tcpName {
 		f.detail = "advertised as " + advertise
+		if o.security != nil {
+			f.detail += ", data connections with TLS 1.3"
+		}
 	}
 	return nil
 }
@@ -141,6 +193,11 @@ func verbsConfig(v config.Verbs) verbs.Config {
 		ServiceLevel:  v.ServiceLevel, TrafficClass: v.TrafficClass, HopLimit: v.HopLimit, PKeyIndex: v.PKeyIndex,
 		MaxInline: v.MaxInline, ConnectTimeout: v.ConnectTimeout,
 	}
+}
+
+// libfabricConfig translates the section [libfabric].
+func libfabricConfig(l config.Libfabric) libfabric.Config {
+	return libfabric.Config{Provider: l.Provider, Domain: l.Domain, Source: l.Source}
 }
 
 // advertisedHost is the address of this node that peers can reach, when the

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"syscall"
@@ -16,10 +18,22 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
+	"github.com/rdmad/rdmad/internal/fabric/libfabric"
+	"github.com/rdmad/rdmad/internal/fabric/tcp"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
 )
 
 // The defaults of [verbs] are those of the provider.
+func TestLibfabricDefaults(t *testing.T) {
+	if got, want := libfabricConfig(config.Default().Libfabric), libfabric.Default(); got != want {
+		t.Errorf("the configuration's defaults make %+v, the provider's are %+v", got, want)
+	}
+	in := config.Libfabric{Provider: "p", Domain: "d", Source: "s"}
+	if got := libfabricConfig(in); got != (libfabric.Config{Provider: "p", Domain: "d", Source: "s"}) {
+		t.Errorf("%+v became %+v", in, got)
+	}
+}
+
 func TestVerbsDefaults(t *testing.T) {
 	if got, want := verbsConfig(config.Default().Verbs), verbs.Default(); got != want {
 		t.Errorf("config has\n%+v, the provider\n%+v", got, want)
@@ -83,10 +97,14 @@ func TestOpenFabric(t *testing.T) {
 		devices        []verbs.DeviceInfo
 		listErr        error
 		openErr        error
+		secured        bool
 		use            string // empty: an error
 		says           []string
 	}{
 		{name: "tcp", provider: "tcp", use: "tcp"},
+		{name: "tcp with TLS", provider: "tcp", secured: true, use: "tcp", says: []string{"data connections with TLS 1.3"}},
+		{name: "auto with TLS", provider: "auto", built: true, secured: true, use: "tcp", says: []string{"no RDMA device", "data connections with TLS 1.3"}},
+		{name: "auto with a device and TLS", provider: "auto", built: true, devices: up, secured: true, says: []string{"has chosen verbs", `tls.data = "tls"`, `set fabric.provider = "tcp"`}},
 		{name: "tcp needs nothing", provider: "tcp", built: true, listErr: broken, use: "tcp"},
 		{name: "verbs", provider: "verbs", built: true, devices: up, use: "verbs", says: []string{"mlx5_0 port 1"}},
 		{name: "verbs broken", provider: "verbs", built: true, devices: up, openErr: broken, says: []string{`fabric.provider = "verbs"`, "is broken"}},
@@ -104,7 +122,12 @@ func TestOpenFabric(t *testing.T) {
 			cfg := config.Default()
 			cfg.Fabric.Provider, cfg.Fabric.Listen = c.provider, "127.0.0.1:0"
 			var log bytes.Buffer
-			o := newFabricOpener(cfg, zerolog.New(&log))
+			var security tcp.Security
+			if c.secured {
+				security = dataGuard{}
+			}
+			o := newFabricOpener(cfg, zerolog.New(&log), security)
+			o.nodes = t.TempDir()
 			o.verbs.built = c.built
 			o.verbs.devices = func() ([]verbs.DeviceInfo, error) { return c.devices, c.listErr }
 			if c.built {
@@ -114,14 +137,23 @@ func TestOpenFabric(t *testing.T) {
 			} else if verbs.Built {
 				t.Skip("this build has the provider; this is about builds without it: go test without -tags verbs")
 			}
-			f, err := o.open()
+			list, err := o.open()
 			if err != nil {
-				if c.use != "" {
-					t.Fatal(err)
+				if c.use != "" || list != nil {
+					t.Fatal(err, list)
 				}
 				log.WriteString(err.Error())
 			} else {
-				defer f.device.Close()
+				for k, f := range list {
+					defer f.device.Close()
+					if f.number != k {
+						t.Errorf("fabric %d has number %d", k, f.number)
+					}
+				}
+				if spare := c.provider == "auto" && c.use != "tcp"; len(list) != 1 && !spare || spare && (len(list) != 2 || list[1].name != "tcp") {
+					t.Errorf("%d fabrics", len(list))
+				}
+				f := list[0]
 				fellBack := c.provider == "auto" && c.use == "tcp"
 				if f.name != c.use || f.wanted != c.provider || (f.fallback != "") != fellBack {
 					t.Errorf("%+v", f)
@@ -143,7 +175,7 @@ func TestOpenFabric(t *testing.T) {
 
 // What was wanted, what is used and why, as tools read it.
 func TestFabricStatus(t *testing.T) {
-	c := &conductor{cfg: config.Default(), provider: "tcp", fabric: &openFabric{name: "tcp", wanted: "auto", fallback: "no device", detail: "d"}}
+	c := &conductor{cfg: config.Default(), fabrics: []*openFabric{{name: "tcp", wanted: "auto", fallback: "no device", detail: "d"}}}
 	data, err := json.Marshal(c.status())
 	if err != nil {
 		t.Fatal(err)
@@ -165,13 +197,58 @@ func (describedEndpoint) Describe() string { return "gid 3 to fe80::2, mtu 1024"
 
 // A lane that is up says what its connection uses, if the fabric does.
 func TestLanePath(t *testing.T) {
-	d := &agentDomain{outLanes: []*outLane{
-		{id: 1, pair: &endpointPair{ep: describedEndpoint{}}},
-		{id: 2, pair: &endpointPair{ep: struct{ fabric.Endpoint }{}}},
-		{id: 3},
-	}}
+	d := &agentDomain{agent: new(agent)}
+	for id, p := range []*endpointPair{{ep: describedEndpoint{}}, {ep: struct{ fabric.Endpoint }{}}, nil} {
+		l := newOutLane(d, uint16(id+1), newRing(t), newVault(t), 1)
+		l.pair = p
+		d.outLanes = append(d.outLanes, l)
+	}
 	got := d.laneStatus("default", map[uint16]attach.Lane{1: {}, 2: {}, 3: {}})
 	if len(got) != 3 || got[0].Path != (describedEndpoint{}).Describe() || got[1].Path != "" || got[2].Path != "" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A device that every local user can open is warned of when it is used, and only then.
+func TestOpenDeviceNodes(t *testing.T) {
+	up := []verbs.DeviceInfo{{Name: "mlx5_0", Ports: []verbs.PortInfo{{Number: 1, State: "ACTIVE", GIDs: []verbs.GID{{Addr: netip.MustParseAddr("fe80::1"), Type: "RoCE v2"}}}}}}
+	for _, c := range []struct {
+		provider string
+		modes    map[string]os.FileMode
+		warned   string // empty: not
+	}{
+		{verbs.Name, map[string]os.FileMode{"uverbs0": 0o660, "rdma_cm": 0o660}, ""},
+		{verbs.Name, map[string]os.FileMode{"uverbs0": 0o660, "uverbs1": 0o666}, "uverbs1"},
+		{verbs.Name, map[string]os.FileMode{"uverbs0": 0o600, "rdma_cm": 0o666}, "rdma_cm"},
+		{"auto", map[string]os.FileMode{"uverbs0": 0o666}, "uverbs0"},
+		{tcpName, map[string]os.FileMode{"uverbs0": 0o666}, ""},
+		{verbs.Name, nil, ""},
+	} {
+		cfg := config.Default()
+		cfg.Fabric.Provider, cfg.Fabric.Listen = c.provider, "127.0.0.1:0"
+		var log bytes.Buffer
+		o := newFabricOpener(cfg, zerolog.New(&log), nil)
+		o.nodes = t.TempDir()
+		for name, mode := range c.modes {
+			path := filepath.Join(o.nodes, name)
+			if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.verbs.built = true
+		o.verbs.devices = func() ([]verbs.DeviceInfo, error) { return up, nil }
+		o.verbs.open = func(verbs.Config) (fabric.Provider, error) { return fakeVerbs{fabrictest.NewFake(), nil}, nil }
+		fs, err := o.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range fs {
+			if err := f.device.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if warned := strings.Contains(log.String(), "every local user"); warned != (c.warned != "") || !strings.Contains(log.String(), c.warned) {
+			t.Errorf("%s with %v: %s", c.provider, c.modes, log.String())
+		}
 	}
 }

@@ -1,9 +1,6 @@
 package daemon
 
-import (
-	"github.com/rdmad/rdmad/internal/fabric"
-	"github.com/rdmad/rdmad/slots"
-)
+import "github.com/rdmad/rdmad/slots"
 
 // grants are what the handler of one request may operate on. They live from the
 // request's arrival until its answer is on its way and no operation is under way.
@@ -16,7 +13,8 @@ type grants struct {
 	busy int
 	// closed: the request has its answer. held: the handler has finished, and
 	// its answer waits for the operations. dying: the handler's process is dead,
-	// and the end of the request waits for them. revoked: the lane is down.
+	// and the end of the request waits for them. revoked: the lane is down, and not
+	// just suspended.
 	closed, held, dying, revoked bool
 }
 
@@ -25,24 +23,6 @@ type grant struct {
 	ref    slots.Ref
 	remote *importedRegion
 	local  *agentRegion
-}
-
-// importedRegion is a region of a peer that this node's handlers may be given.
-type importedRegion struct {
-	key fabric.RemoteKey
-	// refs counts the grants on it. gone: the peer wants it back, and nobody is
-	// granted it any more. dead: the session is over that it came by.
-	refs                int
-	gone, dead, revoked bool
-	// onQuiet is called, once, when it is gone and nobody has a grant on it.
-	onQuiet func()
-}
-
-func (r *importedRegion) quiet() {
-	if f := r.onQuiet; f != nil && r.refs == 0 {
-		r.onQuiet = nil
-		f()
-	}
 }
 
 // grant reads the references of the request in slot i, whose record exists, and
@@ -65,7 +45,7 @@ func (l *inLane) grant(i, run, n int) bool {
 			} else {
 				e.local.hold()
 			}
-		case l.peer == nil || l.peer.imports[e.ref.Region] == nil:
+		case l.peer == nil || !l.peer.knows(e.ref.Region):
 			l.refuse(i, slots.StatusNotExported, "a region is not known here")
 			return false
 		default:
@@ -77,6 +57,9 @@ func (l *inLane) grant(i, run, n int) bool {
 		}
 		if !ok {
 			l.domain.agent.count.ProtocolErrors++
+			if l.local != nil {
+				l.domain.damage(true)
+			}
 			l.refuse(i, slots.StatusInvalid, "a reference to no region of the caller, or beyond its end")
 			return false
 		}

@@ -1,9 +1,12 @@
 package daemon
 
 import (
+	"sync/atomic"
+
 	"github.com/rdmad/rdmad/groupsend"
+	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/fabric"
-	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -15,10 +18,19 @@ type inLane struct {
 	geo     slots.Geometry
 	ring    *slots.Ring
 	records []record // by first slot
-	covered []bool   // slots of active requests' runs
-	busy    int      // active records
-	answers *groupsend.Answers
-	// pair is nil when the requester's node is gone, and always for a local
+	// kept are the records as a later core will find them, and mirror names what they
+	// are about: the requester asks for it by this name when it comes back. 0: its
+	// requests were dropped. A local lane has none.
+	kept    *vault.Records
+	mirror  *atomic.Uint64
+	covered []bool // slots of active requests' runs
+	busy    int    // active records
+	// callers are what its callers have under way, by attach id; there is none
+	// behind lastCaller.
+	callers    []callerUse
+	lastCaller uint16
+	answers    *groupsend.Answers
+	// pair is nil while the lane is suspended or down, and always for a local
 	// lane, whose answers go to local instead.
 	pair  *endpointPair
 	local *outLane
@@ -26,9 +38,23 @@ type inLane struct {
 	peer *agentPeer
 	// clock is what to add to the requester's clock to get this node's, in
 	// nanoseconds.
-	clock    int64
-	again    bool // in domain.againIn
+	clock int64
+	again bool // in domain.againIn
+	// delay holds groups back. delayed: in domain.delayed. soonest is the earliest
+	// deadline of the answers that are not posted, 0 for none.
+	delay    groupsend.Delay
+	delayed  bool
+	soonest  int64
+	moved    traffic
+	row      *counters.Lane // what is counted of the lane; of a local one the out lane has it
 	onBroken func(error)
+	// doomed are the tickets, by slot, of requests that are on their way and whose callers
+	// are gone; nil for none. parts are the callers with which a process may have an
+	// exchange.
+	doomed map[int]uint64
+	parts  map[*agentWorker]*callerSet
+	// left: it was given up while handlers used its slots, and does not come up again.
+	left bool
 	// onQuiet is called once, if set, when the lane is down and no handler
 	// uses its slots any more.
 	onQuiet func()
@@ -39,125 +65,40 @@ type record struct {
 	active bool
 	seen   bool // ticket is that of an earlier request
 	oneway bool
-	run    uint16
-	worker uint16 // the service worker that has it; 0 for none
-	method uint32
-	answer uint32
-	ticket uint64
-	// grants are the regions that the handler may use; nil for none.
+	// done: the answer, of length bytes, is in the slots. owed: the requester has
+	// asked for it.
+	done, owed bool
+	run        uint16
+	worker     uint16 // the service worker that has it; 0 for none
+	to         uint16 // the service worker that must have it; 0 for any
+	order      uint16 // the number of its order; 0 for none
+	from       uint16 // the attach id of the caller, at its node
+	method     uint32
+	answer     uint32
+	// arrival numbers the requests of the domain that have an order.
+	arrival uint32
+	length  uint32
+	ticket  uint64
+	// deadline is by this node's clock; 0 for none, and after the core has been replaced.
+	deadline int64
+	// refs: it refers to regions. grants are those that the handler may use; nil for
+	// none, and after the core has been replaced.
+	refs bool
+	// at is the agent's stamp of when it arrived.
+	at     uint32
 	grants *grants
 }
 
-func newInLane(d *agentDomain, id uint16, r *slots.Ring, groupMax int) *inLane {
+func newInLane(d *agentDomain, id uint16, r *slots.Ring, v *vault.Vault, groupMax int) *inLane {
 	g := r.Geometry()
 	return &inLane{
-		domain: d, id: id, geo: g, ring: r,
+		domain: d, id: id, geo: g, ring: r, row: new(counters.Lane), kept: v.Records, mirror: v.Mirror,
 		records: make([]record, g.Slots),
 		covered: make([]bool, g.Slots),
+		callers: make([]callerUse, slots.MaxOwner+1),
 		answers: groupsend.NewAnswers(g, groupMax),
+		delay:   groupsend.NewAnswerDelay(d.agent.delay.limit, groupMax),
 	}
-}
-
-// immediate implements laneEnd: a group of requests has arrived.
-func (l *inLane) immediate(imm uint32) {
-	l.domain.agent.count.RequestGroupsReceived++
-	l.deliver(groupsend.Imm(imm))
-	if l.pair == nil {
-		return // a bad request has just closed the lane
-	}
-	if err := l.pair.received(); err != nil {
-		l.fail("receive not posted", err)
-	}
-}
-
-// deliver hands the requests in the slots that imm names to service workers.
-func (l *inLane) deliver(imm groupsend.Imm) {
-	i := imm.Index()
-	for range imm.Count() {
-		run, ok := l.request(i)
-		if !ok {
-			return
-		}
-		i += run
-	}
-	if l.answers.Pending() > 0 { // some were refused
-		l.later()
-	}
-}
-
-// request records and dispatches the request in slot i and returns its run.
-// False: it broke the protocol, and what follows cannot be found.
-func (l *inLane) request(i int) (run int, ok bool) {
-	if i >= l.geo.Slots {
-		l.violation("a request beyond the ring")
-		return 0, false
-	}
-	var h slots.Header
-	clean := h.Decode(l.ring.HeaderAt(i))
-	if l.local != nil {
-		return l.localRequest(i, &h, clean), true
-	}
-	run = int(h.Run)
-	if !clean || run < 1 || run > l.geo.MaxRun || run > l.geo.Slots-i {
-		l.violation("a request with a damaged header")
-		return 0, false
-	}
-	if err := h.CheckRequest(l.geo, run); err != nil {
-		l.violation("a request that does not fit its slots")
-		return 0, false
-	}
-	for j := i; j < i+run; j++ {
-		if l.covered[j] {
-			l.violation("a request over another that is not answered")
-			return 0, false
-		}
-	}
-	if rec := &l.records[i]; rec.seen && !slots.TicketNewer(h.Ticket, rec.ticket) {
-		l.violation("a request that was seen before")
-		return 0, false
-	}
-	l.accept(i, run, &h)
-	return run, true
-}
-
-// localRequest is request for a local lane, where the journal of the out lane
-// says what the request is, whatever has become of its header since.
-func (l *inLane) localRequest(i int, h *slots.Header, clean bool) (run int) {
-	e := &l.local.journal[i]
-	run = e.word.Run()
-	if !clean || h.Ticket != e.word.Ticket() || h.CheckRequest(l.geo, run) != nil {
-		l.domain.agent.count.ProtocolErrors++
-		l.local.outcome(i, slots.StatusNotExecuted, "the request was damaged in shared memory")
-		return run
-	}
-	l.accept(i, run, h)
-	return run
-}
-
-// accept records and dispatches a good request.
-func (l *inLane) accept(i, run int, h *slots.Header) {
-	l.domain.agent.count.RequestsReceived++
-	l.records[i] = record{
-		active: true, seen: true, run: h.Run, oneway: h.Kind == slots.KindOneWay,
-		method: h.Method, answer: h.Answer, ticket: h.Ticket,
-	}
-	for j := i; j < i+run; j++ {
-		l.covered[j] = true
-	}
-	l.busy++
-	if h.Refs > 0 && !l.grant(i, run, int(h.Refs)) {
-		return
-	}
-	if h.Deadline != 0 && l.local == nil {
-		// The handler's process judges by this node's clock.
-		h.Deadline += l.clock
-		h.Encode(l.ring.HeaderAt(i))
-	}
-	if h.Deadline != 0 && shm.Nanotime() > h.Deadline {
-		l.refuse(i, slots.StatusDeadline, "too late at the receiver")
-		return
-	}
-	l.dispatch(i)
 }
 
 // dispatch gives the recorded request in slot i to a service worker, or queues
@@ -169,10 +110,25 @@ func (l *inLane) dispatch(i int) {
 		l.refuse(i, slots.StatusNoService, "nobody serves it")
 		return
 	}
-	w := m.pick(l.id)
+	if rec.to != 0 && m.worker(rec.to) == nil {
+		l.refuseGone(i)
+		return
+	}
+	if rec.order != 0 {
+		if m.orders == nil {
+			m.orders = new(orders)
+		}
+		if m.orders.queued > 0 { // perhaps of the same order
+			m.enqueue(l, i)
+			return
+		}
+	}
+	w := m.choose(rec, l.id)
+	if w != nil && rec.to == 0 && rec.order == 0 && m.mustWait(i, l, w) {
+		return
+	}
 	if w == nil || !l.give(i, w) {
-		l.domain.agent.count.Queued++
-		m.queue = append(m.queue, queued{l, i, rec.ticket})
+		m.enqueue(l, i)
 	}
 }
 
@@ -180,11 +136,16 @@ func (l *inLane) dispatch(i int) {
 func (l *inLane) give(i int, w *agentWorker) bool {
 	rec := &l.records[i]
 	l.ring.Deliver(i, int(rec.run), w.id, rec.ticket)
-	if !l.domain.hint(w, slots.MakeHint(l.id, i, rec.ticket)) {
+	h := slots.MakeHint(l.id, i, rec.ticket)
+	if rec.order != 0 {
+		h = h.WithOrder()
+	}
+	if !l.domain.hint(w, h) {
 		l.ring.Forget(i)
 		return false
 	}
-	rec.worker = uint16(w.id)
+	l.assign(i, w)
+	l.countWait(rec)
 	w.outstanding++
 	return true
 }
@@ -208,10 +169,15 @@ func (l *inLane) finished(i int, w *agentWorker) bool {
 	clean := h.Decode(l.ring.HeaderAt(i))
 	err := h.CheckAnswer(l.geo, int(rec.run), rec.ticket)
 	switch {
-	case !clean || err != nil || h.Length > rec.answer && h.Flags&slots.FlagError == 0:
+	case !clean || err != nil || !h.Fits(rec.answer):
 		l.domain.agent.count.ProtocolErrors++
+		l.domain.damage(l.local != nil)
 		l.refuse(i, slots.StatusMaybeExecuted, "the handler's answer was damaged")
 	default:
+		if h.Flags&slots.FlagPart != 0 && rec.to == 0 {
+			l.exchanges(w, rec.from)
+		}
+		l.countOutcome(i, h.Status)
 		l.done(i, h.Length)
 	}
 	l.later()
@@ -221,8 +187,16 @@ func (l *inLane) finished(i int, w *agentWorker) bool {
 // refuse answers the recorded request in slot i with an error.
 func (l *inLane) refuse(i int, status slots.Status, text string) {
 	l.domain.agent.count.Refused++
+	l.countOutcome(i, status)
 	rec := &l.records[i]
+	l.kept.Failing(i, status)
 	l.done(i, writeError(l.ring, i, int(rec.run), rec.ticket, status, text))
+}
+
+// refuseGone answers a part whose process serves no more.
+func (l *inLane) refuseGone(i int) {
+	l.refuse(i, slots.StatusNotExecuted, "the process that had begun with it is gone")
+	l.later()
 }
 
 // done ends the record of slot i, whose answer of length bytes is in place.
@@ -230,7 +204,10 @@ func (l *inLane) done(i int, length uint32) {
 	rec := &l.records[i]
 	run := int(rec.run)
 	// The answer word stays as it is: nobody looks at it without a record.
-	rec.worker, rec.active = 0, false
+	l.unassign(i)
+	l.closed(i)
+	rec.active, rec.done, rec.length = false, true, length
+	l.kept.Done(i, length)
 	if g := rec.grants; g != nil {
 		rec.grants = nil
 		g.close()
@@ -239,7 +216,10 @@ func (l *inLane) done(i int, length uint32) {
 		l.covered[j] = false
 	}
 	l.busy--
+	l.row.Busy--
+	l.row.BusySlots -= uint64(run)
 	if l.pair != nil || l.local != nil {
+		l.promised(rec.deadline)
 		l.answers.Add(i, run, length)
 		return
 	}
@@ -262,9 +242,15 @@ func (l *inLane) later() {
 func (l *inLane) send() int {
 	limit := groupBudget(l.pair, l.local != nil)
 	if limit == 0 {
+		l.delay.Late()
+		l.noRoom()
 		return 0 // down, or full: then sent() comes back here
 	}
+	if held, work := l.holdBack(); held {
+		return work
+	}
 	n, more := l.answers.Plan(l, limit)
+	l.sentAnswers(more)
 	if l.pair != nil {
 		if err := l.pair.flush(); err != nil {
 			l.fail("post failed", err)
@@ -287,25 +273,31 @@ func (l *inLane) Part(from, bytes int) {
 
 // Post implements groupsend.Poster.
 func (l *inLane) Post(g groupsend.Group) {
+	if t := l.domain.tracer; t != nil {
+		t.answering(l, g)
+	}
 	if l.local != nil {
 		l.local.answers(g.Imm())
 		return
 	}
-	count := &l.domain.agent.count
+	count := l.domain.agent.count
 	count.AnswerGroups++
 	count.AnswersSent += uint64(g.Count)
+	l.row.AnswerGroups++
+	l.row.Answers += uint64(g.Count)
 	count.AnswerBytes += uint64(l.pair.add(g))
 }
 
 // sent implements laneEnd.
-func (l *inLane) sent(id uint64) {
+func (l *inLane) sent(id uint64) bool {
 	if id <= l.pair.done || id >= l.pair.next {
-		return
+		return false
 	}
 	l.pair.done = id
 	if l.answers.Pending() > 0 || len(l.pair.wrs) > 0 {
-		l.later()
+		l.later() // in this cycle, which counts them
 	}
+	return false
 }
 
 // broken implements laneEnd.
@@ -314,30 +306,48 @@ func (l *inLane) broken(c *fabric.Completion) { l.fail("connection lost", cause(
 // violation ends a lane whose requester's daemon breaks the protocol.
 func (l *inLane) violation(what string) {
 	l.domain.agent.count.ProtocolErrors++
+	if l.pair != nil {
+		l.mirror.Store(0) // what it asks about requests would be worth no more
+	}
 	l.fail(what, slots.ErrProtocol)
 }
 
+// fail suspends the lane and tells the conductor.
 func (l *inLane) fail(what string, err error) {
 	if l.pair == nil {
 		return
 	}
 	l.domain.agent.count.LaneFailures++
-	l.down()
+	l.row.Failures++
+	l.suspend()
 	if l.onBroken != nil {
 		go l.onBroken(laneError(what, err))
 	}
 }
 
-// down closes the fabric side. Requests that no handler has started are dropped:
-// their requester has given them an outcome. Running handlers finish; their
-// answers are dropped too.
-func (l *inLane) down() {
+// suspend closes the fabric side and lets everything else be: requests are executed,
+// with what they may do with regions, and their answers wait until the requester has
+// come back and asked for them.
+func (l *inLane) suspend() {
 	if l.pair != nil {
 		l.pair.close(l.domain.agent)
 		l.pair = nil
 	}
-	l.answers = groupsend.NewAnswers(l.geo, l.domain.agent.groupMax)
+	if l.answers.Pending() > 0 {
+		l.answers = groupsend.NewAnswers(l.geo, l.domain.agent.groupMax)
+	}
+	for i := range l.records {
+		l.records[i].owed = false
+	}
+}
+
+// down suspends the lane and gives its requests up, because their requester has given
+// them an outcome. Those that no handler has started are dropped. Running handlers
+// finish; their answers are dropped too.
+func (l *inLane) down() {
+	l.suspend()
 	l.revoke()
+	l.mirror.Store(0)
 	for i := range l.records {
 		rec := &l.records[i]
 		if !rec.active {
@@ -358,16 +368,28 @@ func (l *inLane) down() {
 	l.domain.unqueue(l)
 }
 
-// up connects the lane to a new endpoint. Nothing of the last connection comes
-// again, and the ring of a new incarnation of the peer starts with small tickets.
-func (l *inLane) up(p *endpointPair) error {
+// fresh makes a lane that is down, and in which nothing is under way, one that knows of
+// no request: the ring of a new incarnation of the peer starts with small tickets.
+func (l *inLane) fresh(mirror uint64) {
+	l.mirror.Store(mirror)
+	clear(l.doomed)
 	for i := range l.records {
-		l.records[i].seen = false
+		l.records[i].seen, l.records[i].done = false, false
+		// A core that takes over goes by the answer words: one of a request with the
+		// same ticket must not speak for a new one.
+		l.ring.Forget(i)
 	}
+	l.kept.Forget()
+}
+
+// up connects the lane to a new endpoint.
+func (l *inLane) up(p *endpointPair) error {
 	l.pair = p
+	l.answers.SetUnordered(p.unordered)
 	if err := p.start(l.domain.agent, l); err != nil {
-		l.down()
+		l.suspend()
 		return err
 	}
+	l.pay()
 	return nil
 }

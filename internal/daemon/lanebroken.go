@@ -13,9 +13,9 @@ type opening struct {
 // reliable connection of an RDMA device does not: its other end learns it when it
 // sends, and one that only waits never does. incoming: this node's end is the one
 // that requests come in by.
-func (o opening) tellBroken(d *domain, class string, incoming bool, why string) {
+func (o opening) tellBroken(d *domain, l *laneInfo, incoming bool, why string) {
 	err := o.session.send(&peerMessage{
-		Type: peerBroken, Seq: o.seq, Reason: why, Lane: &laneBody{Domain: d.name, Class: class, Incoming: incoming},
+		Type: peerBroken, Seq: o.seq, Reason: why, Lane: &laneBody{Domain: d.name, Class: l.Class, Number: l.Number, Incoming: incoming},
 	})
 	if err != nil {
 		o.session.end(fmt.Errorf("cannot tell of a lane's end: %w", err))
@@ -33,7 +33,7 @@ func (c *conductor) laneBroken(s *session, m *peerMessage) {
 	if d == nil {
 		return
 	}
-	key := laneKey{s.link.name, m.Lane.Class}
+	key := laneKey{s.link.name, m.Lane.Class, m.Lane.Number}
 	gone := opening{s, m.Seq}
 	c.mu.Lock()
 	out, in := d.outs[key], d.ins[key]

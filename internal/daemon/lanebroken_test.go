@@ -75,12 +75,18 @@ func pose(t *testing.T, a *daemontest.Node) *impostor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	return poseOver(t, conn)
+}
+
+// poseOver is pose over a connection to a's listener.
+func poseOver(t *testing.T, conn net.Conn) *impostor {
+	t.Helper()
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	p := &impostor{t, conn}
 	p.send(frame{"type": "hello", "hello": frame{
-		"magic": "rdmad-peer", "protocol": 1, "abi": shm.ABIVersion, "node": "b", "incarnation": "impostor", "fabric": "tcp", "now": shm.Nanotime(),
+		"magic": "rdmad-peer", "protocol": 4, "abi": shm.ABIVersion, "node": "b", "incarnation": "impostor", "fabrics": []string{"tcp"}, "now": shm.Nanotime(),
 	}})
 	p.receive("hello")
 	p.send(frame{"type": "ready"})
@@ -118,7 +124,7 @@ func TestPeerTellsOfABrokenLane(t *testing.T) {
 	defer func() { check(t, cq.Close()) }()
 	pd, err := dev.AllocPD()
 	check(t, err)
-	mr, err := pd.Register(shm.AlignedBytes(128*4096), fabric.AccessRemoteWrite)
+	mr, err := pd.Register(shm.AlignedBytes(128*8192), fabric.AccessRemoteWrite)
 	check(t, err)
 	ep, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, SendDepth: 1, RecvDepth: 1})
 	check(t, err)
@@ -127,7 +133,7 @@ func TestPeerTellsOfABrokenLane(t *testing.T) {
 	const seq = 7
 	lane := frame{"domain": "default", "class": "small"}
 	p.send(frame{"type": "open", "seq": seq, "lane": frame{
-		"domain": "default", "class": "small", "geometry": frame{"slot_size": 128, "slots": 4096, "max_run": 64},
+		"domain": "default", "class": "small", "geometry": frame{"slot_size": 128, "slots": 8192, "max_run": 64},
 		"address": ep.Address(), "key": mr.Remote(),
 	}})
 	var accept struct{ Lane struct{ Address []byte } }
@@ -166,5 +172,23 @@ func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A peer that says the same thing over and over is answered all the same.
+func TestPeerRepeatsItself(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	if err := b.Halt(); err != nil {
+		t.Fatal(err)
+	}
+	p := pose(t, a)
+	for range 1000 {
+		p.send(frame{"type": "drain"})
+		p.send(frame{"type": "broken", "seq": 1, "lane": frame{"domain": "default", "class": "small"}})
+	}
+	p.send(frame{"type": "ping", "seq": 5})
+	for drained, ponged := false, false; !drained || !ponged; {
+		m := p.next("drained and pong")
+		drained, ponged = drained || m["type"] == "drained", ponged || m["type"] == "pong"
 	}
 }

@@ -11,7 +11,10 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -31,36 +34,44 @@ type outgoing struct {
 	refused string   // why it could not be opened last, as logged
 }
 
-// incoming is the conductor's side of a lane that requests of a peer come in by.
-type incoming struct {
-	info *laneInfo
-	lane *inLane
-}
-
-// lanesTo returns the lanes to a place, smallest slots first, opening those that
-// are not open.
+// lanesTo returns the lanes to a place, smallest slots first and those of a class by
+// their numbers, opening those that are not open. One of each class must be open
+// then; the others are returned all the same, so that a number always means the same
+// lane.
 func (c *conductor) lanesTo(ctx context.Context, d *domain, p place) ([]*laneInfo, error) {
 	var lanes []*laneInfo
 	for _, class := range sortedClasses(c.cfg.Classes) {
-		o, err := d.outgoing(p, class)
-		if err == nil && p.session != nil {
-			err = o.open(ctx, d, p.session)
-			o.note(d, err)
+		var failed error
+		open := 0
+		for n := range c.cfg.Lanes.PerPeer {
+			o, err := d.outgoing(p, class, n)
+			if err != nil {
+				return nil, fmt.Errorf("lane to %s, class %s: %w", p.node, class.Name, err)
+			}
+			lanes = append(lanes, o.info)
+			if p.session != nil {
+				err = o.open(ctx, d, p.session)
+				o.note(d, err)
+			}
+			if err == nil {
+				open++
+			} else if failed == nil {
+				failed = err
+			}
 		}
-		if err != nil {
-			return nil, fmt.Errorf("lane to %s, class %s: %w", p.node, class.Name, err)
+		if open == 0 {
+			return nil, fmt.Errorf("lane to %s, class %s: %w", p.node, class.Name, failed)
 		}
-		lanes = append(lanes, o.info)
 	}
 	return lanes, nil
 }
 
-// outgoing finds or makes the lane to a place.
-func (d *domain) outgoing(p place, class config.Class) (*outgoing, error) {
+// outgoing finds or makes lane number n of a class to a place.
+func (d *domain) outgoing(p place, class config.Class, n int) (*outgoing, error) {
 	c := d.conductor
 	d.making.Lock() // two workers that ask at once get the same lane
 	defer d.making.Unlock()
-	key := laneKey{p.node, class.Name}
+	key := laneKey{p.node, class.Name, n}
 	c.mu.Lock()
 	o := d.outs[key]
 	c.mu.Unlock()
@@ -68,25 +79,38 @@ func (d *domain) outgoing(p place, class config.Class) (*outgoing, error) {
 		return o, nil
 	}
 	local := p.session == nil
-	info, ring, err := d.newLane(p.node, class, local)
+	info, ring, v, err := d.newLane(p.node, class, n, local)
 	if err != nil {
 		return nil, err
 	}
 	o = &outgoing{info: info}
+	direction := counters.Out
+	if local {
+		direction = counters.Local
+	}
+	row := d.rowOf(info, direction)
 	d.agent.commands.call(func() {
-		o.lane = newOutLane(d.view, info.ID, ring, d.agent.groupMax)
+		o.lane = newOutLane(d.view, info.ID, ring, v, d.agent.groupMax)
+		o.lane.row = row
+		if info.Quota > 0 {
+			o.lane.sharing.quota = info.Quota
+		}
 		d.view.addOut(o.lane)
 		if !local {
 			o.lane.peer = d.view.peer(p.node)
 		}
 		if local {
-			in := newInLane(d.view, info.ID, ring, d.agent.groupMax)
+			in := newInLane(d.view, info.ID, ring, v, d.agent.groupMax)
 			o.lane.local, in.local = in, o.lane
 			d.view.addIn(in)
+			if d.view.out {
+				o.lane.setDraining() // it was being made when the node left service
+			}
 		}
 	})
 	if !local {
 		ring.SetState(slots.LaneClosed) // until it is up
+		v.Closed.Store(1)
 	}
 	c.mu.Lock()
 	d.outs[key] = o
@@ -99,47 +123,110 @@ func (d *domain) outgoing(p place, class config.Class) (*outgoing, error) {
 
 // open connects the lane over the session's link, unless it is connected.
 func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
+	if err := s.awaitRepeated(ctx); err != nil {
+		return err // requests may refer to regions
+	}
+	if !d.use() {
+		return errRetired
+	}
+	defer d.using.RUnlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.session == s && !o.isUp(d) {
+	up, draining := o.isUp(d)
+	if o.session == s && !up {
 		o.session = nil // broken has not been here yet
 	}
 	if o.session == s {
+		if draining {
+			o.undrainLocked(d, s.link) // lanesUndrained may not have been here yet
+		}
 		return nil
 	}
 	if o.session != nil {
 		return fmt.Errorf("%w: the connection to %s is just being replaced", attach.ErrNoService, s.link.name)
 	}
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.done:
+		return s.reason()
+	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	ring := o.lane.ring
-	pair, err := d.endpoint(ring)
+	pair, err := d.endpoint(s, ring)
 	if err != nil {
 		return err
 	}
+	var waiting []sentRequest
+	var mirror uint64
+	d.agent.commands.call(func() { waiting, mirror = o.lane.outstanding(), o.lane.mirror.Load() })
 	question := &peerMessage{Type: peerOpen, Lane: &laneBody{
-		Domain: d.name, Class: o.info.Class, Geometry: o.info.Geometry,
-		Address: pair.ep.Address(), Key: pair.mr.Remote(),
+		Domain: d.name, Class: o.info.Class, Number: o.info.Number, Geometry: o.info.Geometry,
+		Address: pair.ep.Address(), Key: pair.mr.Remote(), Mirror: mirror, Sent: encodeSent(waiting),
 	}}
+	faultpoint.Here("open.before_ask")
 	answer, err := s.ask(ctx, question)
+	faultpoint.Here("open.answered")
 	pair.opening = opening{s, question.Seq}
+	var verdicts []byte
 	if err == nil {
-		err = pair.connect(ctx, answer.Lane, ring, fabric.Active)
+		waiting, verdicts, err = o.learn(d, answer.Lane, mirror, waiting)
+	}
+	if err == nil {
+		if err = pair.connect(ctx, answer.Lane, ring, fabric.Active); err != nil {
+			d.conductor.fabricFailed(s, err)
+		}
 	}
 	if err != nil {
 		pair.discard(d.agent)
 		return err
 	}
+	faultpoint.Here("open.connected")
+	var left []absence
 	d.agent.commands.call(func() {
-		o.lane.onBroken = func(err error) { o.broken(d, pair.opening, err) }
+		if d.view.retired {
+			err = errRetired
+			_ = pair.release()
+			return
+		}
+		// As a task: the memory of the domain outlives those.
+		o.lane.onBroken = func(err error) { d.conductor.spawn(func() { o.broken(d, pair.opening, err) }) }
+		o.lane.plain = !s.carries
 		err = o.lane.up(pair)
+		faultpoint.Here("open.up")
+		if err == nil {
+			o.lane.resync(waiting, verdicts)
+			left = o.lane.absences()
+		}
+		faultpoint.Here("open.resynced")
 	})
 	if err != nil {
 		return err
 	}
 	o.session = s
-	d.conductor.log.Debug().Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Uint16("lane", o.info.ID).Msg("lane open")
+	d.conductor.tellGone(d, left, nil)
+	d.conductor.log.Debug().Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Int("number", o.info.Number).Uint16("lane", o.info.ID).Msg("lane open")
 	return nil
+}
+
+// learn notes which end of the lane the peer has, and returns its verdicts on the
+// requests that wait for answers. None wait any more if it is another end than the one
+// they were sent to: they were given an outcome.
+func (o *outgoing) learn(d *domain, l *laneBody, asked uint64, waiting []sentRequest) ([]sentRequest, []byte, error) {
+	if l == nil || l.Mirror == 0 {
+		return nil, nil, fmt.Errorf("%w: a lane without a name", errFrame)
+	}
+	if asked == l.Mirror {
+		return waiting, l.Verdicts, checkVerdicts(l.Verdicts, len(waiting))
+	}
+	d.agent.commands.call(func() {
+		o.lane.lost("node " + o.info.Peer + " knows nothing of it any more")
+		o.lane.mirror.Store(l.Mirror)
+	})
+	return nil, nil, nil
 }
 
 // note logs why the lane could not be opened, once for each reason in a row: the
@@ -154,38 +241,42 @@ func (o *outgoing) note(d *domain, err error) {
 	o.refused = why
 	o.mu.Unlock()
 	if why != "" && !known {
-		d.conductor.log.Warn().Err(err).Str("peer", o.info.Peer).Str("domain", d.name).Str("class", o.info.Class).Msg("lane not opened")
+		event.LaneNotOpened.On(&d.conductor.log).Err(err).Str("peer", o.info.Peer).Str("domain", d.name).Str("class", o.info.Class).Int("number", o.info.Number).Msg("lane not opened")
 	}
 }
 
-// broken notes that the lane has gone down while its link lives, so that the next
-// request opens it again. What one domain's workers write into their slots can
+// broken notes that the lane has lost its connection while its link lives, and opens
+// it again. What one domain's workers write into their slots can
 // close their own lanes; it must not reach further.
 func (o *outgoing) broken(d *domain, conn opening, err error) {
 	s := conn.session
-	d.conductor.log.Warn().Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Msg("outgoing lane closed")
-	conn.tellBroken(d, o.info.Class, false, err.Error())
+	event.LaneClosed.On(&d.conductor.log).Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Int("number", o.info.Number).Msg("outgoing lane closed")
+	conn.tellBroken(d, o.info, false, err.Error())
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.session == s && !o.isUp(d) {
+	if up, _ := o.isUp(d); o.session == s && !up {
 		o.session = nil
 	}
+	o.mu.Unlock()
+	if !errors.Is(err, slots.ErrProtocol) {
+		d.conductor.fabricFailed(s, err)
+	}
+	o.reopen(d, s)
 }
 
-// isUp asks the agent whether the lane is connected; o.mu is held.
-func (o *outgoing) isUp(d *domain) (up bool) {
-	d.agent.commands.call(func() { up = o.lane.pair != nil })
-	return up
+// isUp asks the agent whether the lane is connected, and whether it drains; o.mu is held.
+func (o *outgoing) isUp(d *domain) (up, draining bool) {
+	d.agent.commands.call(func() { up, draining = o.lane.pair != nil, o.lane.draining })
+	return up, draining
 }
 
 // endpoint makes an unconnected endpoint for a ring: the peer will reach the
 // ring's slots and nothing else.
-func (d *domain) endpoint(ring *slots.Ring) (*endpointPair, error) {
-	c := d.conductor
-	if c.device == nil {
-		return nil, fmt.Errorf("%w: node %s has no fabric", attach.ErrNoService, c.node)
+func (d *domain) endpoint(s *session, ring *slots.Ring) (*endpointPair, error) {
+	p, err := newEndpointPair(s.fabric.device, d.agent.cqs[s.fabric.number], d.conductor.tags.Add(1), ring, s.link.name)
+	if err == nil {
+		p.pin(&d.conductor.counts().PinnedBytes, len(ring.Slots()))
 	}
-	return newEndpointPair(c.device, d.agent.cq, c.tags.Add(1), ring)
+	return p, err
 }
 
 // connect joins the endpoint with the peer's.
@@ -201,268 +292,6 @@ func (p *endpointPair) connect(ctx context.Context, peer *laneBody, ring *slots.
 // to the agent's completion queue.
 func (p *endpointPair) discard(a *agent) {
 	a.commands.call(func() { _ = p.release() })
-}
-
-// acceptLane makes the answering end of a lane for a peer.
-func (c *conductor) acceptLane(s *session, m *peerMessage) {
-	if err := c.openIncoming(s, m); err != nil {
-		c.log.Warn().Err(err).Str("peer", s.link.name).Msg("lane refused")
-		if err := s.send(&peerMessage{Type: peerRefuse, Seq: m.Seq, Reason: err.Error()}); err != nil {
-			s.end(err)
-		}
-	}
-}
-
-func (c *conductor) openIncoming(s *session, m *peerMessage) error {
-	c.mu.Lock()
-	draining := c.draining
-	c.mu.Unlock()
-	if draining {
-		return fmt.Errorf("node %s is draining", c.node)
-	}
-	if m.Lane.Bulk {
-		return c.acceptBulk(s, m)
-	}
-	d := c.domainNamed(m.Lane.Domain)
-	if d == nil {
-		return fmt.Errorf("node %s has no domain %q", c.node, printable(m.Lane.Domain))
-	}
-	class, err := c.classFor(m.Lane)
-	if err != nil {
-		return err
-	}
-	d.making.Lock()
-	in, err := d.incoming(s.link.name, class)
-	d.making.Unlock()
-	if err != nil {
-		return err
-	}
-	pair, err := d.endpoint(in.lane.ring)
-	if err != nil {
-		return err
-	}
-	pair.opening = opening{s, m.Seq}
-	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
-	defer cancel()
-	err = s.send(&peerMessage{Type: peerAccept, Seq: m.Seq, Lane: &laneBody{Address: pair.ep.Address(), Key: pair.mr.Remote()}})
-	if err == nil {
-		err = pair.connect(ctx, m.Lane, in.lane.ring, fabric.Passive)
-	}
-	if err != nil {
-		// The peer has been told yes: its end is to break, and it may ask again.
-		pair.discard(d.agent)
-		pair.opening.tellBroken(d, class.Name, true, err.Error())
-		c.log.Warn().Err(err).Str("peer", s.link.name).Str("class", class.Name).Msg("incoming lane not connected")
-		return nil
-	}
-	up := false
-	d.agent.commands.call(func() {
-		if s.reason() != nil || in.lane.pair != nil {
-			return // the session ended meanwhile: lanesDown has been here
-		}
-		in.lane.onBroken = func(err error) {
-			c.log.Warn().Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", class.Name).Msg("incoming lane closed")
-			pair.opening.tellBroken(d, class.Name, true, err.Error())
-		}
-		in.lane.clock = s.clock
-		err = in.lane.up(pair)
-		up = true
-	})
-	if !up {
-		pair.discard(d.agent)
-	}
-	if err != nil {
-		s.end(err)
-	}
-	return nil
-}
-
-// classFor finds the class of a peer's lane, which must be the same here.
-func (c *conductor) classFor(l *laneBody) (config.Class, error) {
-	for _, class := range c.cfg.Classes {
-		if class.Name != l.Class {
-			continue
-		}
-		if g := geometryOf(class); g != l.Geometry {
-			return class, fmt.Errorf("class %s differs: here slot_size %d, slots %d, max_run %d, there %d, %d, %d", class.Name,
-				g.SlotSize, g.Slots, g.MaxRun, l.Geometry.SlotSize, l.Geometry.Slots, l.Geometry.MaxRun)
-		}
-		return class, nil
-	}
-	return config.Class{}, fmt.Errorf("node %s has no class %q", c.node, printable(l.Class))
-}
-
-// incoming finds or makes the mirror for a peer's lane. An old mirror is used
-// again unless handlers of the last connection still run in it; then it is left
-// to them and dropped when they have finished. d.making is held.
-func (d *domain) incoming(peer string, class config.Class) (*incoming, error) {
-	c := d.conductor
-	key := laneKey{peer, class.Name}
-	c.mu.Lock()
-	old := d.ins[key]
-	c.mu.Unlock()
-	if old != nil {
-		quiet := false
-		d.agent.commands.call(func() {
-			// The peer opens a lane when its end is down, so this end is too,
-			// or will be as soon as the fabric has noticed.
-			old.lane.down()
-			if quiet = old.lane.busy == 0; !quiet {
-				old.lane.onQuiet = func() { c.spawn(func() { d.dropIncoming(old) }) }
-			}
-		})
-		if quiet {
-			return old, nil
-		}
-	}
-	info, ring, err := d.newLane(peer, class, true)
-	if err != nil {
-		return nil, err
-	}
-	in := &incoming{info: info}
-	d.agent.commands.call(func() {
-		in.lane = newInLane(d.view, info.ID, ring, d.agent.groupMax)
-		in.lane.peer = d.view.peer(peer)
-		d.view.addIn(in.lane)
-	})
-	c.mu.Lock()
-	d.ins[key] = in
-	c.mu.Unlock()
-	d.announce(info)
-	return in, nil
-}
-
-// dropIncoming forgets a mirror that no handler uses any more.
-func (d *domain) dropIncoming(in *incoming) {
-	c := d.conductor
-	in.info.withhold()
-	d.agent.commands.call(func() {
-		d.view.removeIn(in.lane)
-		for _, w := range d.view.workers {
-			if w != nil {
-				w.mapped[in.info.ID/64] &^= 1 << (in.info.ID % 64)
-			}
-		}
-	})
-	c.mu.Lock()
-	var holders []*worker
-	for _, w := range d.workers {
-		holders = append(holders, w)
-	}
-	c.mu.Unlock()
-	for _, w := range holders {
-		w.withdraw(in.info)
-	}
-	d.dropLane(in.info)
-}
-
-// lanesDown takes every lane to and from a peer down.
-//
-// Those for operations on regions go first: once a call has its outcome, nothing of
-// them lands any more.
-func (c *conductor) lanesDown(peer, why string) {
-	c.bulksDown(peer)
-	for _, d := range c.domains {
-		c.mu.Lock()
-		var outs []*outgoing
-		var ins []*incoming
-		for k, o := range d.outs {
-			if k.peer == peer {
-				outs = append(outs, o)
-			}
-		}
-		for k, in := range d.ins {
-			if k.peer == peer {
-				ins = append(ins, in)
-			}
-		}
-		c.mu.Unlock()
-		for _, o := range outs {
-			o.mu.Lock()
-			o.session = nil
-			d.agent.commands.call(func() { o.lane.down(why) })
-			o.mu.Unlock()
-		}
-		for _, in := range ins {
-			d.agent.commands.call(func() { in.lane.down() })
-		}
-	}
-}
-
-// lanesDrained lets what is under way on the lanes to a peer finish and takes them
-// down, one after the other. It reports false if the session ended first.
-func (c *conductor) lanesDrained(s *session) bool {
-	for _, d := range c.domains {
-		c.mu.Lock()
-		var outs []*outgoing
-		for k, o := range d.outs {
-			if k.peer == s.link.name {
-				outs = append(outs, o)
-			}
-		}
-		c.mu.Unlock()
-		for _, o := range outs {
-			d.agent.commands.call(func() { o.lane.setDraining() })
-		}
-		for _, o := range outs {
-			if !o.drain(d, s) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// drain waits until nothing is under way on the lane and takes it down. With
-// o.mu held nobody opens it meanwhile.
-func (o *outgoing) drain(d *domain, s *session) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	step := time.NewTicker(drainStep)
-	defer step.Stop()
-	for {
-		quiet := false
-		var ended *opening
-		d.agent.commands.call(func() {
-			// Again, for a lane that was being opened when it was set.
-			o.lane.setDraining()
-			o.lane.plan.Rescan()
-			o.lane.send()
-			if quiet = o.lane.busy == 0; quiet {
-				if p := o.lane.pair; p != nil {
-					ended = &p.opening
-				}
-				o.lane.down("node " + s.link.name + " is draining")
-			}
-		})
-		if quiet {
-			o.session = nil
-			if ended != nil {
-				ended.tellBroken(d, o.info.Class, false, "drained")
-			}
-			return true
-		}
-		select {
-		case <-step.C:
-		case <-s.done:
-			return false
-		}
-	}
-}
-
-// setDraining stops new requests on all lanes of the domain.
-func (d *agentDomain) setDraining() {
-	for _, l := range d.outLanes {
-		l.setDraining()
-	}
-}
-
-// setDraining makes workers look for another way for new requests.
-func (l *outLane) setDraining() {
-	if l.ring.State() == slots.LaneOpen {
-		l.ring.SetState(slots.LaneDraining)
-		l.ring.WakeFree()
-	}
 }
 
 // sortedClasses returns the classes by slot size.

@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/event"
 )
 
 // link is what this node knows of a configured peer. Its fields below the gap
@@ -15,19 +18,64 @@ import (
 type link struct {
 	conductor *conductor
 	name      string
-	address   string
 
-	session   *session // nil while there is none
-	since     time.Time
-	lastErr   error
-	draining  bool // the peer takes no new requests
-	drained   bool // the peer has nothing under way to this node, and never will
+	// address is where the peer is dialled. ctx ends when it is not configured any more.
+	address string
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	session *session // nil while there is none
+	// incarnation is the peer's, as of the last session, and lost the name of that
+	// session when it has ended. holding is that session while what was under way
+	// waits for the next one.
+	incarnation string
+	core        int64 // which of its cores that was
+	lost        uint64
+	holding     *session
+	since       time.Time
+	lastErr     error
+	// troubles are the failures of fabrics by their names.
+	troubles map[string]*trouble
+	draining bool // the peer takes no new requests
+	drained  bool // the peer has nothing under way to this node, and will not while this node drains
+	// undrained is closed when the peer takes requests again; nil unless it drains.
+	undrained chan struct{}
 	listed    bool // the session's directory has come
 	directory map[string]map[methodKey]listing
 }
 
 func newLink(c *conductor, p config.Peer) *link {
-	return &link{conductor: c, name: p.Name, address: p.Address, since: time.Now()}
+	l := &link{conductor: c, name: p.Name, address: p.Address, since: time.Now(), troubles: make(map[string]*trouble)}
+	l.begin()
+	return l
+}
+
+// errNoPeer ends the sessions with a node that is not a peer any more.
+var errNoPeer = errors.New("it is not a [[peer]] any more")
+
+// begin makes the link one of a configured peer, until cancel is called. Later on
+// conductor.mu is held.
+func (l *link) begin() {
+	parent := l.conductor.ctx
+	if parent == nil {
+		parent = context.Background()
+	}
+	l.ctx, l.cancel = context.WithCancel(parent)
+}
+
+// dialled returns the address at which the peer is dialled.
+func (l *link) dialled() string {
+	l.conductor.mu.Lock()
+	defer l.conductor.mu.Unlock()
+	return l.address
+}
+
+// sessionWith returns the session with a peer, or nil.
+func (c *conductor) sessionWith(name string) *session {
+	if l := c.allLinks()[name]; l != nil {
+		return l.current()
+	}
+	return nil
 }
 
 // The waits between attempts to connect: they double, with jitter so that nodes
@@ -55,27 +103,30 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // dialLoop keeps the link connected.
 func (l *link) dialLoop() {
 	c := l.conductor
+	c.mu.Lock()
+	ctx := l.ctx
+	c.mu.Unlock()
 	wait := firstRetry
-	for c.ctx.Err() == nil {
+	for ctx.Err() == nil {
 		if s := l.current(); s != nil {
 			select {
 			case <-s.done:
 				wait = firstRetry
-			case <-c.ctx.Done():
+			case <-ctx.Done():
 			}
 			continue
 		}
-		if c.node > l.name && (!sleep(c.ctx, courtesy) || l.current() != nil) {
+		if c.node > l.name && (!sleep(ctx, courtesy) || l.current() != nil) {
 			continue
 		}
-		s, err := l.dial(c.ctx)
+		s, err := l.dial(ctx)
 		if err == nil {
 			l.adopt(s)
 			wait = firstRetry
 			continue
 		}
 		l.failed(err)
-		sleep(c.ctx, wait/2+rand.N(wait/2))
+		sleep(ctx, wait/2+rand.N(wait/2))
 		wait = min(2*wait, lastRetry)
 	}
 }
@@ -92,9 +143,13 @@ func (l *link) failed(err error) {
 	c.mu.Lock()
 	changed := l.lastErr == nil || l.lastErr.Error() != err.Error()
 	l.lastErr = err
+	if l.holding != nil {
+		c.notify() // hold may know enough
+	}
+	ctx, address := l.ctx, l.address // a reload may change them
 	c.mu.Unlock()
-	if changed && c.ctx.Err() == nil {
-		c.log.Warn().Err(err).Str("peer", l.name).Str("address", l.address).Msg("cannot connect to peer; will go on trying")
+	if changed && ctx.Err() == nil {
+		event.PeerUnreachable.On(&c.log).Err(err).Str("peer", l.name).Str("address", address).Msg("cannot connect to peer; will go on trying")
 	}
 }
 
@@ -106,16 +161,20 @@ func (l *link) adopt(s *session) {
 	for {
 		c.mu.Lock()
 		old := l.session
-		if c.ctx.Err() != nil {
+		if l.ctx.Err() != nil {
 			c.mu.Unlock()
-			s.end(errStopping)
+			why := errNoPeer
+			if c.ctx.Err() != nil {
+				why = errStopping
+			}
+			s.end(why)
 			return
 		}
 		if old == nil {
 			break
 		}
 		c.mu.Unlock()
-		if old.incarnation == s.incarnation && s.dialler > old.dialler {
+		if old.incarnation == s.incarnation && old.core == s.core && s.lost != old.id && s.dialler > old.dialler {
 			s.end(fmt.Errorf("there is a connection to %s already", l.name))
 			return
 		}
@@ -139,33 +198,47 @@ func (l *link) adopt(s *session) {
 
 func (l *link) serveSession(s *session) {
 	c := l.conductor
-	c.log.Info().Str("peer", l.name).Str("incarnation", s.incarnation).Msg("peer connected")
+	c.log.Info().Str("peer", l.name).Str("incarnation", s.incarnation).Str("provider", s.fabric.name).Msg("peer connected")
+	c.mu.Lock()
+	restarted := l.incarnation != "" && l.incarnation != s.incarnation
+	replaced := l.core != s.core
+	l.incarnation, l.core, l.holding = s.incarnation, s.core, nil
+	atomic.AddUint64(&c.counts().LinksMade, 1)
+	if l.lost != 0 {
+		atomic.AddUint64(&c.counts().Reconnects, 1)
+	}
+	c.notify()
+	c.mu.Unlock()
+	if restarted {
+		c.lanesLost(l.name, fmt.Sprintf("node %s has been started anew", l.name))
+	} else if replaced {
+		c.bulksWith(l.name, (*bulk).forget)
+	}
 	c.sendDirectory(s)
+	c.spawn(func() { c.repeatExports(s) })
+	c.spawn(func() { c.awaitPeerRepeated(s) })
+	c.tellService(s)
+	c.lanesReopened(s)
+	c.spawn(func() { l.failback(s) })
 	s.serve()
 	reason := s.reason()
 	if c.ctx.Err() == nil {
-		c.log.Warn().Err(reason).Str("peer", l.name).Msg("peer disconnected")
+		event.PeerDisconnected.On(&c.log).Err(reason).Str("peer", l.name).Msg("peer disconnected")
+		atomic.AddUint64(&c.counts().LinksLost, 1)
 	}
-	c.lanesDown(l.name, fmt.Sprintf("node %s disconnected: %v", l.name, reason))
+	c.lanesSuspended(l.name)
 	c.mu.Lock()
 	l.session, l.since, l.lastErr, l.directory, l.listed = nil, time.Now(), reason, nil, false
+	l.lost, l.holding = s.id, s
 	c.notify()
 	c.mu.Unlock()
+	c.spawn(func() { l.hold(s) })
 }
 
 // end ends the link's session, if any.
 func (l *link) end(err error) {
 	if s := l.current(); s != nil {
 		s.end(err)
-	}
-}
-
-// tell sends a message to the peer if it is connected.
-func (l *link) tell(m *peerMessage) {
-	if s := l.current(); s != nil {
-		if err := s.send(m); err != nil {
-			s.end(err)
-		}
 	}
 }
 
@@ -197,32 +270,6 @@ func (l *link) learn(s *session, ls []listing) error {
 	return nil
 }
 
-// peerDrains deals with a peer that takes no new requests: what is on its way to
-// it is finished, then the lanes to it go down, and then it is told.
-func (l *link) peerDrains(s *session) {
-	c := l.conductor
-	c.mu.Lock()
-	if l.session == s {
-		l.draining = true
-	}
-	c.mu.Unlock()
-	c.log.Info().Str("peer", l.name).Msg("peer is draining")
-	if c.lanesDrained(s) {
-		if err := s.send(&peerMessage{Type: peerDrained}); err != nil {
-			s.end(err)
-		}
-	}
-}
-
-// peerDrained notes that the peer has nothing under way to this node.
-func (l *link) peerDrained(s *session) {
-	l.conductor.mu.Lock()
-	defer l.conductor.mu.Unlock()
-	if l.session == s {
-		l.drained = true
-	}
-}
-
 // lookup finds a method on the peer, with conductor.mu held. retry says that
 // waiting may help.
 func (l *link) lookup(d *domain, key methodKey) (p place, retry bool, err error) {
@@ -242,7 +289,7 @@ func (l *link) lookup(d *domain, key methodKey) (p place, retry bool, err error)
 	if !ok {
 		return p, false, fmt.Errorf("%w: node %s does not serve %s/%s in domain %s", attach.ErrNoService, l.name, key.service, key.method, d.name)
 	}
-	return place{node: l.name, session: l.session, id: e.ID, answer: e.Answer}, false, nil
+	return place{node: l.name, session: l.session, id: e.ID, answer: e.Answer, carries: e.Carries && l.session.carries}, false, nil
 }
 
 // connected waits until the named peer is connected.
@@ -255,6 +302,9 @@ func (c *conductor) connected(ctx context.Context, name string) (*session, error
 		var lastErr error
 		if l != nil {
 			s, lastErr = l.session, l.lastErr
+		}
+		if s != nil && s.reason() != nil {
+			s, lastErr = nil, s.reason() // in a moment it is not the link's any more
 		}
 		c.mu.Unlock()
 		if l == nil {
@@ -297,16 +347,31 @@ func (c *conductor) sendDirectory(s *session) {
 	}
 }
 
+// maxDirectory bounds the bytes of a directory, so that it fits a frame.
+const maxDirectory = maxFrame - 64<<10
+
+// listings returns what this node serves, as far as it fits a frame. What does not is not
+// to be had from peers: better than no link at all.
 func (c *conductor) listings() []listing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var ls []listing
-	for _, d := range c.domains {
+	bytes, left := 0, 0
+	for _, d := range c.allDomains() {
 		for k, m := range d.methods {
-			if len(m.workers) > 0 {
-				ls = append(ls, listing{Domain: d.name, Service: k.service, Method: k.method, ID: m.id, Answer: m.answer})
+			if len(m.workers) == 0 {
+				continue
 			}
+			// Names have no bytes that JSON must escape; the rest is less than 96.
+			if bytes += len(d.name) + len(k.service) + len(k.method) + 96; bytes > maxDirectory {
+				left++
+				continue
+			}
+			ls = append(ls, listing{Domain: d.name, Service: k.service, Method: k.method, ID: m.id, Answer: m.answer, Carries: m.carries()})
 		}
+	}
+	if left > 0 {
+		event.DirectoryFull.On(&c.log).Int("methods", left).Int("told", len(ls)).Msg("more methods than fit a directory: peers do not hear of some")
 	}
 	return ls
 }

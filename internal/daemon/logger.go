@@ -1,29 +1,31 @@
 package daemon
 
 import (
-	"io"
 	"os"
-	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/event"
 )
 
-// NewLogger makes the logger that cfg asks for, on w.
-func NewLogger(cfg *config.Config, w *os.File) zerolog.Logger {
-	level, err := zerolog.ParseLevel(cfg.Log.Level)
-	if err != nil {
-		level = zerolog.InfoLevel // config has checked it
-	}
-	var out io.Writer = w
-	if cfg.Log.Format == "console" || cfg.Log.Format == "auto" && terminal(w) {
-		out = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !terminal(w)}
-	}
-	return zerolog.New(out).Level(level).With().Timestamp().Logger()
+// NewLog makes the log that cfg asks for, on w. process is who writes: "core" or
+// "supervisor".
+func NewLog(cfg *config.Config, w *os.File, process string) *event.Log {
+	terminal := event.IsTerminal(w)
+	return event.New(w, event.Options{
+		Level:   logLevel(cfg),
+		Console: cfg.Log.Format == "console" || cfg.Log.Format == "auto" && terminal,
+		Colour:  terminal,
+		Process: process,
+	})
 }
 
-func terminal(f *os.File) bool {
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
+// logLevel returns the least level that cfg wants to be logged.
+func logLevel(cfg *config.Config) zerolog.Level {
+	level, err := zerolog.ParseLevel(cfg.Log.Level)
+	if err != nil {
+		return zerolog.InfoLevel // config has checked it
+	}
+	return level
 }

@@ -14,7 +14,10 @@ import (
 
 func TestMain(m *testing.M) {
 	daemontest.Helper("stranger", runStranger)
+	daemontest.Helper("attacher", runAttacher)
 	daemontest.Helper("caller", runCaller)
+	daemontest.Helper("offender", runOffender)
+	daemontest.Helper("traced", runTraced)
 	daemontest.Main(m)
 }
 

@@ -10,7 +10,7 @@ import (
 
 const (
 	// chunkSize is the most bytes of an operation that move at a time.
-	chunkSize = 256 << 10
+	chunkSize = 64 << 10
 	// smallCost is what a chunk counts for at least when workers share a
 	// connection: a small one costs the device as much as these bytes.
 	smallCost = 1 << 10
@@ -34,11 +34,17 @@ type mover struct {
 
 	// end is the connection, nil while there is none, and always if near.
 	end *activeEnd
-	// opening: connect is at work.
+	// redo are the work requests that were under way when a connection was lost,
+	// oldest first. They come before anything else on the next one.
+	redo []bulkPost
+	// suspended: the link is lost, and nothing happens until resume or abandon.
+	suspended bool
+	// opening: connect is at work, for the attempt-th time.
 	opening bool
-	// connect opens the connection and calls connected, soon. False: there is
-	// nobody left to do it.
-	connect func() bool
+	attempt uint64
+	// connect opens the connection and calls connected with the attempt, soon, unless
+	// the session has ended. False: there is nobody left to do it.
+	connect func(attempt uint64) bool
 	// register registers a region with the connection's device and calls
 	// registered, soon.
 	register func(e *activeEnd, r *agentRegion) bool
@@ -55,7 +61,9 @@ type flow struct {
 }
 
 // busy reports whether there is anything to do.
-func (m *mover) busy() bool { return len(m.active) > 0 || m.end != nil && len(m.end.wrs) > 0 }
+func (m *mover) busy() bool {
+	return !m.suspended && (len(m.active) > 0 || len(m.redo) > 0 || m.end != nil && len(m.end.wrs) > 0)
+}
 
 // add queues an accepted operation.
 func (m *mover) add(o *agentOp) {
@@ -91,6 +99,9 @@ func (m *mover) move() (work int) {
 	if !m.near && m.end == nil {
 		m.open()
 		return 0
+	}
+	if work = m.again(); len(m.redo) > 0 {
+		return work + m.flush()
 	}
 	budget := nearBudget
 	for len(m.active) > 0 && (m.near && budget > 0 || !m.near && m.end.room()) {
@@ -145,8 +156,15 @@ func (m *mover) step(o *agentOp) (n int, parked bool) {
 		o.copyChunk(n)
 	} else if o.kind.Atomic() && !m.end.atomics {
 		o.status = slots.OpUnsupported
-	} else if !m.end.post(m, o, n) {
-		return 0, true
+	} else {
+		p := bulkPost{op: o, local: o.local, size: n, off: o.off, localOff: o.localOff}
+		if !m.end.post(m, &p) {
+			return 0, true
+		}
+		o.posted++
+		if p.local != nil {
+			p.local.hold()
+		}
 	}
 	o.off += uint64(n)
 	o.localOff += uint64(n)
@@ -187,16 +205,24 @@ func (m *mover) flush() int {
 
 // open asks for the connection, if there is none.
 func (m *mover) open() {
-	if m.near || m.end != nil || m.opening {
+	if m.near || m.end != nil || m.opening || m.suspended {
 		return
 	}
-	if m.opening = m.connect != nil && m.connect(); !m.opening {
+	m.attempt++
+	if m.opening = m.connect != nil && m.connect(m.attempt); !m.opening {
 		m.abandon(func(*agentOp) bool { return true }, slots.OpLost)
 	}
 }
 
-// connected ends an open. e is nil when it failed: then what waits for it ends too.
-func (m *mover) connected(e *activeEnd) error {
+// connected ends an attempt to open the connection. e is nil when it failed: then what
+// waits for it ends too. When the link was lost meanwhile, nobody waits for it.
+func (m *mover) connected(attempt uint64, e *activeEnd) error {
+	if attempt != m.attempt || !m.opening {
+		if e != nil {
+			e.close()
+		}
+		return nil
+	}
 	m.opening = false
 	if e == nil {
 		m.abandon(func(*agentOp) bool { return true }, slots.OpLost)
@@ -217,7 +243,7 @@ func (m *mover) registered(e *activeEnd, r *agentRegion, mr fabric.MemoryRegion)
 		}
 		e.release()
 	case mr == nil:
-		m.abandon(func(o *agentOp) bool { return o.local == r }, slots.OpNoMemory)
+		m.abandon(func(o *agentOp) bool { return o.local == r || m.redoes(o, r) }, slots.OpNoMemory)
 	default:
 		e.locals[r] = mr
 	}
@@ -230,48 +256,10 @@ func (m *mover) unpark() {
 	m.parked = m.parked[:0]
 }
 
-// broken ends a connection that has failed: what was posted may have happened. What
-// is only queued goes by the next one.
-func (m *mover) broken(err error) {
-	onBroken := m.end.onBroken
-	m.domain.agent.count.RegionLinkFailures++
-	m.fail()
-	if onBroken != nil {
-		go onBroken(err)
-	}
-}
-
-// fail closes the connection and ends what was posted.
-func (m *mover) fail() {
-	e := m.end
-	if e == nil {
-		return
-	}
-	m.end = nil
-	e.close()
-	m.unpark()
-	for _, p := range e.drop() {
-		o := p.op
-		o.status = slots.OpLost
-		o.posted--
-		if p.local != nil {
-			p.local.release()
-		}
-	}
-	// An operation that is not done is still in its flow, and ends there.
-	m.abandon(func(o *agentOp) bool { return o.status == slots.OpLost }, slots.OpLost)
-	for _, p := range e.dropped {
-		if o := p.op; o.done && o.posted == 0 && o.worker != nil {
-			m.domain.complete(o)
-		}
-	}
-	e.dropped = nil
-}
-
 // abandon ends the queued operations that match. One of which something is under way
 // ends when that is complete.
 func (m *mover) abandon(match func(*agentOp) bool, status slots.OpStatus) {
-	var ended []*agentOp
+	ended := m.abandonRedo(match, status)
 	for _, f := range m.flows {
 		var keep, last *agentOp
 		for o := f.head; o != nil; {

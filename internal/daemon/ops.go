@@ -69,6 +69,9 @@ func (d *agentDomain) submitted(w *agentWorker) int {
 		if ok {
 			status = d.accept(o, &s)
 			n += o.pieces
+		} else {
+			d.agent.count.ProtocolErrors++
+			d.offence(w)
 		}
 		if status != slots.OpOK || o.done {
 			o.status, o.done = status, true
@@ -116,11 +119,11 @@ func (d *agentDomain) accept(o *agentOp, s *slots.Op) slots.OpStatus {
 		return status
 	}
 	o.done = o.length == 0 && o.pieces == 0
-	if e.remote != nil && (g.revoked || e.remote.dead) {
-		return slots.OpLost
-	}
 	if e.remote != nil && e.remote.revoked || e.local != nil && e.local.revoked {
 		return slots.OpExpired
+	}
+	if e.remote != nil && (g.revoked || e.remote.dead) {
+		return slots.OpLost
 	}
 	o.grants = g
 	g.busy++
@@ -154,6 +157,9 @@ func (d *agentDomain) grantsOf(w *agentWorker, s *slots.Op) (*grants, slots.OpSt
 	if !rec.active || rec.ticket != s.Ticket || int(rec.worker) != w.id ||
 		l.ring.AnswerWord(i) != slots.MakeWord(slots.Picked, int(rec.run), w.id, rec.ticket) {
 		return nil, slots.OpExpired
+	}
+	if rec.refs && rec.grants == nil {
+		return nil, slots.OpLost // with the core that knew them
 	}
 	if rec.grants == nil || int(s.Ref) >= rec.grants.n {
 		return nil, slots.OpInvalid
@@ -226,6 +232,7 @@ func (d *agentDomain) advance(o *agentOp) {
 		if status != slots.OpOK {
 			// The worker has changed the table since it was checked.
 			d.agent.count.ProtocolErrors++
+			d.offence(o.worker)
 			o.local, o.length, o.piece, o.status = nil, 0, o.pieces, status
 			break
 		}
@@ -238,7 +245,7 @@ func (d *agentDomain) advance(o *agentOp) {
 // complete tells the worker how an operation ended, and ends it. An operation that
 // is not in a flow any more, and of which no work request is under way.
 func (d *agentDomain) complete(o *agentOp) {
-	count := &d.agent.count
+	count := d.agent.count
 	count.RegionOps++
 	if o.status != slots.OpOK {
 		count.RegionOpsFailed++
@@ -248,6 +255,7 @@ func (d *agentDomain) complete(o *agentOp) {
 		r := slots.Result{Cookie: o.cookie, Status: o.status, Value: o.value}
 		if !q.ring.Complete(&r) {
 			count.ProtocolErrors++
+			d.offence(o.worker)
 		}
 		if !q.touched {
 			q.touched = true

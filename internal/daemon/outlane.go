@@ -1,8 +1,12 @@
 package daemon
 
 import (
+	"sync/atomic"
+
 	"github.com/rdmad/rdmad/groupsend"
+	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -16,69 +20,59 @@ type outLane struct {
 	ring    *slots.Ring
 	plan    *groupsend.Requests
 	journal []entry
+	// kept is the journal as a later core will find it, and mirror what the other end
+	// is called that the requests were sent to; 0 if none waits for it.
+	// closed is not 0 while the lane is down: nothing waits in it, or a later core has
+	// to see to that.
+	kept    *vault.Journal
+	mirror  *atomic.Uint64
+	closed  *atomic.Uint64
 	covered []bool // slots of the runs in the journal
 	busy    int    // entries in the journal
-	// pair is nil while the lane is down, and always for a local lane, whose
-	// requests go to local instead.
+	seq     uint32 // of the last entry
+	sharing *sharing
+	// pair is nil while the lane is suspended or down, and always for a local lane,
+	// whose requests go to local instead.
 	pair  *endpointPair
 	local *inLane
-	// peer has the regions that the other node knows; nil for a local lane.
-	peer *agentPeer
+	// peer has the regions that the other node knows; nil for a local lane. plain: that
+	// node does not know slots.FlagCarry.
+	peer  *agentPeer
+	plain bool
 	// deferred are answers that came before the completion of their request's
 	// group: their slots stay until that has arrived too.
 	deferred []int
-	again    bool // in domain.againOut
-	freed    bool // in domain.freed
+	// resend are the journalled requests that the peer has not seen, oldest first.
+	resend []int
+	moved  traffic
+	again  bool // in domain.againOut
+	// row is what is counted of the lane. held is when the agent first saw what it could
+	// not send, 0 for nothing.
+	row  *counters.Lane
+	held int64
+	// delay holds groups back. delayed: in domain.delayed. draining: none any more.
+	delay    groupsend.Delay
+	delayed  bool
+	draining bool
+	freed    int // slots freed in this cycle; if any, the lane is in domain.freed
 	onBroken func(error)
+	// aged are the answers that the last look has found; nil before the first.
+	aged []slots.Word
+	// blamed are the words for which misused has counted somebody.
+	blamed []slots.Word
 }
 
-// entry is what the journal holds of a request that was taken: private memory,
-// so that nothing a worker or a peer writes can change it.
-type entry struct {
-	taken  bool
-	oneway bool
-	// answered: the answer is here and waits in deferred.
-	answered bool
-	word     slots.Word
-	answer   uint32 // the largest answer the requester takes
-	method   uint32
-	wr       uint64 // the work request that carries it
-	// held are the regions that it refers to; nil for none.
-	held *held
-}
-
-func newOutLane(d *agentDomain, id uint16, r *slots.Ring, groupMax int) *outLane {
+// newOutLane makes a lane that is down, or local.
+func newOutLane(d *agentDomain, id uint16, r *slots.Ring, v *vault.Vault, groupMax int) *outLane {
 	g := r.Geometry()
 	return &outLane{
-		domain: d, id: id, geo: g, ring: r,
+		domain: d, id: id, geo: g, ring: r, row: new(counters.Lane), kept: v.Journal, mirror: v.Mirror, closed: v.Closed,
 		plan:    groupsend.NewRequests(r, groupMax),
 		journal: make([]entry, g.Slots),
 		covered: make([]bool, g.Slots),
-	}
-}
-
-// enter puts a request into the journal.
-func (l *outLane) enter(i int, e entry) {
-	l.journal[i] = e
-	l.busy++
-	l.cover(i, e.word.Run(), true)
-}
-
-// strike takes a request out of the journal.
-func (l *outLane) strike(i int) entry {
-	e := l.journal[i]
-	l.journal[i] = entry{}
-	if e.held != nil {
-		l.domain.letGo(e.held)
-	}
-	l.busy--
-	l.cover(i, e.word.Run(), false)
-	return e
-}
-
-func (l *outLane) cover(i, run int, on bool) {
-	for j := i; j < i+run; j++ {
-		l.covered[j] = on
+		blamed:  make([]slots.Word, g.Slots),
+		sharing: newSharing(r),
+		delay:   groupsend.NewRequestDelay(d.agent.delay.limit, groupMax),
 	}
 }
 
@@ -86,9 +80,32 @@ func (l *outLane) cover(i, run int, on bool) {
 func (l *outLane) send() int {
 	limit := groupBudget(l.pair, l.local != nil)
 	if limit == 0 {
-		return 0 // down, or full: then sent() comes back here
+		l.delay.Late()
+		l.noRoom()
+		return 0 // suspended, down, or full: then sent() comes back here
+	}
+	if len(l.resend) > 0 {
+		if l.pair.unordered {
+			// One at a time: requests of an order must not overtake each other.
+			if limit = 1; l.pair.done+1 < l.pair.next {
+				if err := l.pair.flush(); err != nil { // there may have been no room
+					l.fail("post failed", err)
+				}
+				return 0 // sent() comes back here
+			}
+		}
+		// Before anything else: requests of an order keep it.
+		if limit = l.sendAgain(limit); limit == 0 || l.pair == nil || l.pair.unordered && l.pair.done+1 < l.pair.next {
+			return 1
+		}
+	}
+	if held, work := l.holdBack(); held {
+		l.seen()
+		return work
 	}
 	n, more := l.plan.Plan(l, limit)
+	l.delay.Sent(more)
+	l.held = 0
 	if l.pair != nil {
 		if err := l.pair.flush(); err != nil {
 			l.fail("post failed", err)
@@ -100,17 +117,21 @@ func (l *outLane) send() int {
 		l.again = true
 		l.domain.againOut = append(l.domain.againOut, l)
 	}
+	if more {
+		n = max(n, 1) // nothing taken, much refused: the agent must not sleep
+	}
 	return n
 }
 
 // Admit implements groupsend.Clerk: it journals a good request and refuses
 // another with an outcome for its worker.
 func (l *outLane) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
-	count := &l.domain.agent.count
+	count := l.domain.agent.count
 	if bad != nil {
 		count.ProtocolErrors++
+		l.misused(i, w, h == nil)
 		if h != nil && !l.overlaps(i, w.Run()) {
-			l.refuse(i, w, slots.StatusInvalid, bad.Error())
+			l.refuse(i, w, h.Kind, slots.StatusInvalid, bad.Error())
 		}
 		return false
 	}
@@ -118,13 +139,29 @@ func (l *outLane) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
 		// A worker has overwritten the words of slots that are on the wire. The
 		// peer would take this for a fault of ours; it waits for the answers.
 		count.ProtocolErrors++
+		l.misused(i, w, true)
+		return false
+	}
+	if h.From != 0 && int(h.From) != w.Owner() {
+		count.ProtocolErrors++
+		l.misused(i, w, false)
+		l.refuse(i, w, h.Kind, slots.StatusInvalid, "the request says to be another process's")
+		return false
+	}
+	if h.Flags&slots.FlagCarry != 0 && l.plain {
+		l.refuse(i, w, h.Kind, slots.StatusInvalid, "the peer does not know what may go with a request")
 		return false
 	}
 	if h.Deadline != 0 && shm.Nanotime() > h.Deadline {
-		l.refuse(i, w, slots.StatusDeadline, "too late at the sender")
+		l.refuse(i, w, h.Kind, slots.StatusDeadline, "too late at the sender")
 		return false
 	}
-	e := entry{taken: true, oneway: h.Kind == slots.KindOneWay, word: w, answer: h.Answer, method: h.Method}
+	if why := l.excess(i, w); why != "" {
+		l.refuse(i, w, h.Kind, slots.StatusNotExecuted, why)
+		return false
+	}
+	var e entry
+	e.oneway, e.quiet, e.word, e.answer = h.Kind == slots.KindOneWay, h.Flags&slots.FlagCancel != 0, w, h.Answer
 	if l.pair != nil {
 		e.wr = l.pair.next
 	}
@@ -132,22 +169,12 @@ func (l *outLane) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
 		var status slots.Status
 		var why string
 		if e.held, status, why = l.domain.refersTo(l.ring, i, w.Run(), w.Owner(), int(h.Refs), l.peer); e.held == nil {
-			l.refuse(i, w, status, why)
+			l.refuse(i, w, h.Kind, status, why)
 			return false
 		}
 	}
-	l.enter(i, e)
+	l.enter(i, &e)
 	return true
-}
-
-// overlaps reports whether the run at i touches one in the journal.
-func (l *outLane) overlaps(i, run int) bool {
-	for j := i; j < i+run; j++ {
-		if l.covered[j] {
-			return true
-		}
-	}
-	return false
 }
 
 // Withdrawn implements groupsend.Clerk.
@@ -156,13 +183,21 @@ func (l *outLane) Withdrawn(i int) { l.strike(i) }
 // Part implements groupsend.Poster.
 func (l *outLane) Part(from, bytes int) {
 	if l.local == nil {
-		l.domain.agent.count.RequestBytes += uint64(l.pair.part(from, bytes))
+		n := uint64(l.pair.part(from, bytes))
+		l.domain.agent.count.RequestBytes += n
+		l.row.Bytes += n
 	}
 }
 
 // Post implements groupsend.Poster.
 func (l *outLane) Post(g groupsend.Group) {
-	count := &l.domain.agent.count
+	if t := l.domain.tracer; t != nil {
+		t.posting(l, g)
+	}
+	count := l.domain.agent.count
+	l.moved.groups++
+	l.moved.requests += uint64(g.Count)
+	l.countGroup(g)
 	if l.local != nil {
 		count.LocalRequests += uint64(g.Count)
 		l.local.deliver(g.Imm())
@@ -170,22 +205,29 @@ func (l *outLane) Post(g groupsend.Group) {
 	}
 	count.RequestGroups++
 	count.RequestsSent += uint64(g.Count)
-	count.RequestBytes += uint64(l.pair.add(g))
+	n := uint64(l.pair.add(g))
+	count.RequestBytes += n
+	l.row.Bytes += n
 }
 
 // refuse answers a published request that is not sent.
-func (l *outLane) refuse(i int, w slots.Word, status slots.Status, text string) {
+func (l *outLane) refuse(i int, w slots.Word, kind slots.Kind, status slots.Status, text string) {
+	l.enter(i, &entry{word: w, oneway: kind == slots.KindOneWay})
 	if !l.ring.Take(i, w) {
-		return // revoked meanwhile: no longer ours
+		l.strike(i) // revoked meanwhile: no longer ours
+		return
 	}
 	l.domain.agent.count.Refused++
-	l.enter(i, entry{taken: true, word: w, oneway: slots.Kind(l.ring.HeaderAt(i)[14]) == slots.KindOneWay})
 	l.outcome(i, status, text)
 }
 
 // outcome gives a journalled request an outcome that this daemon decides.
 func (l *outLane) outcome(i int, status slots.Status, text string) {
 	e := l.journal[i]
+	if !e.quiet {
+		l.row.Outcomes.Add(uint32(status))
+	}
+	l.kept.Failing(i, status)
 	writeError(l.ring, i, e.word.Run(), e.word.Ticket(), status, text)
 	switch status {
 	case slots.StatusMaybeExecuted:
@@ -208,37 +250,49 @@ func writeError(r *slots.Ring, i, run int, ticket uint64, status slots.Status, t
 }
 
 // settle hands the answered slot i to its owner, or frees it if nobody waits
-// for it.
+// for it. The journal's part is the last: a later core finishes what it finds there.
 func (l *outLane) settle(i int) {
-	e := l.strike(i)
+	e := &l.journal[i]
+	l.domain.looks.traffic = true
 	w := l.domain.workers[e.word.Owner()]
 	switch {
 	case e.oneway:
-		l.domain.agent.count.OneWayDone++
+		if !e.quiet {
+			l.domain.agent.count.OneWayDone++
+		}
+		l.kept.Freeing(i)
 		l.free(i, e.word.Run())
 	case w == nil || w.gone:
 		l.domain.agent.count.Orphans++
+		l.kept.Freeing(i)
 		l.free(i, e.word.Run())
 	case !l.ring.Answer(i, e.word):
 		// A worker of the domain overwrote the word.
 		l.domain.agent.count.ProtocolErrors++
+		l.domain.damage(true)
 	case !l.domain.hint(w, slots.MakeHint(l.id, i, e.word.Ticket())):
 		w.rings.SetOverflow()
+	}
+	owner := e.word.Owner()
+	l.strike(i)
+	if w == nil {
+		l.domain.consoled(owner)
 	}
 }
 
 // free frees a run. Who waits for free slots is woken once, at the end of the cycle.
 func (l *outLane) free(i, run int) {
 	l.ring.Free(i, run)
-	if !l.freed {
-		l.freed = true
+	if l.freed == 0 {
 		l.domain.freed = append(l.domain.freed, l)
 	}
+	l.freed += run
 }
 
 // immediate implements laneEnd: a group of answers has arrived.
 func (l *outLane) immediate(imm uint32) {
 	l.domain.agent.count.AnswerGroupsReceived++
+	l.row.AnswerGroups++
 	l.answers(groupsend.Imm(imm))
 	if l.pair == nil {
 		return // a bad answer has just closed the lane
@@ -251,6 +305,9 @@ func (l *outLane) immediate(imm uint32) {
 // answers settles the requests whose answers lie in the slots that imm names.
 // The peer may say anything: every answer is checked against the journal.
 func (l *outLane) answers(imm groupsend.Imm) {
+	if t := l.domain.tracer; t != nil {
+		t.answered(l, imm)
+	}
 	i := imm.Index()
 	for range imm.Count() {
 		if i >= l.geo.Slots || !l.journal[i].taken || l.journal[i].answered {
@@ -262,17 +319,19 @@ func (l *outLane) answers(imm groupsend.Imm) {
 		ok := h.Decode(l.ring.HeaderAt(i))
 		err := h.CheckAnswer(l.geo, e.word.Run(), e.word.Ticket())
 		run := e.word.Run()
-		if !ok || err != nil || h.Length > e.answer && h.Flags&slots.FlagError == 0 {
+		if !ok || err != nil || !h.Fits(e.answer) {
 			l.violation("an answer that does not fit its request")
 			if l.local == nil {
 				return
 			}
 			// A worker of this node has damaged it since the in lane looked.
+			l.domain.damage(true)
 			l.outcome(i, slots.StatusMaybeExecuted, "the answer was damaged in shared memory")
 			i += run
 			continue
 		}
 		l.domain.agent.count.AnswersReceived++
+		l.countAnswer(e, h.Status)
 		if h.Status != slots.StatusOK && e.oneway {
 			l.domain.agent.count.OneWayFailed++
 		}
@@ -287,12 +346,16 @@ func (l *outLane) answers(imm groupsend.Imm) {
 }
 
 // sent implements laneEnd.
-func (l *outLane) sent(id uint64) {
+func (l *outLane) sent(id uint64) bool {
 	if id <= l.pair.done || id >= l.pair.next {
-		return
+		return false
 	}
 	l.pair.done = id
-	if len(l.deferred) > 0 {
+	if t := l.domain.tracer; t != nil {
+		t.completed(l, id)
+	}
+	settled := len(l.deferred) > 0
+	if settled {
 		later := l.deferred[:0]
 		for _, i := range l.deferred {
 			if l.journal[i].wr > id {
@@ -304,33 +367,43 @@ func (l *outLane) sent(id uint64) {
 		l.deferred = later
 	}
 	// Room again: what waited for it goes out.
-	l.domain.work += l.send()
+	return l.send() > 0 || settled
 }
 
 // broken implements laneEnd.
 func (l *outLane) broken(c *fabric.Completion) { l.fail("connection lost", cause(l.pair.ep, c)) }
 
-// violation ends a lane whose peer breaks the protocol. A local lane goes on.
+// violation ends a lane whose peer breaks the protocol: what it says of the requests
+// would be worth no more than its answers. A local lane goes on.
 func (l *outLane) violation(what string) {
 	l.domain.agent.count.ProtocolErrors++
-	l.fail(what, slots.ErrProtocol)
+	if l.pair == nil {
+		return
+	}
+	l.domain.agent.count.LaneFailures++
+	l.row.Failures++
+	l.down(what)
+	if l.onBroken != nil {
+		go l.onBroken(laneError(what, slots.ErrProtocol))
+	}
 }
 
-// fail takes the lane down and tells the conductor.
+// fail suspends the lane and tells the conductor.
 func (l *outLane) fail(what string, err error) {
 	if l.pair == nil {
 		return
 	}
 	l.domain.agent.count.LaneFailures++
-	l.down(what)
+	l.row.Failures++
+	l.suspend()
 	if l.onBroken != nil {
 		go l.onBroken(laneError(what, err))
 	}
 }
 
-// down closes the fabric side and gives every request in the ring an outcome:
-// what was sent may have been executed, what was only published was not.
-func (l *outLane) down(why string) {
+// suspend closes the fabric side and lets everything else be: requests wait, those
+// that were sent for what the peer will say of them (resync), the others to be sent.
+func (l *outLane) suspend() {
 	if l.pair != nil {
 		l.pair.close(l.domain.agent)
 		l.pair = nil
@@ -339,6 +412,18 @@ func (l *outLane) down(why string) {
 		l.settle(i) // nothing can land in its slots any more
 	}
 	l.deferred = l.deferred[:0]
+	for i := range l.journal {
+		l.journal[i].wr = 0 // the next connection counts anew
+	}
+	l.resend = l.resend[:0]
+}
+
+// down suspends the lane and gives every request in the ring an outcome: what was
+// sent may have been executed, what was only published was not.
+func (l *outLane) down(why string) {
+	l.closed.Store(1)
+	l.suspend()
+	l.mirror.Store(0)
 	// SYNC POINT (lane closed): stored before the last look at the words; a
 	// worker publishes before it looks at the state.
 	l.ring.SetState(slots.LaneClosed)
@@ -349,29 +434,56 @@ func (l *outLane) down(why string) {
 	}
 	for i := range l.journal {
 		if w := l.ring.Word(i); w.State() == slots.Pub && l.ring.CheckRun(i, w) == nil {
-			l.refuse(i, w, slots.StatusNotExecuted, why)
+			var h slots.Header
+			h.Decode(l.ring.HeaderAt(i))
+			l.refuse(i, w, h.Kind, slots.StatusNotExecuted, why)
 		}
 	}
 	l.ring.WakeFree()
 }
 
+// isClosed reports whether the lane is down, and not only suspended. Any goroutine may
+// call it. The ring's state, which says so to workers, is theirs to write.
+func (l *outLane) isClosed() bool { return l.closed.Load() != 0 }
+
 // up connects the lane to a new endpoint.
 func (l *outLane) up(p *endpointPair) error {
 	l.pair = p
+	l.plan.SetUnordered(nil)
+	if p.unordered {
+		l.plan.SetUnordered(l.landed)
+	}
 	if err := p.start(l.domain.agent, l); err != nil {
-		l.down("cannot start")
+		l.suspend()
 		return err
 	}
 	l.plan.Rescan()
+	l.draining = false
+	l.closed.Store(0)
 	l.ring.SetState(slots.LaneOpen)
 	return nil
 }
 
-// sweep frees what a dead worker held and no answer is expected for.
+// landed reports whether the journalled request in slot i has arrived, or goes with the
+// group that is being made.
+func (l *outLane) landed(i int) bool {
+	e := &l.journal[i]
+	return l.pair == nil || !e.taken || e.wr <= l.pair.done || e.wr == l.pair.next
+}
+
+// sweep frees what a dead worker held and no answer is expected for. One-way messages
+// that are published stay until they can be sent.
 func (l *outLane) sweep(owner int) {
-	freed := l.ring.Sweep(owner, func(i int) bool { return l.journal[i].taken })
+	freed := l.ring.Sweep(owner, func(i int) bool { return l.journal[i].taken || l.posted(i) })
 	l.domain.agent.count.Swept += uint64(freed)
 	if freed > 0 {
 		l.ring.WakeFree()
 	}
+}
+
+// posted reports whether a one-way message is published in slot i and will be sent.
+func (l *outLane) posted(i int) bool {
+	w := l.ring.Word(i)
+	return w.State() == slots.Pub && slots.Kind(l.ring.HeaderAt(i)[14]) == slots.KindOneWay &&
+		l.ring.State() != slots.LaneClosed && l.ring.CheckRun(i, w) == nil
 }

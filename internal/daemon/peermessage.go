@@ -14,7 +14,7 @@ import (
 // The bootstrap protocol between daemons: frames of a 4-byte big-endian length
 // and that many bytes of JSON, over TCP. docs/protocol.md describes it.
 const (
-	peerProtocol = 1
+	peerProtocol = 4
 	peerMagic    = "rdmad-peer"
 	// maxHello bounds a frame before the peer is known, maxFrame afterwards.
 	maxHello = 4 << 10
@@ -28,6 +28,8 @@ const (
 	peerHello peerType = "hello"
 	// peerReady ends the handshake; sent by the side that dialled.
 	peerReady peerType = "ready"
+	// peerClock asks for the receiver's clock, and answers, between hello and ready.
+	peerClock peerType = "clock"
 	// peerReject ends the conversation, with a reason.
 	peerReject peerType = "reject"
 	// peerDirectory replaces what is known of the sender's services.
@@ -54,24 +56,42 @@ const (
 	// peerRevoke says that the owner of a region is dead: operations on it are to
 	// fail. The region is taken back later.
 	peerRevoke peerType = "revoke"
+	// peerRepeated says that the sender has exported again what there is of what it had
+	// exported in the last session: the receiver forgets the rest. It comes in every
+	// session, once, before the first open of a lane.
+	peerRepeated peerType = "repeated"
+	// peerGone says that a caller is gone: nobody waits for its requests any more.
+	// peerNoted answers.
+	peerGone  peerType = "gone"
+	peerNoted peerType = "noted"
+	// peerTrace asks the receiver to follow requests of the sender that are marked, and what
+	// it knows of some. peerTraced answers. It is sent only to who says to know it.
+	peerTrace  peerType = "trace"
+	peerTraced peerType = "traced"
 	// peerDrain says that the sender takes no new requests.
 	peerDrain peerType = "drain"
-	// peerDrained answers it: none of the sender's requests is under way, and
-	// its lanes to the receiver are down.
+	// peerDrained answers it, with its Seq: none of the sender's requests is under
+	// way, and its lanes to the receiver are down.
 	peerDrained peerType = "drained"
+	// peerUndrain says that the sender takes new requests again. A peer that does not know
+	// it ends the connection, and takes this node for in service in the next one.
+	peerUndrain peerType = "undrain"
 )
 
 // peerMessage is the envelope of all messages; Seq of an answer is that of its
 // question.
 type peerMessage struct {
-	Type      peerType    `json:"type"`
-	Seq       uint64      `json:"seq,omitempty"`
-	Hello     *helloBody  `json:"hello,omitempty"`
-	Clock     int64       `json:"clock,omitempty"`
-	Reason    string      `json:"reason,omitempty"`
-	Directory []listing   `json:"directory,omitempty"`
-	Lane      *laneBody   `json:"lane,omitempty"`
-	Region    *regionBody `json:"region,omitempty"`
+	Type      peerType   `json:"type"`
+	Seq       uint64     `json:"seq,omitempty"`
+	Hello     *helloBody `json:"hello,omitempty"`
+	Clock     int64      `json:"clock,omitempty"`
+	Reason    string     `json:"reason,omitempty"`
+	Directory []listing  `json:"directory,omitempty"`
+	Lane      *laneBody  `json:"lane,omitempty"`
+	// Caller, of a gone, is the attach id of the caller at the sender's node.
+	Caller int         `json:"caller,omitempty"`
+	Region *regionBody `json:"region,omitempty"`
+	Trace  *traceBody  `json:"trace,omitempty"`
 }
 
 // helloBody introduces a daemon.
@@ -81,9 +101,20 @@ type helloBody struct {
 	ABI         uint32 `json:"abi"`
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"`
-	Fabric      string `json:"fabric"`
-	// Now is the sender's CLOCK_MONOTONIC in nanoseconds.
-	Now int64 `json:"now"`
+	// Core tells the cores of an incarnation apart: a later one has a larger number.
+	Core int64 `json:"core"`
+	// Fabrics are the providers that may carry the link, the best first.
+	Fabrics []string `json:"fabrics"`
+	// Now is the sender's CLOCK_MONOTONIC in nanoseconds. Clocks says that the sender
+	// answers peerClock.
+	Now    int64 `json:"now"`
+	Clocks bool  `json:"clocks,omitempty"`
+	// Session, of the side that dials, names the connection. Lost is the name of the
+	// last one between the two that the sender knows to have ended.
+	Session uint64 `json:"session,omitempty"`
+	Lost    uint64 `json:"lost,omitempty"`
+	// Traces: the sender answers to a trace.
+	Traces bool `json:"traces,omitempty"`
 }
 
 // listing is a method in a directory.
@@ -93,15 +124,26 @@ type listing struct {
 	Method  string `json:"method"`
 	ID      uint32 `json:"id"`
 	Answer  int    `json:"answer"`
+	// Carries: all processes that serve it know slots.FlagCarry.
+	Carries bool `json:"carries,omitempty"`
 }
 
 // laneBody describes one end of a lane to the other.
 type laneBody struct {
-	Domain   string           `json:"domain,omitempty"`
-	Class    string           `json:"class,omitempty"`
+	Domain string `json:"domain,omitempty"`
+	Class  string `json:"class,omitempty"`
+	// Number tells the lanes of a class apart, from 0 on.
+	Number   int              `json:"number,omitempty"`
 	Geometry slots.Geometry   `json:"geometry,omitzero"`
 	Address  []byte           `json:"address"`
 	Key      fabric.RemoteKey `json:"key"`
+	// Mirror, of an open: what the receiver called its end of the lane when it was last
+	// open, 0 for nothing; of an accept: what it is called. Sent, of an open or a gone,
+	// are the requests that the sender waits for. Verdicts, of an accept, is a byte for each of
+	// them if the end is the one that was asked for; else nothing is known of them.
+	Mirror   uint64 `json:"mirror,omitempty"`
+	Sent     []byte `json:"sent,omitempty"`
+	Verdicts []byte `json:"verdicts,omitempty"`
 	// Incoming, of a broken lane: requests came in by the sender's end.
 	Incoming bool `json:"incoming,omitempty"`
 	// Bulk: it is no lane but a connection for operations on regions.
@@ -117,6 +159,41 @@ type regionBody struct {
 }
 
 func (r *regionBody) id() slots.RegionID { return slots.MakeRegionID(r.Index, r.Generation) }
+
+// traceBody is about requests of the sender's domain that are followed.
+type traceBody struct {
+	Domain string `json:"domain"`
+	// Key is in the marks of those that are to be followed, for so many milliseconds.
+	Key    uint32 `json:"key,omitempty"`
+	Millis int64  `json:"ms,omitempty"`
+	// Marks are the requests that are asked about, and Stages what is known, in an answer.
+	Marks  []uint64    `json:"marks,omitempty"`
+	Stages []stageBody `json:"stages,omitempty"`
+}
+
+// stageBody is what the node of a handler knows of a request that it has followed. Times
+// are in nanoseconds since its arrival there, 0 for not yet or unknown; Now is that of the
+// answer.
+type stageBody struct {
+	Mark      uint64 `json:"mark"`
+	Given     int64  `json:"given,omitempty"`
+	Began     int64  `json:"began,omitempty"`
+	Ended     int64  `json:"ended,omitempty"`
+	Collected int64  `json:"collected,omitempty"`
+	Posted    int64  `json:"posted,omitempty"`
+	Now       int64  `json:"now"`
+	// Picked is when it was first seen that the handler had begun.
+	Picked int64 `json:"picked,omitempty"`
+	// Queued: it had to wait for a process. Again is how often it was taken back from one.
+	Queued bool `json:"queued,omitempty"`
+	Again  int  `json:"again,omitempty"`
+	// Worker, Name and PID are of the process that has or had it.
+	Worker int    `json:"worker,omitempty"`
+	Name   string `json:"name,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	// Answers is how many answers there were in the group that carried its.
+	Answers int `json:"answers,omitempty"`
+}
 
 var errFrame = errors.New("malformed frame")
 

@@ -82,3 +82,61 @@ func TestPeerRegions(t *testing.T) {
 		return nil
 	})
 }
+
+// exported is a region that a peer exports.
+func exported(index int, size uint64) frame {
+	return frame{"domain": "default", "index": index, "generation": 1, "key": fabric.RemoteKey{Addr: 4096, Key: 5, Len: size}}
+}
+
+// In every session the node says what there is of its regions before it opens a lane, and
+// forgets what the peer does not name again before it says the same.
+func TestPeerNamesRegionsAgain(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	if err := b.Halt(); err != nil {
+		t.Fatal(err)
+	}
+	p := pose(t, a)
+	for i := range 3 {
+		p.send(frame{"type": "export", "seq": 1 + i, "region": exported(i+1, 8192)})
+	}
+	p.send(frame{"type": "repeated"})
+	p.send(frame{"type": "repeated"}) // again it means nothing
+	p.send(frame{"type": "ping", "seq": 9})
+	p.receive("pong")
+	if s := bulk(t, a); s.Imports != 3 {
+		t.Errorf("the node has %+v", s)
+	}
+	if err := p.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	p = pose(t, a)
+	first := p.next("what the node says first")
+	for first["type"] == "directory" {
+		first = p.next("what the node says first")
+	}
+	if first["type"] != "repeated" {
+		t.Errorf("the node says first %v", first)
+	}
+	if s := bulk(t, a); s.Imports != 3 {
+		t.Errorf("before the peer has said anything the node has %+v", s)
+	}
+	p.send(frame{"type": "export", "seq": 1, "region": exported(1, 8192)})
+	p.receive("exported")
+	p.send(frame{"type": "export", "seq": 2, "region": exported(2, 4096)})
+	if m := p.receive("refuse"); m["seq"] != float64(2) {
+		t.Errorf("another size: %v", m)
+	}
+	p.send(frame{"type": "export", "seq": 3, "region": exported(4, 4096)})
+	p.receive("exported")
+	p.send(frame{"type": "revoke", "region": exported(3, 8192)})
+	if s := bulk(t, a); s.Imports != 4 {
+		t.Errorf("before the peer has said that this was all the node has %+v", s)
+	}
+	p.send(frame{"type": "repeated"})
+	p.send(frame{"type": "ping", "seq": 9})
+	p.receive("pong")
+	if s := bulk(t, a); s.Imports != 2 {
+		t.Errorf("then the node has %+v", s)
+	}
+}

@@ -2,9 +2,12 @@ package daemon
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"github.com/rdmad/rdmad/groupsend"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -30,14 +33,20 @@ type endpointPair struct {
 	// complete, posted the last one the provider has taken.
 	next, posted, done uint64
 	spent              int // receives used since the last refill
+	// pinned is where the bytes of mr are counted, all of them; nil for nowhere.
+	pinned *uint64
+	bytes  int
+	// unordered: writes may arrive in any order. A completion says that those up to its own
+	// have arrived, on every fabric.
+	unordered bool
 }
 
 // newEndpointPair makes an unconnected endpoint for a ring, with its first receives
 // posted: the peer may send before the agent has seen the endpoint. The peer will
-// reach the ring's slots and nothing else.
-func newEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ring) (*endpointPair, error) {
+// reach the ring's slots and nothing else. peer is the node at the other end.
+func newEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ring, peer string) (*endpointPair, error) {
 	p := &endpointPair{
-		tag: tag, next: 1,
+		tag: tag, next: 1, unordered: !dev.Caps().OrderedWrites,
 		wrs:   make([]fabric.SendWR, 0, sendDepth),
 		recvs: make([]fabric.RecvWR, recvDepth),
 	}
@@ -48,7 +57,7 @@ func newEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ri
 	if p.mr, err = p.pd.Register(ring.Slots(), fabric.AccessRemoteWrite); err != nil {
 		return nil, errors.Join(err, p.release())
 	}
-	p.ep, err = p.pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, Tag: tag, SendDepth: sendDepth, RecvDepth: recvDepth})
+	p.ep, err = p.pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, Tag: tag, SendDepth: sendDepth, RecvDepth: recvDepth, Peer: peer})
 	if err != nil {
 		return nil, errors.Join(err, p.release())
 	}
@@ -61,6 +70,10 @@ func newEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ri
 // release closes what has been made, the last first.
 func (p *endpointPair) release() error {
 	var errs []error
+	if p.pinned != nil {
+		atomic.AddUint64(p.pinned, -uint64(p.bytes))
+		p.pinned = nil
+	}
 	if p.ep != nil {
 		errs = append(errs, p.ep.Close())
 	}
@@ -68,6 +81,12 @@ func (p *endpointPair) release() error {
 		errs = append(errs, p.mr.Close())
 	}
 	return errors.Join(append(errs, p.pd.Close())...)
+}
+
+// pin counts the memory that is registered, until release.
+func (p *endpointPair) pin(sum *uint64, bytes int) {
+	p.pinned, p.bytes = sum, bytes
+	atomic.AddUint64(sum, uint64(bytes))
 }
 
 // start lets completions flow to e.
@@ -81,7 +100,7 @@ func (p *endpointPair) start(a *agent, e laneEnd) error {
 func (p *endpointPair) close(a *agent) {
 	delete(a.ends, p.tag)
 	if err := p.release(); err != nil {
-		a.log.Warn().Err(err).Msg("closing a lane's endpoint")
+		event.EndpointClose.On(&a.log).Err(err).Msg("closing a lane's endpoint")
 	}
 }
 
@@ -125,7 +144,9 @@ func (p *endpointPair) flush() error {
 		return nil
 	}
 	p.wrs[len(p.wrs)-1].Flags = fabric.FlagSignaled
+	faultpoint.Here("post.before")
 	n, err := p.ep.PostSend(p.wrs)
+	faultpoint.Here("post.after")
 	p.posted += uint64(n)
 	p.wrs = p.wrs[:copy(p.wrs, p.wrs[n:])]
 	if errors.Is(err, fabric.ErrQueueFull) {

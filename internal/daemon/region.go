@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -24,6 +25,9 @@ type region struct {
 	size   int // of the segment without its header page
 	seg    *shm.Segment
 	view   *agentRegion
+	// want is how many bytes the worker has asked for, with the question seq.
+	want int64
+	seq  uint64
 
 	// mu makes export and release take turns, and keeps seg open while its
 	// descriptor is sent.
@@ -38,7 +42,14 @@ type regionTable struct {
 	// generations are the last of each index, free the indices without a region.
 	generations []uint32
 	free        []uint32
+	// base is the last generation of an index that is used for the first time, and
+	// lastGeneration the greatest of all: what was before this core is not known, and
+	// no id may come back.
+	base, lastGeneration uint32
 }
+
+// maxRegions bounds the indices of regions.
+const maxRegions = 1 << 24
 
 // regionUse is what a worker has of regions. Guarded by conductor.mu.
 type regionUse struct {
@@ -58,26 +69,61 @@ func (c *conductor) alloc(w *worker, m *attach.Message) error {
 	if w.role == attach.RoleTool || m.Region == nil || m.Region.Size < 1 {
 		return fmt.Errorf("%w: a malformed alloc message", attach.ErrInvalid)
 	}
+	if r := c.regionFor(w, m); r != nil {
+		// The question of a worker that has seen a core die, who had done it.
+		defer r.mu.Unlock()
+		c.sendRegion(r, m.Seq)
+		return nil
+	}
 	page := int64(os.Getpagesize())
-	if limit := int64(c.cfg.Limits.RegionBytes); m.Region.Size > limit {
+	if limit := int64(c.live().Limits.RegionBytes); m.Region.Size > limit {
 		return fmt.Errorf("%w: a region of %d bytes, a process has at most %d (limits.region_bytes)", attach.ErrLimit, m.Region.Size, limit)
 	}
 	size := int((m.Region.Size + page - 1) / page * page)
 	if err := c.reserve(w, size); err != nil {
 		return err
 	}
-	r, err := c.newRegion(w, size)
+	r, err := c.newRegion(w, size, m)
 	if err != nil {
 		c.unreserve(w, size)
 		return err
 	}
 	defer r.mu.Unlock()
-	id := attach.InfoOf(r.view.id)
-	id.Size = m.Region.Size
-	if err := w.conn.Send(&attach.Message{Type: attach.TypeRegion, Seq: m.Seq, Region: id}, r.seg.FD()); err != nil {
-		c.log.Debug().Err(err).Int("worker", w.id).Msg("region not sent")
-	}
+	c.sendRegion(r, m.Seq)
 	return nil
+}
+
+// sendRegion answers an alloc; r.mu is held.
+func (c *conductor) sendRegion(r *region, seq uint64) {
+	id := attach.InfoOf(r.view.id)
+	id.Size = r.want
+	if err := r.owner.conn.Send(&attach.Message{Type: attach.TypeRegion, Seq: seq, Region: id}, r.seg.FD()); err != nil {
+		c.log.Debug().Err(err).Int("worker", r.owner.id).Msg("region not sent")
+	}
+}
+
+// regionFor returns the region that was made for a question, with mu held, or nil.
+func (c *conductor) regionFor(w *worker, m *attach.Message) *region {
+	c.mu.Lock()
+	var found *region
+	for _, r := range w.domain.regions.list {
+		if r != nil && r.owner == w && r.seq == m.Seq && r.want == m.Region.Size && !r.freeing {
+			found = r
+		}
+	}
+	c.mu.Unlock()
+	if found == nil || m.Seq == 0 {
+		return nil
+	}
+	found.mu.Lock()
+	c.mu.Lock()
+	freeing := found.freeing
+	c.mu.Unlock()
+	if freeing {
+		found.mu.Unlock()
+		return nil
+	}
+	return found
 }
 
 // reserve counts a region of size bytes among w's.
@@ -90,10 +136,10 @@ func (c *conductor) reserve(w *worker, size int) error {
 		switch _, attached := c.attached[w]; {
 		case !attached:
 			err = fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
-		case u.count >= c.cfg.Limits.RegionCount:
+		case u.count >= c.live().Limits.RegionCount:
 			err = fmt.Errorf("%w: the process has %d regions (limits.region_count)", attach.ErrLimit, u.count)
-		case size > c.cfg.Limits.RegionBytes-u.bytes:
-			err = fmt.Errorf("%w: the process has %d bytes in regions and wants %d more, of %d (limits.region_bytes)", attach.ErrLimit, u.bytes, size, c.cfg.Limits.RegionBytes)
+		case size > c.live().Limits.RegionBytes-u.bytes:
+			err = fmt.Errorf("%w: the process has %d bytes in regions and wants %d more, of %d (limits.region_bytes)", attach.ErrLimit, u.bytes, size, c.live().Limits.RegionBytes)
 		default:
 			u.bytes += size
 			u.count++
@@ -120,6 +166,11 @@ func (c *conductor) reserve(w *worker, size int) error {
 func (c *conductor) unreserve(w *worker, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.unreserveLocked(w, size)
+}
+
+// unreserveLocked is unreserve for who holds c.mu.
+func (c *conductor) unreserveLocked(w *worker, size int) {
 	w.regions.bytes -= size
 	w.regions.count--
 	if w.regions.changed != nil {
@@ -130,7 +181,7 @@ func (c *conductor) unreserve(w *worker, size int) {
 
 // newRegion makes a region, with mu held, and makes the agent know it. From then on
 // its worker, or the worker's death, can free it.
-func (c *conductor) newRegion(w *worker, size int) (*region, error) {
+func (c *conductor) newRegion(w *worker, size int, m *attach.Message) (*region, error) {
 	d := w.domain
 	seg, err := shm.Create(shm.CreateOptions{
 		Name: "rdmad-region", Kind: shm.KindRegion, Size: shm.HeaderSize + size, Hugepages: c.cfg.Memory.Hugepages,
@@ -138,37 +189,60 @@ func (c *conductor) newRegion(w *worker, size int) (*region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", attach.ErrLimit, err)
 	}
-	r := &region{domain: d, owner: w, size: size, seg: seg}
+	r := &region{domain: d, owner: w, size: size, want: m.Region.Size, seq: m.Seq, seg: seg}
 	r.mu.Lock()
 	c.mu.Lock()
-	if _, attached := c.attached[w]; !attached {
+	if _, attached := c.attached[w]; !attached || d.retired {
 		c.mu.Unlock()
 		_ = seg.Close()
 		return nil, fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
 	}
-	r.view = &agentRegion{
-		id: d.regions.enter(r), owner: w.id, mem: seg.Bytes()[shm.HeaderSize : shm.HeaderSize+size],
-		onQuiet: func() { c.spawn(func() { c.release(r) }) },
+	last := d.regions.lastGeneration
+	r.view = d.newRegionView(r, d.regions.enter(r))
+	if d.regions.lastGeneration != last {
+		d.keepCounts()
 	}
+	c.keep(r.key(), r.meta(), seg.FD())
 	c.mu.Unlock()
 	d.agent.commands.call(func() { d.view.addRegion(r.view) })
 	return r, nil
 }
 
+func (d *domain) newRegionView(r *region, id slots.RegionID) *agentRegion {
+	c := d.conductor
+	return &agentRegion{
+		id: id, owner: r.owner.id, mem: r.seg.Bytes()[shm.HeaderSize : shm.HeaderSize+r.size],
+		onQuiet: func() { c.spawn(func() { c.release(r) }) },
+	}
+}
+
+// grow makes room for n indices.
+func (t *regionTable) grow(n int) {
+	for len(t.list) < n {
+		t.list, t.generations = append(t.list, nil), append(t.generations, t.base)
+	}
+}
+
+// restore enters a region with the id that it had.
+func (t *regionTable) restore(r *region, i, generation uint32) slots.RegionID {
+	t.grow(int(i) + 1)
+	t.list[i], t.generations[i] = r, generation
+	return slots.MakeRegionID(i, generation)
+}
+
 // enter gives a region an id.
 func (t *regionTable) enter(r *region) slots.RegionID {
-	if len(t.list) == 0 {
-		t.list, t.generations = append(t.list, nil), append(t.generations, 0)
-	}
+	t.grow(1)
 	var i uint32
 	if n := len(t.free); n > 0 {
 		i, t.free = t.free[n-1], t.free[:n-1]
 	} else {
 		i = uint32(len(t.list))
-		t.list, t.generations = append(t.list, nil), append(t.generations, 0)
+		t.grow(len(t.list) + 1)
 	}
 	t.list[i] = r
 	t.generations[i]++
+	t.lastGeneration = max(t.lastGeneration, t.generations[i])
 	return slots.MakeRegionID(i, t.generations[i])
 }
 
@@ -205,6 +279,9 @@ func (r *region) free() {
 	r.freeing = true
 	if !again {
 		r.owner.regions.freed++
+		if !r.domain.retired {
+			c.keepChange(r.key(), r.meta())
+		}
 	}
 	c.mu.Unlock()
 	if !again {
@@ -263,16 +340,19 @@ func (c *conductor) release(r *region) {
 	})
 	for _, mr := range locals {
 		if err := mr.Close(); err != nil {
-			c.log.Warn().Err(err).Msg("closing a region's registration")
+			event.RegistrationClose.On(&c.log).Err(err).Msg("closing a region's registration")
 		}
 	}
 	c.mu.Lock()
 	d.regions.list[r.view.id.Index()] = nil
 	d.regions.free = append(d.regions.free, r.view.id.Index())
+	d.keepNoMore(r.key())
+	// One step with the counts: who finds a full quota and nothing freed gives up.
 	r.owner.regions.freed--
+	c.unreserveLocked(r.owner, r.size)
 	c.mu.Unlock()
-	c.unreserve(r.owner, r.size)
 	_ = r.seg.Close()
+	c.dispose(d)
 }
 
 // export answers a worker's question to make its region known to a node.
@@ -290,20 +370,20 @@ func (c *conductor) export(w *worker, m *attach.Message) (*attach.Message, error
 	if m.Node == c.node {
 		return a, nil
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Limits.ConnectWait+openTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.live().Limits.ConnectWait+openTimeout)
 	defer cancel()
-	s, err := c.connected(ctx, m.Node)
-	if err != nil {
-		return nil, err
+	for {
+		s, err := c.connected(ctx, m.Node)
+		if err != nil {
+			return nil, err
+		}
+		if err = c.bulkWith(w.domain, m.Node).export(ctx, s, r); err == nil {
+			return a, nil
+		}
+		if !c.followed(ctx, s) {
+			return nil, err
+		}
 	}
-	if c.device == nil {
-		return nil, fmt.Errorf("%w: node %s has no fabric", attach.ErrNoService, c.node)
-	}
-	b := c.bulkWith(w.domain, m.Node)
-	if err := b.export(ctx, s, r); err != nil {
-		return nil, err
-	}
-	return a, nil
 }
 
 // knows reports whether a peer knows the region. It belongs to the agent.

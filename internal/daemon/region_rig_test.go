@@ -52,8 +52,8 @@ func newRegionRig(t testing.TB, net fabric.Provider) *regionRig {
 			t.Fatal(err)
 		}
 		m := x.in.peer.mover
-		m.connect = func() bool {
-			x.b.a.commands.do(x.connect)
+		m.connect = func(attempt uint64) bool {
+			x.b.a.commands.do(func() { x.connect(attempt) })
 			return true
 		}
 		m.register = func(e *activeEnd, r *agentRegion) bool {
@@ -94,18 +94,18 @@ func (x *regionRig) export(r *agentRegion) {
 }
 
 // connect opens the connection for operations.
-func (x *regionRig) connect() {
+func (x *regionRig) connect(attempt uint64) {
 	if x.refuse {
-		_ = x.in.peer.mover.connected(nil)
+		_ = x.in.peer.mover.connected(attempt, nil)
 		return
 	}
 	x.opened++
 	x.tag += 2
-	e, err := newActiveEnd(x.b.a, x.b.dev, x.tag)
+	e, err := newActiveEnd(x.b.a, &openFabric{device: x.b.dev}, x.tag, "")
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	ep, err := x.pd.CreateEndpoint(fabric.EndpointAttr{CQ: x.a.a.cq, Tag: x.tag + 1, SendDepth: 1, RecvDepth: 1})
+	ep, err := x.pd.CreateEndpoint(fabric.EndpointAttr{CQ: x.a.a.cqs[0], Tag: x.tag + 1, SendDepth: 1, RecvDepth: 1})
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (x *regionRig) connect() {
 	if err := ep.Activate(); err != nil {
 		x.t.Fatal(err)
 	}
-	if err := x.in.peer.mover.connected(e); err != nil {
+	if err := x.in.peer.mover.connected(attempt, e); err != nil {
 		x.t.Fatal(err)
 	}
 }
@@ -137,8 +137,11 @@ func (x *regionRig) close() {
 		x.out.down("end of test")
 		x.in.down()
 		settle(x.a, x.b)
-		x.in.peer.down(x.b.d)
-		x.out.peer.down(x.a.d)
+		for _, s := range []*side{x.a, x.b} {
+			p := map[*side]*agentPeer{x.a: x.out.peer, x.b: x.in.peer}[s]
+			p.suspend(s.d)
+			p.forget()
+		}
 		settle(x.a, x.b)
 		for _, mr := range x.exports {
 			if err := mr.Close(); err != nil {

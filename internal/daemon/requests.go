@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -14,15 +16,29 @@ import (
 func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 	switch m.Type {
 	case attach.TypeBye:
+		c.mu.Lock()
+		faultpoint.Here("bye.heard")
 		w.bye = true
+		w.keepWorkerChange()
+		c.mu.Unlock()
 		return nil
 	case attach.TypeMapped:
 		return c.mapped(w, m)
+	case attach.TypeTaken:
+		if w.spiller != nil {
+			w.spiller.taken(m.Seq)
+		}
+		return nil
 	case attach.TypeFree:
 		return c.free(w, m)
-	case attach.TypeResolve, attach.TypeRegister, attach.TypeStatus, attach.TypePing, attach.TypeAlloc, attach.TypeExport:
+	case attach.TypeHave:
+		return c.have(w, m)
+	case attach.TypeResolve, attach.TypeRegister, attach.TypeStatus, attach.TypePing, attach.TypeAlloc, attach.TypeExport, attach.TypeTrace, attach.TypeDrain, attach.TypeStacks:
 	default:
 		return fmt.Errorf("%w: a %q message from a worker", attach.ErrInvalid, printable(string(m.Type)))
+	}
+	if !w.begins(m.Seq) {
+		return nil // asked again after a core's death; the first one is being answered
 	}
 	select {
 	case w.asks <- struct{}{}:
@@ -31,11 +47,33 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 	}
 	if !c.spawn(func() {
 		defer func() { <-w.asks }()
+		defer w.answered(m.Seq)
 		c.answer(w, m)
 	}) {
 		return fmt.Errorf("%w: node %s is stopping", attach.ErrClosed, c.node)
 	}
 	return nil
+}
+
+// begins notes that a question is being answered, and returns false if it is already.
+// Only a worker that has seen another core take over asks twice.
+func (w *worker) begins(seq uint64) bool {
+	if !w.adopted {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.asking[seq] {
+		return false
+	}
+	w.asking[seq] = true
+	return true
+}
+
+func (w *worker) answered(seq uint64) {
+	w.mu.Lock()
+	delete(w.asking, seq)
+	w.mu.Unlock()
 }
 
 // answer answers one question of a worker.
@@ -56,12 +94,23 @@ func (c *conductor) answer(w *worker, m *attach.Message) {
 	case attach.TypeRegister:
 		a, err = c.register(w, m)
 	case attach.TypeStatus:
-		a, err = c.statusMessage()
+		err = w.sendStatus(m.Seq)
+	case attach.TypeStacks:
+		err = c.stacksAsked(w, m)
+	case attach.TypeDrain:
+		if err = c.drainAsked(w, m); err == nil {
+			err = w.sendStatus(m.Seq)
+		}
 	case attach.TypePing:
 		a, err = c.ping(m)
+	case attach.TypeTrace:
+		a, err = c.trace(w, m)
 	}
 	if err != nil {
 		a = &attach.Message{Type: attach.TypeFail, Fail: attach.FailFor(err)}
+	}
+	if a == nil {
+		return // it has been answered
 	}
 	a.Seq = m.Seq
 	if err := w.conn.Send(a); err != nil {
@@ -79,11 +128,13 @@ func (c *conductor) mapped(w *worker, m *attach.Message) error {
 	given := w.given[id]
 	w.mu.Unlock()
 	if !given {
-		return fmt.Errorf("%w: mapped a lane it was not given", attach.ErrInvalid)
+		return nil // of a lane that has been taken back meanwhile
 	}
 	d := w.domain
-	d.agent.commands.do(func() {
+	// It waits: whoever says so again and again is not to fill the agent's queue.
+	d.agent.commands.call(func() {
 		w.view.mapped[id/64] |= 1 << (id % 64)
+		w.view.known[id/64] |= 1 << (id % 64)
 		d.view.drainQueues()
 	})
 	return nil
@@ -109,9 +160,16 @@ func (c *conductor) register(w *worker, m *attach.Message) (*attach.Message, err
 		if err != nil {
 			return nil, err
 		}
-		d.agent.commands.call(func() { d.view.register(id, w.view) })
+		row := d.rowFor(methodKey{o.Service, o.Method})
+		d.agent.commands.call(func() {
+			d.view.register(id, w.view)
+			d.view.countMethod(id, row)
+		})
 		a.MethodIDs = append(a.MethodIDs, id)
 	}
+	c.mu.Lock()
+	w.keepWorkerChange()
+	c.mu.Unlock()
 	c.directoryChanged()
 	return a, nil
 }
@@ -136,21 +194,30 @@ func (d *domain) offer(w *worker, o attach.Method) (uint32, error) {
 	c := d.conductor
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.attached[w]; !ok {
+	if _, ok := c.attached[w]; !ok || d.retired {
 		// It is gone already; its detachment must be the last word.
 		return 0, fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
 	}
 	key := methodKey{o.Service, o.Method}
 	m := d.methods[key]
 	if m == nil {
-		if limit := c.cfg.Limits.Services; len(d.methods) >= limit {
+		if limit := c.cfg.Limits.Services; d.nextMethod >= limit {
 			return 0, fmt.Errorf("%w: %d methods in domain %s (limits.services)", attach.ErrLimit, limit, d.name)
 		}
-		m = &method{id: d.methodID(len(d.methods)), workers: make(map[*worker]bool)}
+		m = &method{id: d.methodID(d.nextMethod), answer: o.Answer, workers: make(map[*worker]bool)}
+		d.nextMethod++
 		d.methods[key] = m
+		d.keepMethod(key, m)
+	} else if m.answer != o.Answer {
+		m.answer = o.Answer
+		d.keepMethod(key, m)
 	}
-	m.answer = o.Answer
 	m.workers[w] = true
+	n := d.view.methodNumber(m.id)
+	for n/8 >= len(w.serves) {
+		w.serves = append(w.serves, 0)
+	}
+	w.serves[n/8] |= 1 << (n % 8)
 	return m.id, nil
 }
 
@@ -161,15 +228,25 @@ func (c *conductor) ping(m *attach.Message) (*attach.Message, error) {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, 5*time.Second)
 	defer cancel()
-	s, err := c.connected(ctx, m.Node)
-	if err != nil {
-		return nil, err
+	for {
+		s, err := c.connected(ctx, m.Node)
+		if err != nil {
+			return nil, err
+		}
+		start := time.Now()
+		if _, err = s.ask(ctx, &peerMessage{Type: peerPing}); err == nil {
+			return &attach.Message{Type: attach.TypePong, Node: m.Node, RTT: int64(time.Since(start))}, nil
+		}
+		if !c.followed(ctx, s) {
+			return nil, fmt.Errorf("%w: ping %s: %w", attach.ErrClosed, m.Node, err)
+		}
 	}
-	start := time.Now()
-	if _, err := s.ask(ctx, &peerMessage{Type: peerPing}); err != nil {
-		return nil, fmt.Errorf("%w: ping %s: %w", attach.ErrClosed, m.Node, err)
-	}
-	return &attach.Message{Type: attach.TypePong, Node: m.Node, RTT: int64(time.Since(start))}, nil
+}
+
+// followed reports whether a session has ended and it is worth asking the peer by the
+// next one: two nodes that find each other again may first do so by two connections.
+func (c *conductor) followed(ctx context.Context, s *session) bool {
+	return s.reason() != nil && ctx.Err() == nil && sleep(ctx, time.Millisecond)
 }
 
 // resolve finds the way to a method, opens what lanes it needs, and hands them
@@ -179,10 +256,10 @@ func (c *conductor) resolve(w *worker, m *attach.Message) error {
 		return fmt.Errorf("%w: a malformed resolve message", attach.ErrInvalid)
 	}
 	t := *m.Target
-	if err := errors.Join(attach.CheckName(t.Service), attach.CheckName(t.Method)); err != nil {
+	if err := t.Check(); err != nil {
 		return fmt.Errorf("%w: %w", attach.ErrInvalid, err)
 	}
-	wait := c.cfg.Limits.ConnectWait
+	wait := c.live().Limits.ConnectWait
 	if t.WaitMillis > 0 {
 		wait = min(wait, time.Duration(min(t.WaitMillis, int64(time.Hour/time.Millisecond)))*time.Millisecond)
 	}
@@ -192,7 +269,16 @@ func (c *conductor) resolve(w *worker, m *attach.Message) error {
 	if err != nil {
 		return err
 	}
-	route := &attach.Route{Node: found.node, Method: found.id, Answer: found.answer}
+	route := &attach.Route{
+		Node: found.node, Method: found.id, Answer: found.answer, Carries: found.carries,
+		LeastOutstanding: c.live().Lanes.Balance == "least-outstanding",
+	}
+	d := w.domain
+	d.agent.commands.do(func() {
+		for _, l := range lanes {
+			d.view.joins(w.view, l.ID)
+		}
+	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range lanes {
@@ -217,7 +303,11 @@ func (c *conductor) findLanes(ctx context.Context, d *domain, t attach.Target, w
 		if err == nil {
 			return p, lanes, nil
 		}
-		if p.session == nil || p.session.reason() == nil || ctx.Err() != nil {
+		if t.Node == "" && len(t.Avoid) < attach.MaxAvoid && !slices.Contains(t.Avoid, p.node) && ctx.Err() == nil && !errors.Is(err, attach.ErrLimit) {
+			t.Avoid = append(slices.Clip(t.Avoid), p.node) // any other will do; it may have begun to drain
+			continue
+		}
+		if p.session == nil || errors.Is(err, attach.ErrLimit) || !p.session.endsSoon(ctx) || ctx.Err() != nil {
 			if !errors.Is(err, attach.ErrLimit) {
 				err = fmt.Errorf("%w: %w", attach.ErrNoService, err)
 			}
@@ -226,12 +316,30 @@ func (c *conductor) findLanes(ctx context.Context, d *domain, t attach.Target, w
 	}
 }
 
+// lateLoss is how much later than the fabric a session may notice that the peer's core
+// has died.
+const lateLoss = 100 * time.Millisecond
+
+// endsSoon waits for the end of a session over which something has failed, and reports
+// whether that was why.
+func (s *session) endsSoon(ctx context.Context) bool {
+	late := time.NewTimer(lateLoss)
+	defer late.Stop()
+	select {
+	case <-s.done:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return s.reason() != nil
+}
+
 // place is where a method is served.
 type place struct {
 	node    string
 	session *session // nil for this node
 	id      uint32
 	answer  int
+	carries bool
 }
 
 // find looks a target up in the directory. It waits for a configured peer that
@@ -264,28 +372,50 @@ func (c *conductor) lookup(d *domain, t attach.Target) (p place, retry bool, err
 		return p, false, fmt.Errorf("%w: node %s is draining", attach.ErrClosed, c.node)
 	}
 	key := methodKey{t.Service, t.Method}
-	if t.Node == "" || t.Node == c.node {
-		if m := d.methods[key]; m != nil && len(m.workers) > 0 {
-			return place{node: c.node, id: m.id, answer: m.answer}, false, nil
-		}
-		if t.Node != "" {
-			return p, false, fmt.Errorf("%w: nobody on node %s serves %s/%s in domain %s", attach.ErrNoService, c.node, t.Service, t.Method, d.name)
-		}
-	}
-	if t.Node != "" {
-		l := c.links[t.Node]
-		if l == nil {
-			return p, false, fmt.Errorf("%w: node %q is not this node (%s) and not a [[peer]] of it", attach.ErrNoService, printable(t.Node), c.node)
-		}
+	switch l := c.links[t.Node]; {
+	case t.Node == "":
+		return c.lookupAnywhere(d, key, t.Avoid)
+	case t.Node == c.node:
+		return c.lookupHere(d, key)
+	case l == nil:
+		return p, false, fmt.Errorf("%w: node %q is not this node (%s) and not a [[peer]] of it", attach.ErrNoService, printable(t.Node), c.node)
+	default:
 		return l.lookup(d, key)
 	}
-	err = fmt.Errorf("%w: no connected node serves %s/%s in domain %s", attach.ErrNoService, t.Service, t.Method, d.name)
-	for _, l := range c.links {
-		q, again, lerr := l.lookup(d, key)
-		if lerr == nil {
-			return q, false, nil
-		}
-		retry = retry || again
+}
+
+// lookupHere finds a method on this node. retry is lookup's.
+func (c *conductor) lookupHere(d *domain, key methodKey) (p place, retry bool, err error) {
+	if c.out != nil {
+		return p, true, fmt.Errorf("%w: node %s is out of service (rdmad drain)", attach.ErrNoService, c.node)
 	}
-	return p, retry, err
+	if m := d.methods[key]; m != nil && len(m.workers) > 0 {
+		return place{node: c.node, id: m.id, answer: m.answer, carries: m.carries()}, false, nil
+	}
+	return p, false, fmt.Errorf("%w: nobody on node %s serves %s/%s in domain %s", attach.ErrNoService, c.node, key.service, key.method, d.name)
+}
+
+// lookupAnywhere finds a method on this node or else on a connected one. Nodes to avoid
+// come last: a caller may be wrong about them, and there may be no other.
+func (c *conductor) lookupAnywhere(d *domain, key methodKey, avoid []string) (p place, retry bool, err error) {
+	for _, avoided := range []bool{false, true} {
+		if slices.Contains(avoid, c.node) == avoided {
+			p, again, err := c.lookupHere(d, key)
+			if err == nil {
+				return p, false, nil
+			}
+			retry = retry || again
+		}
+		for _, l := range c.links {
+			if slices.Contains(avoid, l.name) != avoided {
+				continue
+			}
+			q, again, lerr := l.lookup(d, key)
+			if lerr == nil {
+				return q, false, nil
+			}
+			retry = retry || again
+		}
+	}
+	return place{}, retry, fmt.Errorf("%w: no connected node serves %s/%s in domain %s", attach.ErrNoService, key.service, key.method, d.name)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
+	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -34,7 +35,11 @@ type side struct {
 }
 
 func newSide(t testing.TB, dev fabric.Device) *side {
-	a, err := newAgent("test", idleStrategy{busy: true}, 16, dev, zerolog.Nop())
+	var devs []fabric.Device
+	if dev != nil {
+		devs = append(devs, dev)
+	}
+	a, err := newAgent("test", idleStrategy{busy: true}, 16, devs, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +108,23 @@ func newRing(t testing.TB) *slots.Ring {
 	return r
 }
 
+// newVault makes the vault of a lane.
+func newVault(t testing.TB) *vault.Vault {
+	v, err := vault.New(shm.AlignedBytes(vault.Size(rigGeometry.Slots)), rigGeometry.Slots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 // ringMemory has the segment of each ring that newRing has made.
 var ringMemory = map[*slots.Ring][]byte{}
 
 // localLane makes a lane from the domain to itself.
 func (s *side) localLane(t testing.TB) (*outLane, *inLane) {
 	r := newRing(t)
-	out, in := newOutLane(s.d, rigLane, r, 16), newInLane(s.d, rigLane, r, 16)
+	v := newVault(t)
+	out, in := newOutLane(s.d, rigLane, r, v, 16), newInLane(s.d, rigLane, r, v, 16)
 	out.local, in.local = in, out
 	s.d.addOut(out)
 	s.d.addIn(in)
@@ -118,7 +133,7 @@ func (s *side) localLane(t testing.TB) (*outLane, *inLane) {
 
 // endpointOf makes the fabric side of one end of a lane.
 func (s *side) endpointOf(t testing.TB, r *slots.Ring, tag uint64) *endpointPair {
-	p, err := newEndpointPair(s.dev, s.a.cq, tag, r)
+	p, err := newEndpointPair(s.dev, s.a.cqs[0], tag, r, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,10 +166,15 @@ func remoteLaneOver(t testing.TB, net fabric.Provider) (a, b *side, out *outLane
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := dev.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 		sides[i] = newSide(t, dev)
 	}
 	a, b = sides[0], sides[1]
-	out, in = newOutLane(a.d, rigLane, newRing(t), 16), newInLane(b.d, rigLane, newRing(t), 16)
+	out, in = newOutLane(a.d, rigLane, newRing(t), newVault(t), 16), newInLane(b.d, rigLane, newRing(t), newVault(t), 16)
 	a.d.addOut(out)
 	b.d.addIn(in)
 	p, q := a.endpointOf(t, out.ring, 1), b.endpointOf(t, in.ring, 2)
@@ -192,7 +212,7 @@ func (s *side) send(w *rigWorker, r *slots.Ring, n int, post bool, seed byte) *r
 	for i := range r.Payload(u)[:n] {
 		r.Payload(u)[i] = seed
 	}
-	h := slots.Header{Ticket: u.Ticket, Run: uint16(u.Len), Length: uint32(n), Answer: uint32(n), Kind: slots.KindRequest, Method: rigMethod}
+	h := slots.Header{Ticket: u.Ticket, Run: uint16(u.Len), Length: uint32(n), Answer: uint32(n), Kind: slots.KindRequest, Method: rigMethod, From: uint16(w.id)}
 	if post {
 		h.Kind = slots.KindOneWay
 	}
@@ -310,8 +330,8 @@ func (l *inLane) check(t testing.TB) {
 				t.Fatalf("worker %d has %d requests, outstanding %d", w.id, given[w.id], w.outstanding)
 			}
 		}
-		if len(m.queue) > active {
-			t.Fatalf("%d requests wait of %d", len(m.queue), active)
+		if len(m.queue)+m.turns.n > active {
+			t.Fatalf("%d requests wait of %d", len(m.queue)+m.turns.n, active)
 		}
 	}
 }

@@ -3,32 +3,49 @@ package daemon
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/turnstile"
 	"github.com/rdmad/rdmad/shm"
 )
 
 // session is an established bootstrap connection to a peer.
 type session struct {
 	link        *link
-	conn        net.Conn
+	conn        *channel
 	reader      *bufio.Reader
 	incarnation string
+	core        int64  // which core of the incarnation
+	id, lost    uint64 // see helloBody
+	fabric      *openFabric
 	dialler     string // the name of the node that dialled
 	clock       int64  // what to add to the peer's clock to get ours
+	traces      bool   // the peer answers to a trace
+	carries     bool   // the peer knows slots.FlagCarry
 	done        chan struct{}
 
-	// opening bounds the lanes that the peer has opened at a time.
-	opening chan struct{}
+	// repeated: what the peer knew of this node's regions has been said again;
+	// resumed: the peer has said its part.
+	repeated, resumed chan struct{}
+
+	// opening bounds the lanes that the peer has opened at a time, and asking those that
+	// this node opens: fewer, so that the peer always reads the answers to its own.
+	opening, asking chan struct{}
+	// breaking does the same for those that it says are broken.
+	breaking chan struct{}
 
 	writing    sync.Mutex // one frame at a time
 	publishing sync.Mutex // one directory at a time
+	saidDrain  bool       // the peer has been told that this node drains; belongs to publishing
 
 	mu      sync.Mutex
+	known   bool // resumed is closed
 	err     error
 	seq     uint64
 	pending map[uint64]chan *peerMessage
@@ -38,12 +55,14 @@ const (
 	handshakeTimeout = 5 * time.Second
 	peerWriteTimeout = 5 * time.Second
 	maxOpening       = 32
+	maxAsking        = 16
 )
 
-func (c *conductor) hello() *peerMessage {
+// hello introduces this node to the peer of l.
+func (c *conductor) hello(l *link) *peerMessage {
 	return &peerMessage{Type: peerHello, Hello: &helloBody{
 		Magic: peerMagic, Protocol: peerProtocol, ABI: shm.ABIVersion, Node: c.node,
-		Incarnation: c.incarnation, Fabric: c.provider, Now: shm.Nanotime(),
+		Incarnation: c.incarnation, Core: c.core, Fabrics: l.offers(), Now: shm.Nanotime(), Traces: true, Clocks: true,
 	}}
 }
 
@@ -52,13 +71,11 @@ func (c *conductor) checkPeer(m *peerMessage) (*helloBody, error) {
 	h := m.Hello
 	switch {
 	case m.Type == peerReject:
-		return nil, fmt.Errorf("the peer refuses: %s", printable(m.Reason))
+		return nil, fmt.Errorf("the peer refuses: %s", printableText(m.Reason, maxRefusalText))
 	case m.Type != peerHello || h == nil || h.Magic != peerMagic:
 		return nil, fmt.Errorf("%w: not the hello of an rdmad", errFrame)
 	case h.Protocol != peerProtocol:
 		return nil, fmt.Errorf("%w: peer protocol %d, this daemon speaks %d", attach.ErrVersion, h.Protocol, peerProtocol)
-	case h.Fabric != c.provider:
-		return nil, fmt.Errorf("node %s uses fabric %q, this node %q: see rdmad doctor on both, or give both the same fabric.provider", printable(h.Node), printable(h.Fabric), c.provider)
 	}
 	if err := shm.CheckABI(h.ABI); err != nil {
 		return nil, fmt.Errorf("%w: the peer has %w", attach.ErrVersion, err)
@@ -71,11 +88,13 @@ func (l *link) dial(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", l.address)
+	conn, err := d.DialContext(ctx, "tcp", l.dialled())
 	if err != nil {
 		return nil, err
 	}
-	s, err := l.handshake(conn)
+	stop := context.AfterFunc(l.conductor.ctx, func() { _ = conn.Close() })
+	defer stop()
+	s, err := l.handshake(ctx, conn)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -83,48 +102,75 @@ func (l *link) dial(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-func (l *link) handshake(conn net.Conn) (*session, error) {
-	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+func (l *link) handshake(ctx context.Context, conn net.Conn) (*session, error) {
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
 	c := l.conductor
-	sent := shm.Nanotime()
-	if err := writePeer(conn, c.hello()); err != nil {
-		return nil, err
-	}
-	r := bufio.NewReader(conn)
-	m, err := readPeer(r, maxHello)
+	ch, err := c.secureOutgoing(ctx, conn, l)
 	if err != nil {
 		return nil, err
+	}
+	hello := c.hello(l)
+	hello.Hello.Session = rand.Uint64() | 1
+	c.mu.Lock()
+	hello.Hello.Lost = l.lost
+	c.mu.Unlock()
+	sent := hello.Hello.Now
+	// A peer that refuses this node's certificate says so after the handshake of
+	// TLS, perhaps before this is written.
+	werr := writePeer(ch, hello)
+	r := bufio.NewReader(ch)
+	m, err := readPeer(r, maxHello)
+	back := shm.Nanotime()
+	if err != nil {
+		return nil, explainAnswer(l, ch, err)
 	}
 	h, err := c.checkPeer(m)
 	if err != nil {
 		return nil, err
 	}
-	if h.Node != l.name {
-		return nil, fmt.Errorf("the node at %s is %q, the config calls it %q", l.address, printable(h.Node), l.name)
+	if werr != nil {
+		return nil, werr
 	}
-	// The peer read its clock somewhere between our two readings.
-	clock := (sent+shm.Nanotime())/2 - h.Now
-	if err := writePeer(conn, &peerMessage{Type: peerReady, Clock: -clock}); err != nil {
+	if h.Node != l.name {
+		return nil, fmt.Errorf("the node at %s is %q, the config calls it %q", l.dialled(), printable(h.Node), l.name)
+	}
+	clock := estimateClock(sent, back, h.Now)
+	if h.Clocks {
+		if clock, err = refineClock(ch, r, clock); err != nil {
+			return nil, err
+		}
+	}
+	if err := writePeer(ch, &peerMessage{Type: peerReady, Clock: -clock.offset}); err != nil {
 		return nil, err
 	}
-	return newSession(l, conn, r, h.Incarnation, c.node, clock)
+	return newSession(l, ch, r, h, hello.Hello, clock.offset)
 }
 
-func newSession(l *link, conn net.Conn, r *bufio.Reader, incarnation, dialler string, clock int64) (*session, error) {
-	if err := conn.SetDeadline(time.Time{}); err != nil {
+// newSession makes the session that the handshake has agreed on: h is what the peer
+// said, mine what this node did.
+func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *helloBody, clock int64) (*session, error) {
+	dialled, taken := mine, h
+	if mine.Session == 0 {
+		dialled, taken = h, mine
+	}
+	f, err := l.conductor.commonFabric(dialled, taken)
+	if err != nil {
 		return nil, err
 	}
-	if t, ok := conn.(*net.TCPConn); ok {
-		// The kernel notices a dead peer; no timer of ours runs while idle.
-		if err := t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}); err != nil {
+	if err := ch.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	if t, ok := ch.raw.(*net.TCPConn); ok {
+		if err := watchPeer(t); err != nil {
 			return nil, err
 		}
 	}
 	return &session{
-		link: l, conn: conn, reader: r, incarnation: incarnation, dialler: dialler, clock: clock,
-		done: make(chan struct{}), opening: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
+		link: l, conn: ch, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
+		done: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
 	}, nil
 }
 
@@ -132,7 +178,8 @@ func newSession(l *link, conn net.Conn, r *bufio.Reader, incarnation, dialler st
 func (c *conductor) acceptPeers(ln net.Listener) {
 	// Connections that have not said who they are yet are bounded in number
 	// and in time.
-	pending := make(chan struct{}, 64)
+	var waiting lobby
+	var gate turnstile.Turnstile
 	for {
 		conn, err := ln.Accept()
 		if err != nil {
@@ -141,24 +188,25 @@ func (c *conductor) acceptPeers(ln net.Listener) {
 			}
 			return
 		}
-		select {
-		case pending <- struct{}{}:
-		default:
-			c.refused.Add(1)
+		if !gate.Enter(conn.RemoteAddr()) {
+			c.note(conn.RemoteAddr(), "bootstrap connection refused", errTooOften)
 			_ = conn.Close()
 			continue
 		}
+		waiting.enter(conn)
 		if !c.spawn(func() {
+			defer waiting.leave(conn)
 			s, err := c.welcome(conn)
-			<-pending
 			if err != nil {
-				c.refused.Add(1)
-				c.log.Warn().Err(err).Stringer("from", conn.RemoteAddr()).Msg("bootstrap connection refused")
-				_ = conn.Close()
+				c.refuse(conn, err)
 				return
 			}
+			waiting.leave(conn)
+			gate.Return(conn.RemoteAddr())
+			c.refusals.forget(turnstile.HostOf(conn.RemoteAddr()))
 			s.link.adopt(s)
 		}) {
+			waiting.leave(conn)
 			_ = conn.Close()
 		}
 	}
@@ -171,39 +219,57 @@ func (c *conductor) welcome(conn net.Conn) (*session, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, err
 	}
-	r := bufio.NewReader(conn)
+	ch, err := c.secureIncoming(conn)
+	if err != nil {
+		return nil, err
+	}
+	r := bufio.NewReader(ch)
 	m, err := readPeer(r, maxHello)
 	if err != nil {
-		return nil, err
+		return nil, explainHello(ch, err)
 	}
 	h, err := c.checkPeer(m)
-	if err == nil && c.links[h.Node] == nil {
-		err = fmt.Errorf("node %q is not a [[peer]] of node %s", printable(h.Node), c.node)
+	if err == nil {
+		err = c.admitPeer(h.Node, ch)
 	}
 	if err != nil {
-		_ = writePeer(conn, &peerMessage{Type: peerReject, Reason: err.Error()})
+		_ = writePeer(ch, &peerMessage{Type: peerReject, Reason: err.Error()})
 		return nil, err
 	}
-	if err := writePeer(conn, c.hello()); err != nil {
+	l := c.allLinks()[h.Node]
+	if l == nil { // it was taken out of the configuration just now
+		return nil, errNoPeer
+	}
+	mine := c.hello(l)
+	if _, err := c.commonFabric(h, mine.Hello); err != nil {
+		_ = writePeer(ch, &peerMessage{Type: peerReject, Reason: err.Error()})
 		return nil, err
 	}
-	if m, err = readPeer(r, maxHello); err != nil {
+	if err := writePeer(ch, mine); err != nil {
 		return nil, err
+	}
+	if m, err = answerClocks(ch, r); err != nil {
+		return nil, explainHello(ch, err)
 	}
 	if m.Type != peerReady {
 		return nil, fmt.Errorf("%w: %q instead of ready", errFrame, printable(string(m.Type)))
 	}
-	return newSession(c.links[h.Node], conn, r, h.Incarnation, h.Node, m.Clock)
+	return newSession(l, ch, r, h, mine.Hello, m.Clock)
 }
 
-// send writes one message.
+// send writes one message. If it cannot be written the session ends: a part of it may
+// have been, and with TLS nothing can follow.
 func (s *session) send(m *peerMessage) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if err := s.conn.SetWriteDeadline(time.Now().Add(peerWriteTimeout)); err != nil {
-		return err
+	err := s.conn.SetWriteDeadline(time.Now().Add(peerWriteTimeout))
+	if err == nil {
+		err = writePeer(s.conn, m)
 	}
-	return writePeer(s.conn, m)
+	if err != nil && !errors.Is(err, errFrame) {
+		s.end(err)
+	}
+	return err
 }
 
 // ask sends a question and waits for its answer.
@@ -252,7 +318,9 @@ func (s *session) end(err error) {
 		s.err = err
 	}
 	s.mu.Unlock()
-	_ = s.conn.Close()
+	// Not the TLS connection: its farewell would wait for a peer that reads nothing.
+	// Frames have lengths, so that a lost end is not taken for an end.
+	_ = s.conn.raw.Close()
 }
 
 // serve handles the peer's messages until the session ends.
@@ -274,9 +342,11 @@ func (s *session) handle(m *peerMessage) error {
 	case peerDirectory:
 		return s.link.learn(s, m.Directory)
 	case peerDrain:
-		c.spawn(func() { s.link.peerDrains(s) })
+		s.link.peerDrains(s, m.Seq)
+	case peerUndrain:
+		s.link.peerUndrains(s)
 	case peerDrained:
-		s.link.peerDrained(s)
+		s.link.peerDrained(s, m.Seq)
 	case peerOpen:
 		if m.Lane == nil {
 			return fmt.Errorf("%w: open without a lane", errFrame)
@@ -292,14 +362,24 @@ func (s *session) handle(m *peerMessage) error {
 		if m.Lane == nil {
 			return fmt.Errorf("%w: broken without a lane", errFrame)
 		}
-		if !c.spawn(func() { c.laneBroken(s, m) }) {
+		s.breaking <- struct{}{} // what breaks takes a turn of an agent
+		if !c.spawn(func() {
+			defer func() { <-s.breaking }()
+			c.laneBroken(s, m)
+		}) {
 			return errStopping
 		}
 	case peerExport, peerUnexport, peerRevoke:
 		return c.peerRegion(s, m)
+	case peerGone:
+		return c.peerGone(s, m)
+	case peerTrace:
+		return c.peerTrace(s, m)
+	case peerRepeated:
+		c.peerRepeated(s)
 	case peerPing:
 		return s.send(&peerMessage{Type: peerPong, Seq: m.Seq})
-	case peerAccept, peerRefuse, peerPong, peerExported, peerUnexported:
+	case peerAccept, peerRefuse, peerPong, peerExported, peerUnexported, peerNoted, peerTraced:
 		s.mu.Lock()
 		answer := s.pending[m.Seq]
 		delete(s.pending, m.Seq)

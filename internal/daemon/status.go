@@ -2,13 +2,13 @@ package daemon
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
-	"reflect"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/event"
 )
 
 // Status is the daemon's state, as tools get it.
@@ -18,6 +18,8 @@ type Status struct {
 	Incarnation string  `json:"incarnation"`
 	UptimeS     float64 `json:"uptime_s"`
 	PIDs        PIDs    `json:"pids"`
+	// Goroutines is how many the core has.
+	Goroutines int `json:"goroutines"`
 	// Listen is the address of the bootstrap listener, Fabric the provider in
 	// use; both are empty for a node without peers.
 	Listen string `json:"listen"`
@@ -29,12 +31,37 @@ type Status struct {
 	// FabricDetail is what the device says of itself, for people.
 	FabricDetail string `json:"fabric_detail,omitempty"`
 
+	// TLS is this node's own certificate; nil if tls.mode is "off".
+	TLS *CertStatus `json:"tls,omitempty"`
+	// DataTLS is whether all data connections to peers are mutual TLS, or would be.
+	DataTLS bool `json:"data_tls"`
+	// Refusals are connections of peers that were refused, the latest first, one
+	// entry for each reason and host.
+	Refusals []RefusalStatus `json:"refusals"`
+
+	// Upgrade is how the last replacement of the core by another program went; nil if
+	// there was none since the supervisor started.
+	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+
+	// Config is the configuration that is in force.
+	Config *ConfigStatus `json:"config,omitempty"`
+
+	// Errors are the distinct errors and warnings that the daemon has logged, or has not
+	// because of their level or number, the latest first. Those of earlier cores are among
+	// them. What they mean is in docs/runbook.md, by their codes.
+	Errors []event.Entry `json:"errors"`
+
+	// Draining is whether the node takes no new requests, because it is about to stop or
+	// was taken out of service; Drain is set in the second case.
 	Draining bool              `json:"draining"`
+	Drain    *DrainStatus      `json:"drain,omitempty"`
 	Peers    []PeerStatus      `json:"peers"`
 	Lanes    []LaneStatus      `json:"lanes"`
 	Services []ServiceStatus   `json:"services"`
 	Workers  []WorkerStatus    `json:"workers"`
+	Domains  []DomainStatus    `json:"domains"`
 	Bulk     []BulkStatus      `json:"bulk"`
+	Deaths   DeathStatus       `json:"deaths"`
 	Counters map[string]uint64 `json:"counters"`
 }
 
@@ -55,6 +82,11 @@ type PeerStatus struct {
 	// Error is why it is down, or was last.
 	Error    string `json:"error,omitempty"`
 	Services int    `json:"services"`
+	// Fabric is the provider that carries the link while it is connected.
+	Fabric string `json:"fabric,omitempty"`
+	// TLS is what protects the bootstrap connection; nil if nothing does, or while
+	// there is none.
+	TLS *LinkTLS `json:"tls,omitempty"`
 }
 
 // LaneStatus is the state of a lane.
@@ -63,6 +95,8 @@ type LaneStatus struct {
 	Domain string `json:"domain"`
 	Peer   string `json:"peer"`
 	Class  string `json:"class"`
+	// Number tells apart the lanes of the class to or from the peer.
+	Number int `json:"number"`
 	// Direction is "out" for requests of this node, "in" for those of the
 	// peer, "local" for requests from this node to itself.
 	Direction string `json:"direction"`
@@ -72,9 +106,20 @@ type LaneStatus struct {
 	SlotSize int    `json:"slot_size"`
 	// Busy is how many requests are under way.
 	Busy int `json:"busy"`
+	// Requests is how many have been sent, or have arrived, by the lane, and Groups
+	// how many groups they were.
+	Requests uint64 `json:"requests"`
+	Groups   uint64 `json:"groups"`
+	// Users is how many clients have the lane, Quota the most slots that one may
+	// hold (0: all), and Share the most at present, because the ring is crowded
+	// (0: it is not). All are 0 for requests of the peer.
+	Users int `json:"users"`
+	Quota int `json:"quota"`
+	Share int `json:"share"`
 	// Path is what the fabric says of the connection, for people: device, GIDs,
-	// MTU. Empty while it is down, and for fabrics that say nothing.
+	// MTU, encryption. Empty while it is down, and for fabrics that say nothing.
 	Path string `json:"path,omitempty"`
+	LaneCounted
 }
 
 // ServiceStatus is a method served somewhere.
@@ -86,6 +131,8 @@ type ServiceStatus struct {
 	ID      uint32 `json:"id"`
 	// Workers is how many processes serve it; 0 if that is the peer's business.
 	Workers int `json:"workers"`
+	// Counted is what this node has counted of it; nil if it is served elsewhere.
+	Counted *ServiceCounted `json:"counted,omitempty"`
 }
 
 // WorkerStatus is an attached process.
@@ -96,10 +143,38 @@ type WorkerStatus struct {
 	Name   string `json:"name"`
 	PID    int    `json:"pid"`
 	UID    uint32 `json:"uid"`
+	// Slots is how many slots its requests have in flight, SlotBytes their size,
+	// and OverLimit how many requests were refused because they were more than
+	// the process may have.
+	Slots     int    `json:"slots"`
+	SlotBytes int    `json:"slot_bytes"`
+	OverLimit uint64 `json:"over_limit"`
+	// SpilledAnswers is how many answers it has got that were moved out of their
+	// slots because it did not take them, SpilledBytes their size, and SpillUnread
+	// how much of it, it has not read.
+	SpilledAnswers uint64 `json:"spilled_answers"`
+	SpilledBytes   uint64 `json:"spilled_bytes"`
+	SpillUnread    int    `json:"spill_unread"`
+	// Offences is how often it has broken the protocol for certain.
+	Offences uint64 `json:"offences"`
 	// Regions is how many regions it has, RegionBytes their size. They include
 	// those that it has freed and that are still in use.
 	Regions     int `json:"regions"`
 	RegionBytes int `json:"region_bytes"`
+}
+
+// DomainStatus is the state of a domain's memory.
+type DomainStatus struct {
+	Name string `json:"name"`
+	// Generation is how often it was replaced by this core.
+	Generation int `json:"generation"`
+	// Damages is how many errors there were in it that are nobody's for certain,
+	// Lingering how many processes have it that are disconnected.
+	Damages   uint64 `json:"damages"`
+	Lingering int    `json:"lingering"`
+	// Held is how many of its earlier memories are held by processes that live although
+	// they were disconnected.
+	Held int `json:"held"`
 }
 
 // BulkStatus is the state of operations on regions between a domain and a peer.
@@ -119,47 +194,64 @@ type BulkStatus struct {
 	Queued int `json:"queued"`
 }
 
-func (c *conductor) statusMessage() (*attach.Message, error) {
-	data, err := json.Marshal(c.status())
-	if err != nil {
-		return nil, fmt.Errorf("status: %w", err)
-	}
-	return &attach.Message{Type: attach.TypeStatusIs, StatusJSON: data}, nil
-}
-
 // status collects the state of everything. Agents are asked first: no lock is
 // held meanwhile.
 func (c *conductor) status() *Status {
 	s := &Status{
-		Node: c.node, Version: Version, Incarnation: c.incarnation, UptimeS: time.Since(c.started).Seconds(),
+		Node: c.node, Version: Version, Incarnation: c.incarnation, UptimeS: time.Since(c.started).Seconds(), Goroutines: runtime.NumGoroutine(),
 		PIDs:   PIDs{Supervisor: c.supervisor, Core: pid},
-		Fabric: c.provider, Listen: c.cfg.Node.Listen,
-		Peers: []PeerStatus{}, Lanes: []LaneStatus{}, Services: []ServiceStatus{}, Workers: []WorkerStatus{}, Bulk: []BulkStatus{},
-		Counters: map[string]uint64{"refused_connections": c.refused.Load()},
+		Listen: c.cfg.Node.Listen,
+		Peers:  []PeerStatus{}, Lanes: []LaneStatus{}, Services: []ServiceStatus{}, Workers: []WorkerStatus{}, Bulk: []BulkStatus{}, Domains: []DomainStatus{},
+		Refusals: c.refusals.status(), Upgrade: c.told.upgrade(), Config: c.configStatus(), Errors: c.errors(),
+		Counters: c.sums(),
 	}
-	if c.fabric != nil {
-		s.FabricWanted, s.FallbackReason, s.FabricDetail = c.fabric.wanted, c.fabric.fallback, c.fabric.detail
+	if c.guard != nil {
+		s.TLS = certStatus(c.guard.keeper.Material().Leaf)
 	}
+	if len(c.fabrics) > 0 {
+		f := c.fabrics[0]
+		s.DataTLS = f.name == tcpName && c.dataSecurity() != nil
+		s.Fabric, s.FabricWanted, s.FallbackReason, s.FabricDetail = f.name, f.wanted, f.fallback, f.detail
+	}
+	var died deaths
 	for _, a := range c.agents {
-		var n counters
-		a.commands.call(func() { n = a.count })
-		n.addTo(s.Counters)
+		var n counters.AgentCounts
+		a.commands.call(func() { n = *a.count; died.merge(&a.deaths) })
+		counters.AddTo(s.Counters, &n)
 	}
-	for _, d := range c.domains {
+	s.Deaths = died.status()
+	flights := map[*agentWorker]flight{}
+	served := map[uint32]*ServiceCounted{}
+	serving := 0
+	domains := c.allDomains()
+	for _, d := range domains {
 		c.mu.Lock()
 		names := make(map[uint16]attach.Lane, len(d.lanes))
 		for id, l := range d.lanes {
 			names[id] = l.Lane
 		}
 		c.mu.Unlock()
+		state := DomainStatus{Name: d.name, Generation: d.generation}
 		d.agent.commands.call(func() {
+			state.Damages, state.Lingering = d.view.damages.total, d.view.disconnected()
 			s.Lanes = append(s.Lanes, d.view.laneStatus(d.name, names)...)
 			s.Bulk = append(s.Bulk, d.view.bulkStatus(d.name)...)
+			d.view.flights(flights)
+			d.view.servicesCounted(served)
+			serving += d.view.serving()
 		})
+		s.Domains = append(s.Domains, state)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Draining = c.draining
+	s.Draining, s.Drain = c.drainsNow(), c.drainStatus(serving)
+	for i := range s.Domains {
+		for old := range c.held {
+			if old.name == s.Domains[i].Name {
+				s.Domains[i].Held++
+			}
+		}
+	}
 	for _, l := range c.links {
 		s.Peers = append(s.Peers, l.status())
 		for domain, methods := range l.directory {
@@ -168,16 +260,21 @@ func (c *conductor) status() *Status {
 			}
 		}
 	}
-	for _, d := range c.domains {
+	for _, d := range c.allDomains() {
 		for k, m := range d.methods {
 			if len(m.workers) > 0 {
-				s.Services = append(s.Services, ServiceStatus{Domain: d.name, Node: c.node, Service: k.service, Method: k.method, ID: m.id, Workers: len(m.workers)})
+				s.Services = append(s.Services, ServiceStatus{Domain: d.name, Node: c.node, Service: k.service, Method: k.method, ID: m.id, Workers: len(m.workers), Counted: served[m.id]})
 			}
 		}
 	}
 	for w := range c.attached {
+		f := flights[w.view]
+		unread := 0
+		if w.spiller != nil {
+			unread = w.spiller.held()
+		}
 		s.Workers = append(s.Workers, WorkerStatus{ID: w.id, Domain: w.domain.name, Role: string(w.role), Name: w.name, PID: w.pid, UID: w.uid,
-			Regions: w.regions.count, RegionBytes: w.regions.bytes})
+			Slots: f.slots, SlotBytes: f.bytes, OverLimit: f.overLimit, SpilledAnswers: f.spilled, SpilledBytes: f.spilledBytes, SpillUnread: unread, Offences: f.offences, Regions: w.regions.count, RegionBytes: w.regions.bytes})
 	}
 	s.sort()
 	return s
@@ -206,7 +303,8 @@ func (l *link) status() PeerStatus {
 		p.Error = l.lastErr.Error()
 	}
 	if l.session != nil {
-		p.State = "connected"
+		p.State, p.Fabric = "connected", l.session.fabric.name
+		p.TLS = l.session.conn.status()
 		if l.draining {
 			p.State = "draining"
 		}
@@ -217,10 +315,13 @@ func (l *link) status() PeerStatus {
 	return p
 }
 
+// traffic counts the requests of a lane, and their groups.
+type traffic struct{ requests, groups uint64 }
+
 // laneStatus describes the domain's lanes, on the agent's thread.
 func (d *agentDomain) laneStatus(domain string, names map[uint16]attach.Lane) []LaneStatus {
 	var ls []LaneStatus
-	add := func(id uint16, direction string, up bool, pair *endpointPair, busy int) {
+	add := func(id uint16, direction string, up bool, pair *endpointPair, busy int, moved traffic, row *counters.Lane) {
 		n, ok := names[id]
 		if !ok {
 			return // made after the names were taken
@@ -232,28 +333,50 @@ func (d *agentDomain) laneStatus(domain string, names map[uint16]attach.Lane) []
 		if pair != nil {
 			path = describe(pair.ep)
 		}
-		ls = append(ls, LaneStatus{ID: id, Domain: domain, Peer: n.Peer, Class: n.Class, Direction: direction, State: state,
-			Slots: n.Geometry.Slots, SlotSize: n.Geometry.SlotSize, Busy: busy, Path: path})
+		ls = append(ls, LaneStatus{ID: id, Domain: domain, Peer: n.Peer, Class: n.Class, Number: n.Number, Direction: direction, State: state,
+			Slots: n.Geometry.Slots, SlotSize: n.Geometry.SlotSize, Busy: busy, Requests: moved.requests, Groups: moved.groups, Path: path, LaneCounted: CountedOfLane(row)})
 	}
 	for _, l := range d.outLanes {
+		before := len(ls)
 		if l.local != nil {
-			add(l.id, "local", true, nil, l.busy)
+			add(l.id, "local", true, nil, l.busy, l.moved, l.row)
 		} else {
-			add(l.id, "out", l.pair != nil, l.pair, l.busy)
+			add(l.id, "out", l.pair != nil, l.pair, l.busy, l.moved, l.row)
+		}
+		for i := before; i < len(ls); i++ {
+			ls[i].Users, ls[i].Share = l.sharing.users, l.sharing.word.Slots()
+			if l.sharing.quota < l.geo.Slots {
+				ls[i].Quota = l.sharing.quota
+			}
 		}
 	}
 	for _, l := range d.inLanes {
 		if l.local == nil {
-			add(l.id, "in", l.pair != nil, l.pair, l.busy)
+			add(l.id, "in", l.pair != nil, l.pair, l.busy, l.moved, l.row)
 		}
 	}
 	return ls
 }
 
-// addTo adds every counter to m under its JSON name.
-func (n counters) addTo(m map[string]uint64) {
-	v := reflect.ValueOf(n)
-	for i := range v.NumField() {
-		m[v.Type().Field(i).Tag.Get("json")] += v.Field(i).Uint()
+// flight is what a worker has in flight.
+type flight struct {
+	slots, bytes int
+	overLimit    uint64
+	offences     uint64
+	// spilled are answers, spilledBytes their size.
+	spilled, spilledBytes uint64
+}
+
+// flights enters the domain's workers into m, on the agent's thread.
+func (d *agentDomain) flights(m map[*agentWorker]flight) {
+	for _, w := range d.workers {
+		if w == nil {
+			continue
+		}
+		f := flight{offences: w.offences.total, bytes: w.bytes, overLimit: w.overLimit, spilled: w.spilledAnswers, spilledBytes: w.spilledBytes}
+		for _, l := range d.outLanes {
+			f.slots += int(l.sharing.taken[w.id])
+		}
+		m[w] = f
 	}
 }

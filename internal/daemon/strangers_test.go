@@ -196,7 +196,7 @@ func TestStrangersOnTheBootstrapSocket(t *testing.T) {
 			junk[k] = byte(r.Uint32())
 		}
 		if i%2 == 0 {
-			junk = append([]byte{0, 0, 0, byte(r.IntN(80))}, `{"type":"hello","hello":{"magic":"rdmad-peer","protocol":1,"node":"a"}}`...)
+			junk = append([]byte{0, 0, 0, byte(r.IntN(80))}, `{"type":"hello","hello":{"magic":"rdmad-peer","protocol":4,"node":"a"}}`...)
 		}
 		_, _ = s.Write(junk)
 		if i%3 == 0 {

@@ -2,231 +2,207 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
+	"os/signal"
 	"syscall"
 	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/config"
-)
-
-// ErrInUse is returned by Supervise when another daemon has the socket.
-var ErrInUse = errors.New("the socket is in use")
-
-// The waits before a crashed core is started again.
-const (
-	firstRestart = 100 * time.Millisecond
-	lastRestart  = 5 * time.Second
-	// healthy is how long a core must have run for the waits to start anew.
-	healthy = 10 * time.Second
+	"github.com/rdmad/rdmad/internal/depot"
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 )
 
 // Supervise runs a node: it takes the socket, starts the core and starts it
-// again when it crashes, until ctx ends; then it lets the core drain and
-// returns. source and data are the name and the content of the config file that
-// cfg was parsed from. The supervisor never opens a device.
+// again when it dies, until ctx ends; then it lets the core drain and
+// returns. The supervisor never opens a device. What a core has put into
+// the depot is given to the next one, so that workers stay attached. SIGHUP to the process reloads the
+// configuration, and SIGUSR2 replaces the core by the program that is now where this one was started from.
 //
 // Errors: ErrInUse, or what keeps the sockets from being opened or the core from
 // starting.
-func Supervise(ctx context.Context, cfg *config.Config, source string, data []byte, log zerolog.Logger) error {
-	s := &supervisor{cfg: cfg, log: log}
+func Supervise(ctx context.Context, what Setup) error {
+	s := &supervisor{cfg: what.Config, setup: what, log: what.Log.Logger()}
 	defer s.close()
-	if err := s.open(); err != nil {
+	passed := depot.TakePassed()
+	var err error
+	if s.backup, err = depot.OpenBackup(passed, s.notKept); err != nil {
 		return err
 	}
-	wait := firstRestart
-	for {
-		start := time.Now()
-		err := s.runCore(ctx, source, data)
-		if ctx.Err() != nil {
-			return err
-		}
-		s.cores++
-		if s.cores == 1 && exitStatus(err) == StatusNoStart {
-			return errors.New("the core cannot start")
-		}
-		if time.Since(start) > healthy {
-			wait = firstRestart
-		}
-		log.Error().Err(err).Dur("restart_in", wait).Msg("the core died")
-		if !sleep(ctx, wait) {
-			return nil
-		}
-		wait = min(2*wait, lastRestart)
+	if s.watchdog, err = systemd.SdWatchdogEnabled(true); err != nil {
+		return fmt.Errorf("watchdog of the service manager: %w", err)
 	}
+	if err := s.open(passed.Sockets); err != nil {
+		return err
+	}
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	return s.run(ctx)
 }
 
 type supervisor struct {
 	cfg       *config.Config
+	setup     Setup
 	log       zerolog.Logger
 	lock      *os.File
 	socket    *os.File
 	bootstrap *os.File // nil without peers
-	cores     int
+	// observe are the listening sockets for HTTP: the Unix socket and that of TCP; nil for
+	// those that there are not.
+	observe [observers]*os.File
+	depot   *depot.Store
+	// activated: the sockets are the service manager's.
+	activated bool
+	// watchdog is how often the service manager wants to hear that all is well; 0: never.
+	watchdog time.Duration
+	backup   *depot.Backup // nil without a service manager that keeps descriptors
+	// exe is the program of the core that runs, or ran last, and path where upgrades
+	// are found.
+	exe  *executable
+	path string
+	// core is the one that runs, or ran last.
+	core *runningCore
+	// upgraded is how the last upgrade went; nil before the first.
+	upgraded *UpgradeStatus
+	// reloaded is how the last reload went; nil before the first.
+	reloaded *ReloadStatus
+	// untold: the core was not told what it should have been, which has been said.
+	untold bool
 }
 
-// exitStatus returns the exit status of a core, -1 if it was killed.
-func exitStatus(err error) int {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return -1
-	}
-	return exit.ExitCode()
-}
+// maxKept bounds the items of the depot: workers, methods, lanes and regions of all
+// domains. spareFDs are the descriptors that the supervisor needs besides.
+const (
+	maxKept  = 1 << 18
+	spareFDs = 64
+)
 
-// open takes the lock and opens the listening sockets.
-func (s *supervisor) open() error {
-	path := s.cfg.Node.Socket
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("directory of node.socket: %w", err)
-	}
-	if err := s.takeLock(path + ".lock"); err != nil {
+// prepare opens the program and makes the depot.
+func (s *supervisor) prepare() (err error) {
+	if s.path, err = os.Executable(); err != nil {
 		return err
 	}
-	// The lock is ours, so what lies there is left over from a dead daemon.
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("old socket: %w", err)
+	if s.exe, err = openExecutable("/proc/self/exe", s.path); err != nil {
+		return err
 	}
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		return fmt.Errorf("node.socket: %w", err)
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return err
 	}
-	l.SetUnlinkOnClose(false)
-	defer l.Close()
-	if err := os.Chmod(path, s.cfg.Node.SocketMode); err != nil {
-		return fmt.Errorf("node.socket_mode: %w", err)
-	}
-	if s.socket, err = l.File(); err != nil {
-		return fmt.Errorf("node.socket: %w", err)
-	}
-	if s.cfg.Node.Listen == "" {
+	most := int(min(files.Cur, 1<<30)) - spareFDs
+	s.depot = depot.NewStore(depot.Limits{Items: maxKept, FDs: most}, s.notKept)
+	if s.backup == nil {
 		return nil
 	}
-	t, err := net.Listen("tcp", s.cfg.Node.Listen)
-	if err != nil {
-		return fmt.Errorf("node.listen: %w", err)
+	if err := s.backup.Restore(s.depot); err != nil {
+		return err
 	}
-	defer t.Close()
-	if s.bootstrap, err = t.(*net.TCPListener).File(); err != nil {
-		return fmt.Errorf("node.listen: %w", err)
-	}
+	items, fds := s.depot.Size()
+	s.log.Info().Int("items", items).Int("descriptors", fds).Msg("the service manager keeps what the core needs")
 	return nil
 }
 
-// takeLock locks path for the life of this process.
-func (s *supervisor) takeLock(path string) error {
-	for s.lock == nil {
-		if err := s.tryLock(path); err != nil {
+// notKept is told of what the next core, or the next supervisor, will not have.
+func (s *supervisor) notKept(err error) {
+	if errors.Is(err, depot.ErrManager) {
+		event.ManagerDeaf.On(&s.log).Err(err).Msg("the service manager does not listen")
+		return
+	}
+	event.NotKept.On(&s.log).Err(err).Msg("not kept for the next core")
+}
+
+// run keeps a core running until ctx ends.
+func (s *supervisor) run(ctx context.Context) error {
+	upgrades := make(chan os.Signal, 1)
+	signal.Notify(upgrades, syscall.SIGUSR2)
+	defer signal.Stop(upgrades)
+	reloads := make(chan os.Signal, 1)
+	signal.Notify(reloads, syscall.SIGHUP)
+	defer signal.Stop(reloads)
+	var again restarts
+	for first := true; ; first = false {
+		core, err := s.startCore(s.exe)
+		if err == nil {
+			faultpoint.Here("supervise.started")
+			s.core = core
+			err = s.follow(ctx, upgrades, reloads)
+		}
+		switch {
+		case ctx.Err() != nil:
 			return err
+		case first && core == nil:
+			return err
+		case first && s.core == core && exitStatus(err) == StatusNoStart:
+			event.CoreNoStart.On(&s.log).Msg("the core cannot start; see its last line")
+			return errors.New("the core cannot start")
+		}
+		faultpoint.Here("supervise.ended")
+		wait := again.next(time.Now(), core != nil && s.core.known)
+		event.CoreDied.On(&s.log).Err(err).Dur("restart_in", wait).Msg("the core died")
+		// Nothing hangs while there is no core, and the next one has all the time again.
+		s.backup.Tell("WATCHDOG=1\nSTATUS=The core died and is started again")
+		if !sleep(ctx, wait) {
+			return nil
 		}
 	}
-	if err := s.lock.Truncate(0); err != nil {
-		return fmt.Errorf("lock file: %w", err)
-	}
-	if _, err := fmt.Fprintf(s.lock, "%d\n", os.Getpid()); err != nil {
-		return fmt.Errorf("lock file: %w", err)
-	}
-	return nil
 }
 
-// tryLock sets lock, unless the daemon that had the file has removed it between
-// our opening and our locking it.
-func (s *supervisor) tryLock(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return fmt.Errorf("lock file: %w", err)
+// stopGrace is how long a core may take to end besides its drain.
+const stopGrace = 10 * time.Second
+
+// follow returns when the core has ended, and how. When ctx ends the core is told to
+// drain, and killed if it takes much longer than it may.
+func (s *supervisor) follow(ctx context.Context, upgrades, reloads <-chan os.Signal) error {
+	changed, later := s.setup.Log.Changed(), (<-chan time.Time)(nil)
+	for {
+		ready := s.core.link.Ready()
+		if s.core.known {
+			ready = nil
+		}
+		select {
+		case <-s.core.ended:
+			// Both may be there, and only one of them is chosen: a core that has served is
+			// followed at once.
+			select {
+			case <-ready:
+				s.served()
+			default:
+			}
+			return s.core.err
+		case <-ready:
+			s.served()
+		case <-s.core.link.Alive():
+			s.backup.Tell("WATCHDOG=1")
+		case <-upgrades:
+			s.backup.Tell("WATCHDOG=1\nSTATUS=The core is being replaced")
+			s.upgrade(ctx)
+			s.backup.Tell("WATCHDOG=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket)
+		case <-reloads:
+			s.reload()
+		case <-changed:
+			// Not each of many.
+			changed, later = nil, time.After(keepErrorsEvery)
+		case <-later:
+			changed, later = s.setup.Log.Changed(), nil
+			s.tell()
+		case <-ctx.Done():
+			patience := s.cfg.Node.DrainTimeout + stopGrace
+			s.backup.Tell(fmt.Sprintf("STOPPING=1\nEXTEND_TIMEOUT_USEC=%d\nSTATUS=Draining", (patience + stopGrace).Microseconds()))
+			return s.core.stop(patience, s.log)
+		}
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		holder := make([]byte, 16)
-		n, _ := f.ReadAt(holder, 0)
-		_ = f.Close()
-		return fmt.Errorf("%w: another rdmad (pid %s) serves %s", ErrInUse, strings.TrimSpace(string(holder[:n])), s.cfg.Node.Socket)
-	}
-	locked, err := f.Stat()
-	if err != nil {
-		return errors.Join(fmt.Errorf("lock file: %w", err), f.Close())
-	}
-	if there, err := os.Stat(path); err != nil || !os.SameFile(there, locked) {
-		return f.Close()
-	}
-	s.lock = f
-	return nil
 }
 
-// close gives everything back. The lock file goes last and while it is locked.
-func (s *supervisor) close() {
-	if s.socket != nil {
-		_ = os.Remove(s.cfg.Node.Socket)
-		_ = s.socket.Close()
-	}
-	if s.bootstrap != nil {
-		_ = s.bootstrap.Close()
-	}
-	if s.lock != nil {
-		_ = os.Remove(s.lock.Name())
-		_ = s.lock.Close()
-	}
-}
-
-// runCore starts a core and waits until it has ended. When ctx ends the core is
-// told to drain, and killed if it takes much longer than it may.
-func (s *supervisor) runCore(ctx context.Context, source string, data []byte) error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(exe, "core")
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C at the terminal is ours to pass on
-	h, err := json.Marshal(handoff{Supervisor: os.Getpid(), Source: source, Data: data, Bootstrap: s.bootstrap != nil})
-	if err != nil {
-		return err
-	}
-	handoffR, handoffW, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	lifelineR, lifelineW, err := os.Pipe()
-	if err != nil {
-		return errors.Join(err, handoffR.Close(), handoffW.Close())
-	}
-	defer lifelineW.Close()
-	cmd.ExtraFiles = []*os.File{handoffR, lifelineR, s.socket}
-	if s.bootstrap != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, s.bootstrap)
-	}
-	err = cmd.Start()
-	_ = handoffR.Close()
-	_ = lifelineR.Close()
-	if err != nil {
-		return errors.Join(fmt.Errorf("start the core: %w", err), handoffW.Close())
-	}
-	// A core that dies before it has read makes this fail; Wait says why.
-	_, _ = handoffW.Write(h)
-	_ = handoffW.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	_ = cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(s.cfg.Node.DrainTimeout + 10*time.Second):
-		s.log.Error().Msg("the core does not stop; killing it")
-		_ = cmd.Process.Kill()
-		return <-ended
-	}
+// served notes that the core that runs is ready.
+func (s *supervisor) served() {
+	s.core.known = true
+	s.backup.Tell("READY=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket)
+	s.tell()
 }

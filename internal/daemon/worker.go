@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -23,21 +25,44 @@ type worker struct {
 	id     int // 0 for tools
 	role   attach.Role
 	name   string
-	pid    int
-	uid    uint32
-	pidfd  int // -1 if the kernel has none
-	seg    *shm.Segment
-	view   *agentWorker
-	bye    bool // it has said that it touches its slots no more
+	// handlers is how many requests it says to work on at once.
+	handlers int
+	pid      int
+	uid, gid uint32
+	abi      uint32 // of its library
+	pidfd    int    // -1 if the kernel has none
+	seg      *shm.Segment
+	view     *agentWorker
+	spiller  *spiller
+	bytes    int  // the most bytes of slots that it was told it may hold
+	bye      bool // it has said that it touches its slots no more
+	// struck are the errors for which it was disconnected. holds: it is one of the holders of
+	// its domain, which is retired. Both are guarded by conductor.mu.
+	struck int
+	holds  bool
+	// adopted: it was attached to another core, which had taken opsTaken operations.
+	adopted  bool
+	opsTaken uint64
+	// opsLeft are its operations until the agent may take them.
+	opsLeft *workerOps
+	// welcomed: it has its welcome. serves has a bit for each method that it serves, by
+	// number. Both are guarded by conductor.mu.
+	welcomed bool
+	serves   []byte
 	// regions is what it has of regions; guarded by conductor.mu.
 	regions regionUse
+
+	// trace is what a tool follows, or has followed; guarded by conductor.mu.
+	trace *traceRun
 
 	// mu orders what the worker is sent: a lane before the answer that names
 	// it. given are the lanes it has.
 	mu    sync.Mutex
 	given map[uint16]bool
-	// asks bounds the questions that wait for their answer.
-	asks chan struct{}
+	// asks bounds the questions that wait for their answer. asking are their numbers;
+	// it belongs to mu.
+	asks   chan struct{}
+	asking map[uint64]bool
 }
 
 const helloTimeout = 5 * time.Second
@@ -59,30 +84,45 @@ func (c *conductor) acceptWorkers(l *net.UnixListener) {
 
 // serveWorker is the life of an attachment.
 func (c *conductor) serveWorker(conn *attach.Conn) {
-	defer context.AfterFunc(c.ctx, func() {
-		_ = conn.Send(&attach.Message{Type: attach.TypeGoodbye, Reason: "the daemon is stopping"})
-		_ = conn.Close()
-	})()
+	defer c.farewell(conn)()
 	w, err := c.attach(conn)
 	if err != nil {
-		c.refused.Add(1)
-		c.log.Warn().Err(err).Msg("worker refused")
+		atomic.AddUint64(&c.counts().RefusedConnections, 1)
+		event.WorkerRefused.On(&c.log).Err(err).Msg("worker refused")
 		_ = conn.Send(&attach.Message{Type: attach.TypeFail, Fail: attach.FailFor(err)})
 		_ = conn.Close()
 		return
 	}
+	c.converse(w)
+}
+
+// farewell makes a worker be told when the core stops, until the function that it returns
+// is called.
+func (c *conductor) farewell(conn *attach.Conn) (stop func() bool) {
+	return context.AfterFunc(c.ctx, func() {
+		_ = conn.Send(&attach.Message{Type: attach.TypeGoodbye, Reason: "the daemon is stopping"})
+		_ = conn.Close()
+	})
+}
+
+// converse does what a worker says until its end.
+func (c *conductor) converse(w *worker) {
+	conn := w.conn
 	log := c.log.With().Int("worker", w.id).Str("name", w.name).Int("pid", w.pid).Logger()
 	log.Debug().Str("role", string(w.role)).Str("domain", w.domain.name).Msg("worker attached")
 	for {
 		m, fds, err := conn.Recv()
-		shm.CloseFDs(fds) // workers have no descriptors to give
+		if len(fds) > 0 {
+			shm.CloseFDs(fds) // workers have no descriptors to give
+			w.offend()
+		}
 		if err == nil {
 			err = c.handleWorker(w, m)
 		}
 		if err != nil {
 			if !errors.Is(err, attach.ErrClosed) {
-				c.refused.Add(1)
-				log.Warn().Err(err).Msg("worker broke the protocol")
+				atomic.AddUint64(&c.counts().RefusedConnections, 1)
+				event.WorkerProtocol.On(&log).Err(err).Msg("worker broke the protocol")
 				_ = conn.Send(&attach.Message{Type: attach.TypeGoodbye, Reason: err.Error()})
 			}
 			break
@@ -95,16 +135,23 @@ func (c *conductor) serveWorker(conn *attach.Conn) {
 
 // attach does the handshake with a new process and makes it a worker.
 func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
-	w := &worker{conn: conn, pidfd: -1, given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks)}
+	w := &worker{conn: conn, pidfd: -1, given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool)}
 	defer func() {
 		if err != nil {
 			w.closePidfd()
 		}
 	}()
-	var gid uint32
-	if err := w.credentials(conn.Socket(), &gid); err != nil {
+	if err := w.credentials(conn.Socket()); err != nil {
 		return nil, err
 	}
+	if !c.workerGate.Enter(w) {
+		return nil, fmt.Errorf("%w: process %d has tried to attach too often in vain", attach.ErrLimit, w.pid)
+	}
+	defer func() {
+		if err == nil {
+			c.workerGate.Return(w)
+		}
+	}()
 	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return nil, err
 	}
@@ -116,25 +163,30 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	if err := checkHello(m); err != nil {
 		return nil, err
 	}
-	w.role, w.name = m.Hello.Role, printable(m.Hello.Name)
-	if w.domain = c.admit(w.uid, gid); w.domain == nil {
-		return nil, fmt.Errorf("%w: no domain of node %s admits user %d or group %d (see [[domain]] in its config)", attach.ErrPermission, c.node, w.uid, gid)
+	w.role, w.name, w.handlers, w.abi = m.Hello.Role, printable(m.Hello.Name), m.Hello.Handlers, m.Hello.ABI
+	w.domain = c.admit(w.uid, w.gid)
+	if w.domain == nil && w.role == attach.RoleTool && mayOperate(w.uid) {
+		w.domain = c.allDomains()[0] // tools get nothing of it
+	}
+	if w.domain == nil {
+		return nil, fmt.Errorf("%w: no domain of node %s admits user %d or group %d (see [[domain]] in its config)", attach.ErrPermission, c.node, w.uid, w.gid)
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
 	// No lane before the welcome: whoever makes one finds w from now on.
 	w.mu.Lock()
-	if err := w.domain.enlist(w); err != nil {
+	err = w.domain.enlist(w)
+	for errors.Is(err, errRetired) {
+		// It has a successor.
+		w.domain = c.admit(w.uid, w.gid)
+		err = w.domain.enlist(w)
+	}
+	if err != nil {
 		w.mu.Unlock()
 		return nil, err
 	}
-	welcome := &attach.Message{Type: attach.TypeWelcome, Seq: m.Seq, Welcome: &attach.Welcome{ABI: shm.ABIVersion, Node: c.node, Domain: w.domain.name, ID: w.id}}
-	if w.role == attach.RoleTool {
-		err = conn.Send(welcome)
-	} else {
-		err = conn.Send(welcome, w.domain.seg.FD(), w.seg.FD(), w.domain.bell.FD())
-	}
+	err = c.welcomeWorker(w, m.Seq)
 	w.mu.Unlock()
 	if err != nil {
 		c.detach(w)
@@ -144,6 +196,27 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 		w.giveAll()
 	}
 	return w, nil
+}
+
+// welcomeWorker sends a worker its welcome.
+func (c *conductor) welcomeWorker(w *worker, seq uint64) error {
+	welcome := &attach.Message{Type: attach.TypeWelcome, Seq: seq, Welcome: &attach.Welcome{
+		ABI: shm.ABIVersion, Node: c.node, Domain: w.domain.name, ID: w.id, Bytes: w.bytes,
+		HoldMillis: c.live().Node.LinkHold.Milliseconds(),
+	}}
+	if w.role == attach.RoleTool {
+		return w.conn.Send(welcome)
+	}
+	w.domain.seg.RestoreHeader(shm.KindDomain)
+	if err := w.conn.Send(welcome, w.domain.seg.FD(), w.seg.FD(), w.domain.bell.FD()); err != nil {
+		return err
+	}
+	faultpoint.Here("welcome.sent")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.welcomed = true
+	w.keepWorkerChange()
+	return nil
 }
 
 func checkHello(m *attach.Message) error {
@@ -162,8 +235,11 @@ func checkHello(m *attach.Message) error {
 }
 
 // printable makes a name from another process fit for logs and tables.
-func printable(s string) string {
-	b := []byte(s[:min(len(s), 64)])
+func printable(s string) string { return printableText(s, 64) }
+
+// printableText is printable for texts of at most the given number of bytes.
+func printableText(s string, most int) string {
+	b := []byte(s[:min(len(s), most)])
 	for i, ch := range b {
 		if ch < ' ' || ch > '~' {
 			b[i] = '?'
@@ -173,7 +249,7 @@ func printable(s string) string {
 }
 
 // credentials asks the kernel who is at the other end.
-func (w *worker) credentials(sock *net.UnixConn, gid *uint32) error {
+func (w *worker) credentials(sock *net.UnixConn) error {
 	raw, err := sock.SyscallConn()
 	if err != nil {
 		return err
@@ -194,8 +270,19 @@ func (w *worker) credentials(sock *net.UnixConn, gid *uint32) error {
 	if err := errors.Join(err, credErr); err != nil {
 		return fmt.Errorf("credentials of a worker: %w", err)
 	}
-	w.pid, w.uid = int(cred.Pid), cred.Uid
-	*gid = cred.Gid
+	w.pid, w.uid, w.gid = int(cred.Pid), cred.Uid, cred.Gid
+	return nil
+}
+
+// Network and String make the worker's process what a turnstile counts by: net.Addr.
+func (w *worker) Network() string { return "process" }
+func (w *worker) String() string  { return fmt.Sprintf("process %d", w.pid) }
+
+// isOutcast returns the error that a process gets that was disconnected for what it did.
+func (c *conductor) isOutcast(w *worker) error {
+	if c.outcasts[w.pid] > 0 {
+		return fmt.Errorf("%w: process %d was disconnected for what it has written; it can attach when it was started anew", attach.ErrPermission, w.pid)
+	}
 	return nil
 }
 
@@ -205,8 +292,15 @@ func (d *domain) enlist(w *worker) error {
 	if w.role == attach.RoleTool {
 		c.mu.Lock()
 		c.attached[w] = struct{}{}
+		c.countWorkers()
 		c.mu.Unlock()
 		return nil
+	}
+	c.mu.Lock()
+	err := c.isOutcast(w) // before anything is made for it
+	c.mu.Unlock()
+	if err != nil {
+		return err
 	}
 	seg, err := shm.Create(shm.CreateOptions{Name: "rdmad-worker", Kind: shm.KindWorker, Size: slots.WorkerSegmentSize})
 	if err != nil {
@@ -214,6 +308,12 @@ func (d *domain) enlist(w *worker) error {
 	}
 	c.mu.Lock()
 	w.id, err = d.freeID()
+	if err == nil && d.retired {
+		err = errRetired
+	}
+	if err == nil {
+		err = c.isOutcast(w)
+	}
 	if err == nil && c.draining {
 		err = fmt.Errorf("%w: node %s is draining", attach.ErrClosed, c.node)
 	}
@@ -222,14 +322,25 @@ func (d *domain) enlist(w *worker) error {
 		_ = seg.Close()
 		return err
 	}
-	d.workers[w.id] = w
-	c.attached[w] = struct{}{}
-	c.mu.Unlock()
 	w.seg = seg
-	w.view = &agentWorker{id: w.id, rings: slots.NewWorkerRings(seg.Bytes())}
+	w.bytes = c.live().Limits.WorkerBytes
+	w.view = &agentWorker{id: w.id, pid: w.pid, told: true, mostBytes: w.bytes, rings: slots.NewWorkerRings(seg.Bytes())}
+	if w.role == attach.RoleClient {
+		w.spiller = newSpiller(w)
+		w.view.spill = w.spiller.start
+	}
 	if w.role == attach.RoleService {
+		w.view.handlers = min(max(w.handlers, 0), slots.HintEntries)
 		w.view.ops = &workerOps{ring: slots.NewOpRing(seg.Bytes())}
 	}
+	d.workers[w.id] = w // from here on others may find it
+	c.attached[w] = struct{}{}
+	c.countWorkers()
+	atomic.AddUint64(&c.counts().WorkersAttached, 1)
+	d.keepCounts()
+	d.keepWorker(w) // before it is told anything
+	faultpoint.Here("enlist.kept")
+	c.mu.Unlock()
 	d.agent.commands.call(func() { d.view.addWorker(w.view) })
 	return nil
 }
@@ -237,7 +348,7 @@ func (d *domain) enlist(w *worker) error {
 // freeID finds an attach id that no slot word carries any more. conductor.mu is
 // held, and the agent never waits for that.
 func (d *domain) freeID() (int, error) {
-	limit := d.conductor.cfg.Limits.Workers
+	limit := d.conductor.live().Limits.Workers
 	if len(d.workers) >= limit {
 		return 0, fmt.Errorf("%w: %d workers are attached to domain %s (limits.workers)", attach.ErrLimit, limit, d.name)
 	}
@@ -245,7 +356,7 @@ func (d *domain) freeID() (int, error) {
 	d.agent.commands.call(func() {
 		for range slots.MaxOwner {
 			d.lastID = d.lastID%slots.MaxOwner + 1
-			if d.workers[d.lastID] == nil && d.view.workers[d.lastID] == nil && !d.view.unsettled(d.lastID) {
+			if d.workers[d.lastID] == nil && d.leaving[d.lastID] == 0 && d.view.workers[d.lastID] == nil && !d.view.unsettled(d.lastID) {
 				id = d.lastID
 				return
 			}
@@ -255,74 +366,6 @@ func (d *domain) freeID() (int, error) {
 		return 0, fmt.Errorf("%w: no free worker id in domain %s", attach.ErrLimit, d.name)
 	}
 	return id, nil
-}
-
-// detach ends an attachment. What the worker held is cleaned up at once if it
-// has said goodbye, else when the kernel says that the process is dead.
-func (c *conductor) detach(w *worker) {
-	c.mu.Lock()
-	delete(c.attached, w)
-	served := false
-	for _, m := range w.domain.methods {
-		served = served || m.workers[w]
-		delete(m.workers, w)
-	}
-	c.mu.Unlock()
-	if served {
-		c.directoryChanged()
-	}
-	defer w.closePidfd()
-	if w.role == attach.RoleTool {
-		return
-	}
-	d := w.domain
-	d.agent.commands.call(func() { d.view.detach(w.view) })
-	if !w.bye && !w.awaitDeath(c) {
-		return // the core is stopping: nobody will use the slots again
-	}
-	d.agent.commands.call(func() { d.view.bury(w.view) })
-	c.freeRegions(w)
-	c.mu.Lock()
-	delete(d.workers, w.id)
-	c.mu.Unlock()
-	_ = w.seg.Close()
-}
-
-// awaitDeath returns true when the process is dead. A process that has closed
-// its socket but lives keeps its slots, because it may still write to them. The
-// wait is the Go poller's: a thread for each such process would be too much.
-func (w *worker) awaitDeath(c *conductor) bool {
-	if w.pidfd < 0 {
-		return true // a kernel without pidfds: the closed socket has to do
-	}
-	if err := unix.SetNonblock(w.pidfd, true); err != nil {
-		c.log.Error().Err(err).Int("pid", w.pid).Msg("cannot wait for the end of a worker")
-		return false
-	}
-	f := os.NewFile(uintptr(w.pidfd), "pidfd")
-	w.pidfd = -1
-	defer f.Close()
-	defer context.AfterFunc(c.ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
-	raw, err := f.SyscallConn()
-	dead := false
-	if err == nil {
-		err = raw.Read(func(fd uintptr) bool {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-			dead = n > 0 && err == nil
-			return dead
-		})
-	}
-	if err != nil && c.ctx.Err() == nil {
-		c.log.Error().Err(err).Int("pid", w.pid).Msg("cannot wait for the end of a worker")
-	}
-	return dead
-}
-
-func (w *worker) closePidfd() {
-	if w.pidfd >= 0 {
-		_ = unix.Close(w.pidfd)
-		w.pidfd = -1
-	}
 }
 
 // give hands a lane over, unless the worker has it.
@@ -339,6 +382,7 @@ func (w *worker) giveLocked(l *laneInfo) {
 		return
 	}
 	w.given[l.ID] = true
+	l.seg.RestoreHeader(shm.KindLane)
 	if err := w.conn.Send(&attach.Message{Type: attach.TypeLane, Lane: &l.Lane}, l.seg.FD()); err != nil {
 		_ = w.conn.Close() // it does not read: its serveWorker ends it
 	}
@@ -352,6 +396,11 @@ func (w *worker) withdraw(l *laneInfo) {
 		return
 	}
 	delete(w.given, l.ID)
+	w.tellClosed(l)
+}
+
+// tellClosed tells the worker that a lane is gone.
+func (w *worker) tellClosed(l *laneInfo) {
 	if err := w.conn.Send(&attach.Message{Type: attach.TypeClosed, Lane: &l.Lane}); err != nil {
 		_ = w.conn.Close()
 	}

@@ -1,7 +1,6 @@
 package daemontest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -18,21 +17,29 @@ var helpers = map[string]func(args []string) error{}
 // before Main.
 func Helper(name string, f func(args []string) error) { helpers[name] = f }
 
+// core is what the command's core is.
+func core() error {
+	if len(os.Args) > 2 && os.Args[2] == "--probe" {
+		return daemon.Probe(os.Stdout)
+	}
+	if dir := os.Getenv(AllocatedEnv); dir != "" {
+		tellAllocated(dir)
+	}
+	return daemon.Core()
+}
+
 // Main is the TestMain of a package that starts daemons: the test binary is also
 // the core of the daemons under test, and any Helper.
 func Main(m *testing.M) {
 	if len(os.Args) > 1 {
-		run := map[string]func() error{"core": daemon.Core}
+		run := map[string]func() error{"core": core}
 		for name, f := range helpers {
 			run[name] = func() error { return f(os.Args[2:]) }
 		}
 		if f := run[os.Args[1]]; f != nil {
 			if err := f(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
-				if start := new(daemon.StartError); errors.As(err, &start) {
-					os.Exit(daemon.StatusNoStart)
-				}
-				os.Exit(1)
+				os.Exit(daemon.ExitStatus(err))
 			}
 			os.Exit(0)
 		}

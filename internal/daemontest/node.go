@@ -6,18 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
-	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/event"
 )
 
 // LogEnv is the environment variable that sets the log level of the nodes;
@@ -47,7 +47,23 @@ type Nodes struct {
 
 // Start starts two nodes and waits until they are connected. extra is appended to
 // the configuration of both. The caller must Stop them.
-func Start(extra string) (*Nodes, error) {
+func Start(extra string) (*Nodes, error) { return StartEach(extra, extra) }
+
+// StartEach is Start with different configurations.
+func StartEach(extraA, extraB string) (*Nodes, error) {
+	n, err := StartApart(extraA, extraB)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(n.A.Connected("b"), n.B.Connected("a")); err != nil {
+		return nil, errors.Join(err, n.Stop())
+	}
+	return n, nil
+}
+
+// StartApart is StartEach for nodes that may never connect: it does not wait for
+// that.
+func StartApart(extraA, extraB string) (*Nodes, error) {
 	dir, err := os.MkdirTemp("", "rdmad")
 	if err != nil {
 		return nil, err
@@ -57,12 +73,9 @@ func Start(extra string) (*Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.A = newNode(dir, "a", addresses[0], "b", addresses[1], extra)
-	n.B = newNode(dir, "b", addresses[1], "a", addresses[0], extra)
+	n.A = newNode(dir, "a", addresses[0], "b", addresses[1], extraA)
+	n.B = newNode(dir, "b", addresses[1], "a", addresses[0], extraB)
 	if err := errors.Join(n.A.Start(), n.B.Start()); err != nil {
-		return nil, errors.Join(err, n.Stop())
-	}
-	if err := errors.Join(n.A.Connected("b"), n.B.Connected("a")); err != nil {
 		return nil, errors.Join(err, n.Stop())
 	}
 	return n, nil
@@ -100,13 +113,17 @@ func freeAddresses(n int) (addresses []string, err error) {
 	return addresses, nil
 }
 
+// newNode describes a node. extra may have a [fabric] of its own.
 func newNode(dir, name, listen, peer, address, extra string) *Node {
 	n := &Node{Name: name, Socket: filepath.Join(dir, name+".sock")}
 	level := os.Getenv(LogEnv)
 	if level == "" {
 		level = "error"
 	}
-	n.config = fmt.Appendf(nil, "[node]\nname=%q\nsocket=%q\nlisten=%q\ndrain_timeout=\"5s\"\n[fabric]\nlisten=\"127.0.0.1:0\"\n[log]\nlevel=%q\n[[peer]]\nname=%q\naddress=%q\n%s",
+	if !strings.Contains(extra, "[fabric]") {
+		extra = "[fabric]\nlisten=\"127.0.0.1:0\"\n" + extra
+	}
+	n.config = fmt.Appendf(nil, "[node]\nname=%q\nsocket=%q\nlisten=%q\ndrain_timeout=\"5s\"\n[log]\nlevel=%q\n[[peer]]\nname=%q\naddress=%q\n%s",
 		name, n.Socket, listen, level, peer, address, extra)
 	return n
 }
@@ -118,16 +135,18 @@ func (n *Node) Start() error {
 	if err != nil {
 		return err
 	}
-	log := zerolog.Nop()
+	setup := daemon.Setup{Config: cfg, Source: source}
 	if os.Getenv(LogEnv) != "" {
-		log = daemon.NewLogger(cfg, os.Stderr).With().Str("node", n.Name+" supervisor").Logger()
+		setup.Log = daemon.NewLog(cfg, os.Stderr, n.Name+" supervisor")
+	} else {
+		setup.Log = event.New(io.Discard, event.Options{Process: "supervisor"})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	n.mu.Lock()
 	n.stop, n.done = stop, done
 	n.mu.Unlock()
-	go func() { done <- daemon.Supervise(ctx, cfg, source, n.config, log) }()
+	go func() { done <- daemon.Supervise(ctx, setup) }()
 	return nil
 }
 
@@ -143,7 +162,7 @@ func Again(n *Node) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return daemon.Supervise(ctx, cfg, source, n.config, zerolog.Nop())
+	return daemon.Supervise(ctx, daemon.Setup{Config: cfg, Source: source})
 }
 
 // Halt stops the node, if it is up, and waits until it has drained and is gone.
@@ -186,7 +205,7 @@ func (n *Node) Status(ctx context.Context) (*daemon.Status, error) {
 // Connected waits until the node is up and connected to the named peer.
 func (n *Node) Connected(peer string) error {
 	return Poll(fmt.Sprintf("node %s connected to %s", n.Name, peer), func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 		defer cancel()
 		st, err := n.Status(ctx)
 		if err != nil {
@@ -204,7 +223,7 @@ func (n *Node) Connected(peer string) error {
 // Quiet waits until no request is under way on the node.
 func (n *Node) Quiet() error {
 	return Poll(fmt.Sprintf("node %s quiet", n.Name), func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 		defer cancel()
 		st, err := n.Status(ctx)
 		if err != nil {
@@ -239,6 +258,36 @@ func (n *Node) KillCore() error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
+// Crash makes the whole daemon die, supervisor and core, with all that they knew, and
+// starts it again. It returns when workers can attach.
+func (n *Node) Crash() error {
+	pid, err := n.Core()
+	if err != nil {
+		return err
+	}
+	if err := stopProcess(pid); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	stop, done := n.stop, n.done
+	n.stop = nil
+	n.mu.Unlock()
+	stop() // the supervisor starts no other, and the core is not there to be told
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-done // says that the core was killed
+	if err := n.Start(); err != nil {
+		return err
+	}
+	return Poll("node "+n.Name+" lets workers attach", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+		defer cancel()
+		_, err := n.Status(ctx)
+		return err
+	})
+}
+
 // StopCore stops the node's core with SIGSTOP and returns when all its threads have
 // stopped. resume lets it go on.
 func (n *Node) StopCore() (resume func() error, err error) {
@@ -247,10 +296,15 @@ func (n *Node) StopCore() (resume func() error, err error) {
 		return nil, err
 	}
 	resume = func() error { return syscall.Kill(pid, syscall.SIGCONT) }
+	return resume, stopProcess(pid)
+}
+
+// stopProcess stops a process and returns when all its threads have stopped.
+func stopProcess(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		return resume, err
+		return err
 	}
-	return resume, Poll("core stopped", func() error {
+	return Poll("core stopped", func() error {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		if err != nil {
 			return err

@@ -3,17 +3,23 @@ package daemontest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// patience is how long Poll and Eventually try.
-const patience = 20 * time.Second
+// patience is how long Poll and Eventually try, and the longest time that InTime allows:
+// much longer than anything takes on a busy machine.
+const patience = 2 * time.Minute
+
+// answerTime bounds one question to a daemon, which Poll asks again.
+const answerTime = 15 * time.Second
 
 // Poll tries f until it succeeds, for a limited time. It is the one place where
 // tests wait for something that nobody tells them.
@@ -36,15 +42,49 @@ func Eventually(t testing.TB, what string, f func() error) {
 	}
 }
 
+// InTime is for tests of deadlines. It calls f with a context that ends soon, and again
+// with one that lasts twice as long, until f returns true, which says that what the test
+// wants to happen before the deadline has happened before it: how long that takes is not
+// up to the test. It ends the test when that never happens.
+func InTime(t testing.TB, what string, f func(ctx context.Context) bool) {
+	t.Helper()
+	for d := 10 * time.Millisecond; d < patience; d *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		ok := f(ctx)
+		cancel()
+		if ok {
+			return
+		}
+	}
+	t.Fatalf("%s: never in time", what)
+}
+
 // Pair starts two connected nodes for a test, as Start does. After the test they
 // are stopped and what they left behind is an error.
 func Pair(t testing.TB, extraConfig string) (a, b *Node) {
+	t.Helper()
+	return PairOfEach(t, extraConfig, extraConfig)
+}
+
+// PairOfEach is Pair with different configurations.
+func PairOfEach(t testing.TB, extraA, extraB string) (a, b *Node) {
+	t.Helper()
+	return pair(t, StartEach, extraA, extraB)
+}
+
+// PairApart is PairOfEach for nodes that may never connect: it does not wait for that.
+func PairApart(t testing.TB, extraA, extraB string) (a, b *Node) {
+	t.Helper()
+	return pair(t, StartApart, extraA, extraB)
+}
+
+func pair(t testing.TB, start func(extraA, extraB string) (*Nodes, error), extraA, extraB string) (a, b *Node) {
 	t.Helper()
 	if _, err := freeAddresses(1); err != nil { // makes the runtime's own descriptors
 		t.Fatal(err)
 	}
 	before := openFiles(t)
-	n, err := Start(extraConfig)
+	n, err := start(extraA, extraB)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,16 +136,6 @@ func openFiles(t testing.TB) []string {
 	return open
 }
 
-// Threads returns how many threads the process has.
-func Threads(t testing.TB) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
-
 // Process is a Helper that runs as a process of its own.
 type Process struct {
 	*exec.Cmd
@@ -117,8 +147,18 @@ type Process struct {
 // must print when it is ready. It is killed when the test ends.
 func Spawn(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
+	return SpawnWith(t, nil, name, args...)
+}
+
+// SpawnWith is Spawn with a standard input, which may be nil.
+func SpawnWith(t testing.TB, in *os.File, name string, args ...string) *Process {
+	t.Helper()
 	p := &Process{Cmd: exec.Command(os.Args[0], append([]string{name}, args...)...)}
+	if in != nil {
+		p.Stdin = in
+	}
 	p.Stderr = os.Stderr
+	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also when the test is killed
 	out, err := p.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

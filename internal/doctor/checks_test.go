@@ -163,16 +163,15 @@ func TestTimeout(t *testing.T) {
 
 func TestMemlock(t *testing.T) {
 	m := healthy(t)
-	// (128 x 4096 + 4096 x 2048 + 2 x 256 KiB) x 2 directions.
-	const need = 18 << 20
-	m.expect(t, "memlock", OK, "1 peer x 1 domain x 2 rings x 2 directions need 18.0 MiB", "this process is unlimited")
+	const need = (128*8192 + 4160*2048 + 2*256<<10) * 2 // directions
+	m.expect(t, "memlock", OK, "1 peer x 1 domain x 2 rings x 2 directions need 19.2 MiB", "this process is unlimited")
 	set := func(file string, soft int) {
 		m.put(file, fmt.Sprintf(limitsFile, fmt.Sprint(soft), "unlimited", "9999"))
 	}
 	set("proc/self/limits", need)
-	m.expect(t, "memlock", OK, "is 18.0 MiB (hard limit unlimited)")
+	m.expect(t, "memlock", OK, "is 19.2 MiB (hard limit unlimited)")
 	set("proc/self/limits", need-1)
-	m.expect(t, "memlock", Fail, "need 18.0 MiB", "this process", "LimitMEMLOCK=infinity")
+	m.expect(t, "memlock", Fail, "need 19.2 MiB", "this process", "LimitMEMLOCK=infinity")
 	m.Config.Fabric.Provider = "auto"
 	m.expect(t, "memlock", Warn)
 	m.Config.Fabric.Provider = "verbs"
@@ -191,7 +190,7 @@ func TestMemlock(t *testing.T) {
 	m.expect(t, "memlock", Fail, "core (pid 77) is 64.0 KiB")
 	for _, garbage := range []string{"", "Max locked memory", "Max locked memory  many  more  bytes\n", "\x00\xff"} {
 		m.put("proc/77/limits", garbage)
-		m.expect(t, "memlock", Warn, "need 18.0 MiB", "not known")
+		m.expect(t, "memlock", Warn, "need 19.2 MiB", "not known")
 	}
 	delete(m.files, "proc/77/limits")
 	m.expect(t, "memlock", Warn, "not known")
@@ -207,15 +206,20 @@ func TestPlan(t *testing.T) {
 	}
 	p := planOf(parse(t, b.String()))
 	const rings = 64 * 2 * 2
-	slots := uint64(128*4096 + 4096*2048)
+	slots := uint64(128*8192 + 4160*2048)
 	want := plan{
-		peers: 64, domains: 2, classes: 2, lanes: rings * 2,
+		peers: 64, domains: 2, classes: 2, parallel: 1, lanes: rings * 2,
 		pinned:   rings * (slots + 2*queueBytes),
-		segments: (rings + 2) * (598016 + 8429568), hugepages: (rings + 2) * (1 + 5),
+		segments: (rings + 2) * (1187840 + 8560640), hugepages: (rings + 2) * (1 + 5),
 		files: baseFiles + laneFiles*(rings*2+4) + workerFiles*20, threads: baseThreads + 2, objects: 3*rings*2 + 4,
 	}
 	if p != want {
 		t.Errorf("got  %+v\nwant %+v", p, want)
+	}
+	more := planOf(parse(t, b.String()+"[lanes]\nper_peer = 3\n"))
+	if more.lanes != 3*p.lanes || more.pinned != 3*p.pinned || more.segments != 3*p.segments || more.hugepages != 3*p.hugepages ||
+		more.files != p.files+2*laneFiles*(rings*2+4) || more.objects != 3*3*rings*2+4 || !strings.Contains(more.String(), "x 3 lanes x") {
+		t.Errorf("with three lanes: %+v", more)
 	}
 	if p := planOf(config.Default()); p.pinned != 0 || p.lanes != 0 || p.segments == 0 {
 		t.Errorf("without peers: %+v", p)
@@ -258,9 +262,9 @@ func TestCgroup(t *testing.T) {
 	const mount, own = "sys/fs/cgroup/unified", "/system.slice/rdmad.service"
 	m.put(mount+"/cgroup.controllers", "memory pids rdma\n")
 	m.put(mount+own+"/memory.max", "max\n")
-	m.expect(t, "cgroup", OK, "room for 25.8 MiB")
+	m.expect(t, "cgroup", OK, "room for 27.9 MiB")
 	m.put(mount+"/system.slice/memory.max", "16777216\n")
-	m.expect(t, "cgroup", Fail, "25.8 MiB", "/system.slice/memory.max is 16.0 MiB", "MemoryMax=")
+	m.expect(t, "cgroup", Fail, "27.9 MiB", "/system.slice/memory.max is 16.0 MiB", "MemoryMax=")
 	m.put(mount+"/system.slice/memory.max", "lots\n")
 	m.put(mount+own+"/pids.max", "64\n")
 	m.expect(t, "cgroup", Warn, "65 threads", "is 64", "TasksMax=")

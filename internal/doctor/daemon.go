@@ -22,6 +22,8 @@ func checkDaemon(_ context.Context, e *Env) []Finding {
 		why := strings.TrimPrefix(e.DaemonErr.Error(), "client: ")
 		_, err := fs.Stat(e.Root, inRoot(e.Socket))
 		switch {
+		case e.Unanswered:
+			return one(Fail, name, "see what it counts: rdmad counters; collect what there is: rdmad support-bundle; then restart it", "%s", why)
 		case !errors.Is(e.DaemonErr, attach.ErrNotRunning):
 			return one(Warn, name, "run this as a user that a [[domain]] of the daemon admits, with the rdmad of the daemon's release", "%s", why)
 		case e.SocketNamed:

@@ -8,7 +8,7 @@
 // missing is a failure for fabric.provider = "verbs" and a warning for "auto",
 // which can do without.
 //
-// doctor.go has the types and the list of checks; setup.go, rdma.go, memory.go,
+// doctor.go has the types and the list of checks; setup.go, tls.go, rdma.go, memory.go,
 // limits.go and daemon.go have the checks; plan.go computes what a configuration
 // needs, and proc.go reads /proc.
 package doctor

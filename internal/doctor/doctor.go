@@ -72,8 +72,10 @@ type Env struct {
 	// Daemon is the status of the running daemon; nil if DaemonErr says why it
 	// is not known. Socket is where it was asked, and SocketNamed says that
 	// the user asked for that socket.
-	Daemon      *daemon.Status
-	DaemonErr   error
+	Daemon    *daemon.Status
+	DaemonErr error
+	// Unanswered: it is there, and does not answer.
+	Unanswered  bool
 	Socket      string
 	SocketNamed bool
 
@@ -98,6 +100,7 @@ var checks = []func(context.Context, *Env) []Finding{
 	checkCgroup,
 	checkFiles,
 	checkSocket,
+	checkTLS,
 	checkPeers,
 }
 

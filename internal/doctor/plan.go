@@ -33,9 +33,10 @@ const (
 // hugepage is the size of the pages that segments are made of, in bytes.
 const hugepage = 2 << 20
 
-// plan is what a node needs when every peer uses every domain and class.
+// plan is what a node needs when every peer uses every domain and class, and has as
+// many lanes of each as this node.
 type plan struct {
-	peers, domains, classes int
+	peers, domains, classes, parallel int
 	// lanes go to peers and come from them; local ones are not counted.
 	lanes int
 	// pinned is how many bytes of slots and queues the fabric locks in memory.
@@ -48,16 +49,16 @@ type plan struct {
 }
 
 func planOf(c *config.Config) plan {
-	p := plan{peers: len(c.Peers), domains: len(c.Domains), classes: len(c.Classes)}
-	p.lanes = 2 * p.peers * p.domains * p.classes
-	rings := uint64(p.domains * (2*p.peers + 1)) // of each class
+	p := plan{peers: len(c.Peers), domains: len(c.Domains), classes: len(c.Classes), parallel: c.Lanes.PerPeer}
+	p.lanes = 2 * p.peers * p.domains * p.classes * p.parallel
+	rings := uint64(p.parallel * p.domains * (2*p.peers + 1)) // of each class
 	for _, class := range c.Classes {
 		size := segmentSize(class.SlotSize, class.Slots)
-		p.pinned += uint64(2*p.peers*p.domains) * (uint64(class.SlotSize)*uint64(class.Slots) + queueBytes)
+		p.pinned += uint64(2*p.peers*p.domains*p.parallel) * (uint64(class.SlotSize)*uint64(class.Slots) + queueBytes)
 		p.segments += rings * size
 		p.hugepages += rings * pagesOf(size)
 	}
-	p.files = baseFiles + laneFiles*(p.lanes+p.domains*p.classes) + workerFiles*c.Limits.Workers*p.domains
+	p.files = baseFiles + laneFiles*(p.lanes+p.domains*p.classes*p.parallel) + workerFiles*c.Limits.Workers*p.domains
 	p.threads = baseThreads + c.Agent.Count
 	p.objects = laneObjects*p.lanes + agentObjects*c.Agent.Count
 	return p
@@ -65,7 +66,11 @@ func planOf(c *config.Config) plan {
 
 // String says how the numbers come about.
 func (p plan) String() string {
-	return fmt.Sprintf("%s x %s x %s x 2 directions", plural(p.peers, "peer"), plural(p.domains, "domain"), plural(p.classes, "ring"))
+	each := ""
+	if p.parallel > 1 {
+		each = plural(p.parallel, "lane") + " x "
+	}
+	return fmt.Sprintf("%s x %s x %s x %s2 directions", plural(p.peers, "peer"), plural(p.domains, "domain"), plural(p.classes, "ring"), each)
 }
 
 // segmentSize is the size of a lane's segment.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
 )
 
@@ -39,8 +40,9 @@ func checkConfig(_ context.Context, e *Env) []Finding {
 func checkProvider(_ context.Context, e *Env) []Finding {
 	const name = "provider"
 	switch {
-	case e.Config.Fabric.Provider == "libfabric":
-		return one(Fail, name, `set fabric.provider = "tcp", "verbs" or "auto"`, `fabric.provider = "libfabric", which no build has`)
+	case e.Config.Fabric.Provider == libfabric.Name && !libfabric.Built:
+		return one(Fail, name, `go build -tags libfabric, with cgo and libfabric-dev installed; or set fabric.provider = "tcp", "verbs" or "auto"`,
+			`fabric.provider = "libfabric", which this build does not have`)
 	case e.wantsRDMA() && !e.Built:
 		return one(e.severity(), name, "go build -tags verbs, with cgo, libibverbs-dev and librdmacm-dev installed; or set fabric.provider = \"tcp\"",
 			"fabric.provider = %q: this build has no provider %s", e.Config.Fabric.Provider, verbs.Name)

@@ -60,7 +60,26 @@ type Caps struct {
 	// Without it OpDisconnect comes only when a work request that needs the
 	// peer has failed.
 	Disconnects bool
+	// Protection is what becomes of requests that the peer does not allow.
+	Protection Protection
 }
+
+// Protection says what a device does with a request of the peer for memory that is not
+// registered for it.
+type Protection uint8
+
+const (
+	// ProtectionFull: nothing changes, the request ends with StatusRemoteAccess, and the
+	// connection with it at both ends.
+	ProtectionFull Protection = iota
+	// ProtectionVague is ProtectionFull with any status but StatusSuccess, for requests before
+	// and after it, too, of which some may be carried out. Registered memory may be read and have
+	// atomics done to it without the right, by a peer that knows the key.
+	ProtectionVague
+	// ProtectionNone: the peer may read whatever it names, and a request that is not carried
+	// out may never complete. Only for peers that could do so without the device.
+	ProtectionNone
+)
 
 // Access is what a peer may do with a memory region.
 type Access uint32
@@ -134,6 +153,9 @@ type EndpointAttr struct {
 	Tag uint64
 	// SendDepth and RecvDepth are how many work requests may be outstanding.
 	SendDepth, RecvDepth int
+	// Peer is the node at the other end. A provider whose connections prove who that
+	// is (tcp with TLS) connects with no other; others ignore it.
+	Peer string
 }
 
 // Role decides who connects and who accepts where a provider needs to know.
@@ -214,7 +236,8 @@ const (
 	// requests of its endpoint.
 	FlagSignaled Flags = 1 << iota
 	// FlagInline copies Local at the time of the call, so that its memory can
-	// be reused at once. At most Caps.MaxInline bytes.
+	// be reused at once. At most Caps.MaxInline bytes; an endpoint with a deep send
+	// queue may take less, and returns ErrInvalid for more.
 	FlagInline
 )
 
@@ -275,6 +298,13 @@ type CQ interface {
 	Arm() (bool, error)
 	// Close releases the queue, after its endpoints were closed.
 	Close() error
+}
+
+// Inliner is implemented by endpoints that carry small messages in the work request itself
+// without being asked to.
+type Inliner interface {
+	// InlineLimit returns how many bytes a work request carries so at most.
+	InlineLimit() int
 }
 
 // Explainer is implemented by endpoints that know more about a failed work request

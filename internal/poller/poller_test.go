@@ -10,14 +10,14 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func newPoller(t *testing.T) *poller.Poller {
+func newPoller(t testing.TB) *poller.Poller {
 	t.Helper()
 	p, err := poller.New()
 	must(t, err)
@@ -25,7 +25,7 @@ func newPoller(t *testing.T) *poller.Poller {
 	return p
 }
 
-func newBell(t *testing.T) *shm.Bell {
+func newBell(t testing.TB) *shm.Bell {
 	t.Helper()
 	b, err := shm.NewBell()
 	must(t, err)

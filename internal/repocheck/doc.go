@@ -2,12 +2,19 @@
 // the compiler does not enforce.
 //
 //   - Package unsafe is imported by files called *_unsafe.go only, in shm and the
-//     two cgo providers, and cgo by the cgo providers only (unsafe_test.go).
+//     two cgo providers, and cgo by the cgo providers only. What protoc-gen-go makes
+//     for another module of the repository is exempt (unsafe_test.go).
 //   - Packages import each other in one direction, as the table of
 //     imports_test.go allows. A new package must be added there.
 //   - No file names a directory of some developer's machine or promises work for
 //     later, and no Go file is longer than 600 lines (text_test.go).
-//   - Every direct dependency is argued for in docs/decisions (deps_test.go).
+//   - Every function and method that programs can call has a runnable example
+//     (examples_test.go).
+//   - Every direct dependency of every module is argued for in docs/decisions
+//     (deps_test.go).
+//   - Every test that a document names exists, and every section of docs/semantics.md
+//     that says what programs may rely on names the tests that show it
+//     (named_test.go).
 //
 // Each rule is a function over an fs.FS, so that it is itself tested on small
 // made-up trees.

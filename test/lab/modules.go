@@ -22,6 +22,8 @@ var modules = []module{
 	{name: "9p"},
 	{name: "overlay"},
 	{name: "dummy"},
+	{name: "veth"},
+	{name: "sch_netem"},
 	{name: "crc32_generic", optional: true},
 	{name: "crc32-pclmul", optional: true},
 	{name: "ib_uverbs"},

@@ -1,5 +1,6 @@
-// Command labbench compares rdmad over verbs with the raw tools of perftest on the
-// same device, interleaved, and prints one table with ratios. It is made for the
+// Command labbench compares rdmad over verbs with the raw tools of perftest, and with a
+// bare ping-pong of writes with immediates, on the same device, interleaved. It prints
+// what each has done, and which of the targets are met. It is made for the
 // guest of the lab ("make lab-bench") and works on any machine with an RDMA device
 // and perftest installed.
 package main
@@ -18,6 +19,7 @@ import (
 func main() {
 	var o options
 	flag.StringVar(&o.rdmad, "rdmad", "bin/verbs/rdmad", "the rdmad to measure, built with -tags verbs")
+	flag.StringVar(&o.pingpong, "pingpong", "bin/verbs/pingpong", "the ping-pong to compare with: test/labbench/pingpong")
 	flag.StringVar(&o.device, "device", "rxe0", "the RDMA device")
 	flag.IntVar(&o.gid, "gid", 1, "the GID index for the raw tools")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often everything is measured; medians are shown")
@@ -33,16 +35,18 @@ func main() {
 }
 
 type options struct {
-	rdmad, device string
-	gid, rounds   int
-	duration      time.Duration
-	json          bool
+	rdmad, pingpong, device string
+	gid, rounds             int
+	duration                time.Duration
+	json                    bool
 }
 
 // Report is what labbench prints with -json.
 type Report struct {
-	Raw   []RawResult `json:"raw"`
-	Rdmad []Result    `json:"rdmad"`
+	Raw      []RawResult `json:"raw"`
+	Rdmad    []Result    `json:"rdmad"`
+	PingPong []PingPong  `json:"ping_pong"`
+	Targets  []Verdict   `json:"targets"`
 	// LatencyChecks are ib_write_lat at 64 B at the start of each round and at
 	// the end, in microseconds: when they differ much, the machine was not
 	// quiet and the figures mean nothing.
@@ -79,11 +83,14 @@ type Result struct {
 
 // run measures round by round, everything in each, so that a disturbance hits all.
 func run(ctx context.Context, o *options, out, progress io.Writer) error {
-	raw, product := newRawFigures(), newFigures()
+	raw, bare, product := newRawFigures(), newPingPongs(), newFigures()
 	var report Report
 	for round := range o.rounds {
 		fmt.Fprintf(progress, "round %d of %d: raw verbs\n", round+1, o.rounds)
 		if err := raw.measure(ctx, o); err != nil {
+			return err
+		}
+		if err := bare.measure(ctx, o); err != nil {
 			return err
 		}
 		for _, s := range settings {
@@ -99,7 +106,9 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 	}
 	report.LatencyChecks = append(raw.checks(), last)
 	report.Raw = raw.results()
+	report.PingPong = bare.results()
 	report.Rdmad = product.results(report.Raw)
+	report.judge()
 	if o.json {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")

@@ -38,8 +38,12 @@ type load struct {
 	clients, depth int
 }
 
+// bulkSize is more than fits a ring: it goes by operations on regions.
+const bulkSize = 1 << 20
+
 var loads = []load{
 	{"call", 64, 1, 1}, {"call", 64, 8, 1}, {"call", 64, 8, 64}, {"call", 64, 1, 1024}, {"stream", 64, 8, 64}, {"pages", 8 << 10, 8, 1}, {"pages", 8 << 10, 8, 8},
+	{"pages", bulkSize, 1, 4}, {"stream", bulkSize, 1, 4},
 }
 
 // point is a load in a setting.
@@ -126,6 +130,15 @@ func (f *figures) results(raw []RawResult) []Result {
 	return rs
 }
 
+// tool is what moves the same bytes without rdmad. Services read large requests out of the
+// requester's memory.
+func (r *Result) tool() string {
+	if r.Workload == "stream" && r.Size >= bulkSize {
+		return "ib_read_bw"
+	}
+	return "ib_write_bw"
+}
+
 // compare fills in the ratio: one caller's round trip to two one-way writes, all
 // else to the rate at which the device takes writes of that size one by one.
 func (r *Result) compare(raw []RawResult) {
@@ -134,8 +147,8 @@ func (r *Result) compare(raw []RawResult) {
 		case w.Size != r.Size:
 		case r.Depth == 1 && r.Clients == 1 && w.Tool == "ib_write_lat":
 			r.Against, r.Ratio = "p50 / 2 x ib_write_lat", r.P50US/(2*w.LatencyUS)
-		case r.Depth*r.Clients > 1 && w.Tool == "ib_write_bw":
-			r.Against, r.Ratio = "rate / ib_write_bw", r.Rate/w.Rate
+		case r.Depth*r.Clients > 1 && w.Tool == r.tool():
+			r.Against, r.Ratio = "rate / "+w.Tool, r.Rate/w.Rate
 		}
 	}
 }
@@ -159,7 +172,7 @@ func (r *Report) print(out io.Writer) error {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%.2f\t%s\t\n", v.Workload, v.Size, v.Clients, v.Depth, v.Idle, groups,
 			number(v.Rate, 0), number(v.P50US, 1), number(v.Group, 1), v.Ratio, v.Against)
 	}
-	err = errors.Join(err, t.Flush())
+	err = errors.Join(err, t.Flush(), r.printPingPong(out), r.printTargets(out))
 	fmt.Fprintf(out, "\nib_write_lat at 64 B through the run, us: %.1f (a quiet machine shows about the same each time)\n", r.LatencyChecks)
 	return err
 }

@@ -23,8 +23,14 @@ type rawPoint struct {
 
 var rawPoints = []rawPoint{
 	{"ib_write_lat", 64}, {"ib_write_lat", 8 << 10},
-	{"ib_write_bw", 64}, {"ib_write_bw", 8 << 10}, {"ib_write_bw", 64 << 10},
+	{"ib_write_bw", 64}, {"ib_write_bw", 8 << 10}, {"ib_write_bw", 64 << 10}, {"ib_write_bw", bulkSize}, {"ib_read_bw", bulkSize},
 }
+
+// rawBytes is about how much a tool moves, in at least rawLeast messages.
+const (
+	rawBytes = 128 << 20
+	rawLeast = 128
+)
 
 // rawFigures collects the rounds.
 type rawFigures struct{ values map[rawPoint][]float64 }
@@ -33,17 +39,21 @@ func newRawFigures() *rawFigures { return &rawFigures{values: make(map[rawPoint]
 
 func (f *rawFigures) measure(ctx context.Context, o *options) error {
 	for _, p := range rawPoints {
-		measure := writeRate
-		if p.tool == "ib_write_lat" {
-			measure = writeLatency
-		}
-		v, err := measure(ctx, o, p.size)
+		v, err := p.measure(ctx, o)
 		if err != nil {
 			return err
 		}
 		f.values[p] = append(f.values[p], v)
 	}
 	return nil
+}
+
+// measure returns microseconds for ib_write_lat and messages per second for others.
+func (p rawPoint) measure(ctx context.Context, o *options) (float64, error) {
+	if p.tool == "ib_write_lat" {
+		return writeLatency(ctx, o, p.size)
+	}
+	return rate(ctx, o, p.tool, p.size)
 }
 
 func (f *rawFigures) checks() []float64 { return f.values[rawPoint{"ib_write_lat", 64}] }
@@ -71,9 +81,9 @@ func writeLatency(ctx context.Context, o *options, size int) (float64, error) {
 	return fields[4], nil // #bytes #iterations t_min t_max t_typical ...
 }
 
-// writeRate returns the messages per second of ib_write_bw.
-func writeRate(ctx context.Context, o *options, size int) (float64, error) {
-	fields, err := perftest(ctx, o, "ib_write_bw", size, 5000)
+// rate returns the messages per second of ib_write_bw or ib_read_bw.
+func rate(ctx context.Context, o *options, tool string, size int) (float64, error) {
+	fields, err := perftest(ctx, o, tool, size, min(5000, max(rawLeast, rawBytes/size)))
 	if err != nil {
 		return 0, err
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rdmad/rdmad/internal/nodecert"
 )
 
 // Settings are what nodes may have other than the default.
@@ -20,11 +22,23 @@ type Settings struct {
 	Verbs map[string]string
 	// GroupMax is the most messages of one group. Zero: the default.
 	GroupMax int
+	// MaxGroupDelay is by how much groups may be held back. Empty: the default.
+	MaxGroupDelay string
+	// Lanes is how many lanes of each class lead to a peer. Zero: the default.
+	Lanes int
+	// Balance is how requests are spread over them. Empty: the default.
+	Balance string
 	// Idle is what an agent does when there is nothing to do. Empty: the
 	// default.
 	Idle string
+	// LinkHold is for how long a lost link is waited for. Empty: the default.
+	LinkHold string
 	// SocketMode is the permissions of the worker sockets. Empty: the default.
 	SocketMode string
+	// TLS makes certificates for the nodes and has them connect with TLS.
+	TLS bool
+	// TLSData has them encrypt data connections too. It needs TLS.
+	TLSData bool
 	// Extra is appended to the configuration: sections that are not written
 	// otherwise, such as [[class]], [[domain]] and [limits].
 	Extra string
@@ -43,13 +57,20 @@ func configText(name, socket, listen string, peers []Peer, s Settings) string {
 	if s.SocketMode != "" {
 		fmt.Fprintf(&b, "socket_mode = %q\n", s.SocketMode)
 	}
+	if s.LinkHold != "" {
+		fmt.Fprintf(&b, "link_hold = %q\n", s.LinkHold)
+	}
 	provider := s.Fabric
 	if provider == "" {
 		provider = "tcp"
 	}
 	fmt.Fprintf(&b, "\n[fabric]\nprovider = %q\nlisten = \"127.0.0.1:0\"\n", provider)
 	if len(s.Verbs) > 0 {
-		b.WriteString("\n[verbs]\n")
+		section := "verbs"
+		if provider == "libfabric" {
+			section = provider
+		}
+		fmt.Fprintf(&b, "\n[%s]\n", section)
 		for _, key := range slices.Sorted(maps.Keys(s.Verbs)) {
 			value := s.Verbs[key]
 			if _, err := strconv.ParseInt(value, 10, 64); err != nil {
@@ -58,11 +79,34 @@ func configText(name, socket, listen string, peers []Peer, s Settings) string {
 			fmt.Fprintf(&b, "%s = %s\n", key, value)
 		}
 	}
+	if s.TLS {
+		f := nodecert.FilesOf(filepath.Dir(socket), name)
+		data := "plain"
+		if s.TLSData {
+			data = "tls"
+		}
+		fmt.Fprintf(&b, "\n[tls]\nmode = \"required\"\ncert = %q\nkey = %q\nca = %q\ndata = %q\n", f.Cert, f.Key, f.CA, data)
+	}
 	if s.Idle != "" {
 		fmt.Fprintf(&b, "\n[agent]\nidle = %q\n", s.Idle)
 	}
-	if s.GroupMax > 0 {
-		fmt.Fprintf(&b, "\n[group_send]\nmax_messages = %d\n", s.GroupMax)
+	if s.GroupMax > 0 || s.MaxGroupDelay != "" {
+		b.WriteString("\n[group_send]\n")
+		if s.GroupMax > 0 {
+			fmt.Fprintf(&b, "max_messages = %d\n", s.GroupMax)
+		}
+		if s.MaxGroupDelay != "" {
+			fmt.Fprintf(&b, "max_group_delay = %q\n", s.MaxGroupDelay)
+		}
+	}
+	if s.Lanes > 0 || s.Balance != "" {
+		b.WriteString("\n[lanes]\n")
+		if s.Lanes > 0 {
+			fmt.Fprintf(&b, "per_peer = %d\n", s.Lanes)
+		}
+		if s.Balance != "" {
+			fmt.Fprintf(&b, "balance = %q\n", s.Balance)
+		}
 	}
 	for _, p := range peers {
 		fmt.Fprintf(&b, "\n[[peer]]\nname = %q\naddress = %q\n", p.Name, p.Address)

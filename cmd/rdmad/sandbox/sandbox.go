@@ -12,6 +12,8 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/bench"
+	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/server"
 )
 
 // SocketBEnv is the environment variable that names the socket of node b; that
@@ -24,6 +26,8 @@ type Options struct {
 	Program string
 	// Settings are those of both nodes.
 	Settings Settings
+	// Wait is how the echo service waits for requests.
+	Wait server.Mode
 	// Keep leaves the directory with configurations and logs behind.
 	Keep bool
 }
@@ -73,11 +77,17 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 func (s *Sandbox) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not ready after %v", startLimit))
 	defer cancel()
+	if s.options.Settings.TLS {
+		_, err := nodecert.Make(nodecert.Plan{Dir: s.Dir, Cluster: "sandbox", Nodes: []string{"a", "b"}, CAValid: certValid, NodeValid: certValid})
+		if err != nil {
+			return fmt.Errorf("certificates: %w", err)
+		}
+	}
 	if err := s.startNodes(ctx); err != nil {
 		return err
 	}
 	var err error
-	s.echo, err = StartProcess("the echo service", filepath.Join(s.Dir, "b.echo.log"), s.options.Program, "echo", "--socket", s.b.Socket)
+	s.echo, err = StartProcess("the echo service", filepath.Join(s.Dir, "b.echo.log"), s.options.Program, "echo", "--socket", s.b.Socket, "--wait", s.options.Wait.String())
 	if err != nil {
 		return err
 	}
@@ -108,6 +118,9 @@ func (s *Sandbox) startNodes(ctx context.Context) error {
 		}
 	}
 }
+
+// certValid is how long the certificates of a sandbox are valid.
+const certValid = 30 * 24 * time.Hour
 
 func (s *Sandbox) tryNodes(ctx context.Context) error {
 	ports, err := FreePorts(2)

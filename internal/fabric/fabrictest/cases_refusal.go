@@ -24,22 +24,32 @@ var refusalCases = []suiteCase{
 func (w *world) refusedWith(a *end, id uint64, want ...fabric.Status) {
 	w.Helper()
 	a.gone()
+	vague := w.caps().Protection == fabric.ProtectionVague
 	for _, c := range a.got {
 		if c.ID == id && c.Op < fabric.OpRecv && c.Status != fabric.StatusSuccess {
-			if !slices.Contains(want, c.Status) {
+			if !slices.Contains(want, c.Status) && !vague {
 				w.Fatalf("work request failed with %v, want %v", c.Status, want)
 			}
 			return
 		}
 	}
-	if last := a.got[len(a.got)-1]; last.Op != fabric.OpDisconnect || !slices.Contains(want, last.Status) {
+	if last := a.got[len(a.got)-1]; last.Op != fabric.OpDisconnect || !slices.Contains(want, last.Status) && !vague {
 		w.Fatalf("no trace of %v in %+v", want, a.got)
+	}
+}
+
+// needProtection skips a case that forbids something to a device that does not care.
+func (w *world) needProtection() {
+	w.Helper()
+	if w.caps().Protection == fabric.ProtectionNone {
+		w.Skip("the device does not protect memory from its peers")
 	}
 }
 
 // caseRefused tries every way in which op can be forbidden: no byte changes on
 // either side, the poster learns why, the connection ends on both.
 func caseRefused(w *world, op fabric.Op, right fabric.Access) {
+	w.needProtection()
 	const size = 4096
 	// The least that an address can be wrong by: atomics are for aligned words.
 	step := uint64(1)
@@ -61,6 +71,9 @@ func caseRefused(w *world, op fabric.Op, right fabric.Access) {
 		}},
 		"right missing": {shape{access: allAccess &^ right}, nil},
 		"closed region": {shape{}, closed},
+	}
+	if w.caps().Protection != fabric.ProtectionFull && right != fabric.AccessRemoteWrite {
+		delete(cases, "right missing")
 	}
 	for name, c := range cases {
 		c.shape.memory = size
@@ -96,6 +109,7 @@ func caseRefused(w *world, op fabric.Op, right fabric.Access) {
 
 // Errors are reported also for work requests nobody wanted to hear of.
 func caseRefusedUnsignaled(w *world) {
+	w.needProtection()
 	a, b := w.connect(shape{})
 	wr := a.request(fabric.OpWrite, 42, 0, 8, 0)
 	wr.Flags, wr.RemoteKey = 0, 1
@@ -108,6 +122,7 @@ func caseRefusedUnsignaled(w *world) {
 // What was posted before the refused request is carried out, what was posted
 // after it is not.
 func caseRefusedLater(w *world) {
+	w.needProtection()
 	a, b := w.connect(shape{})
 	fill(a.mr.Bytes(), 1)
 	fill(b.mr.Bytes()[4096:], 2)
@@ -117,6 +132,9 @@ func caseRefusedLater(w *world) {
 	a.post(a.request(fabric.OpRead, 1, 4096, 100, 0), a.writeImm(0, 100, 0, 2), bad, a.request(fabric.OpWrite, 4, 200, 100, 0))
 	w.refusedWith(a, 3, fabric.StatusRemoteAccess)
 	b.gone()
+	if !w.caps().OrderedWrites {
+		return // they may have been later, and it earlier
+	}
 	w.same(a.mr.Bytes()[4096:4196], b.mr.Bytes()[4096:4196], "earlier read")
 	w.same(b.mr.Bytes()[:100], a.mr.Bytes()[:100], "earlier write")
 	w.zero(b.mr.Bytes()[200:300], "later write")

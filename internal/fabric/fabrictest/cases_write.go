@@ -85,10 +85,10 @@ func caseWriteImm(w *world) {
 	a, b := w.connect(shape{})
 	fill(a.mr.Bytes(), 2)
 	b.recv(2)
-	a.post(a.writeImm(8, 77, 0, 0xfeedface), a.writeImm(200, 1, 0, 0))
-	got := b.take(2)
-	w.completed(got[0], fabric.Completion{Tag: b.tag, ID: 1000, Op: fabric.OpRecvImm, Imm: 0xfeedface, Len: 77})
-	w.completed(got[1], fabric.Completion{Tag: b.tag, ID: 1001, Op: fabric.OpRecvImm, Len: 1})
+	a.post(a.writeImm(8, 77, 0, 0), a.writeImm(200, 1, 0, 0xfeedface))
+	got := w.inOrder(b.take(2))
+	w.completed(got[0], fabric.Completion{Tag: b.tag, ID: 1000, Op: fabric.OpRecvImm, Len: 77})
+	w.completed(got[1], fabric.Completion{Tag: b.tag, ID: 1001, Op: fabric.OpRecvImm, Imm: 0xfeedface, Len: 1})
 	w.same(b.mr.Bytes()[8:85], a.mr.Bytes()[8:85], "written")
 	a.take(2)
 }
@@ -104,7 +104,7 @@ func caseEmptyWriteImm(w *world) {
 
 // Writes land in posting order, and an immediate after all of them.
 func caseOrdering(w *world) {
-	if !w.sides[0].dev.Caps().OrderedWrites {
+	if !w.caps().OrderedWrites {
 		w.Skip("the device does not order writes")
 	}
 	const rounds, writes, size = 50, 20, 64
@@ -145,7 +145,7 @@ func caseBatches(w *world) {
 		}
 		b.recv(size)
 		a.post(wrs...)
-		sent, came := a.take(size), b.take(size)
+		sent, came := a.take(size), w.inOrder(b.take(size))
 		for i := range size {
 			w.completed(sent[i], fabric.Completion{Tag: a.tag, ID: wrs[i].ID, Op: fabric.OpWriteImm})
 			w.completed(came[i], fabric.Completion{Tag: b.tag, ID: uint64(1000 + i), Op: fabric.OpRecvImm, Imm: wrs[i].Imm, Len: 16})

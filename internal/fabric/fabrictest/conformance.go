@@ -100,6 +100,9 @@ func newWorld(t *testing.T, p fabric.Provider, event bool) *world {
 	return w
 }
 
+// caps are those of both devices.
+func (w *world) caps() fabric.Caps { return w.sides[0].dev.Caps() }
+
 func (w *world) newCQ(dev fabric.Device, depth int) fabric.CQ {
 	w.Helper()
 	cq, err := dev.CreateCQ(depth, w.poller)

@@ -11,22 +11,26 @@ import (
 	"github.com/rdmad/rdmad/internal/fabric"
 )
 
-func openDevice(t *testing.T) *Device {
+func openDevice(t *testing.T) *Device { return openDeviceWith(t, Config{}) }
+
+func openDeviceWith(t *testing.T, cfg Config) *Device {
 	t.Helper()
 	watchFDs(t)
-	d, err := New(Config{}).Open(fabric.Options{})
+	d, err := New(cfg).Open(fabric.Options{})
 	must(t, err)
 	t.Cleanup(func() { must(t, d.Close()) })
 	return d.(*Device)
 }
 
-func (d *Device) endpoint(t *testing.T) *Endpoint {
+func (d *Device) endpoint(t *testing.T) *Endpoint { return d.endpointTo(t, "") }
+
+func (d *Device) endpointTo(t *testing.T, peer string) *Endpoint {
 	t.Helper()
 	q, err := d.CreateCQ(1, nil)
 	must(t, err)
 	pd, err := d.AllocPD()
 	must(t, err)
-	e, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: q})
+	e, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: q, Peer: peer})
 	must(t, err)
 	t.Cleanup(func() { must(t, errors.Join(e.Close(), q.Close())) })
 	return e.(*Endpoint)
@@ -133,7 +137,9 @@ func TestFalseWelcome(t *testing.T) {
 		"nothing":  func(*Endpoint) []byte { return nil },
 	} {
 		e := d.endpoint(t)
+		done := make(chan struct{})
 		go func() {
+			defer close(done)
 			c, err := ln.Accept()
 			if err != nil {
 				return
@@ -149,6 +155,7 @@ func TestFalseWelcome(t *testing.T) {
 		if err := e.Connect(context.Background(), to.encode(), fabric.Active); !errors.As(err, &ce) {
 			t.Errorf("%s: Connect: %v", name, err)
 		}
+		<-done
 	}
 }
 

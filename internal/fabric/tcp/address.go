@@ -10,10 +10,13 @@ import (
 )
 
 const (
-	addressVersion = 1
-	addressFixed   = 20
-	tokenSize      = 16
-	maxHost        = 255
+	// addressPlain and addressTLS are the versions of an address: the second is that
+	// of an endpoint whose connection has TLS.
+	addressPlain = 1
+	addressTLS   = 2
+	addressFixed = 20
+	tokenSize    = 16
+	maxHost      = 255
 )
 
 // errAddress is the cause of every refused address blob.
@@ -35,6 +38,7 @@ type address struct {
 	host  string
 	port  uint16
 	token token
+	tls   bool
 }
 
 // dial returns the address for net.Dial.
@@ -42,14 +46,17 @@ func (a address) dial() string { return net.JoinHostPort(a.host, strconv.Itoa(in
 
 // encode returns the blob, at most 275 bytes, little endian:
 //
-//	 0  u8    version, 1
+//	 0  u8    version: 1, or 2 for a connection with TLS
 //	 1  u8    n, length of the host name or IP address
 //	 2  u16   port
 //	 4  [16]  token
 //	20  [n]   host
 func (a address) encode() []byte {
 	b := make([]byte, addressFixed+len(a.host))
-	b[0], b[1] = addressVersion, byte(len(a.host))
+	b[0], b[1] = addressPlain, byte(len(a.host))
+	if a.tls {
+		b[0] = addressTLS
+	}
 	binary.LittleEndian.PutUint16(b[2:], a.port)
 	copy(b[4:], a.token[:])
 	copy(b[addressFixed:], a.host)
@@ -62,9 +69,10 @@ func decodeAddress(b []byte) (address, error) {
 	if len(b) < addressFixed {
 		return a, fmt.Errorf("%w: %d bytes", errAddress, len(b))
 	}
-	if b[0] != addressVersion {
-		return a, fmt.Errorf("%w: version %d, want %d", errAddress, b[0], addressVersion)
+	if b[0] != addressPlain && b[0] != addressTLS {
+		return a, fmt.Errorf("%w: version %d, want %d or %d", errAddress, b[0], addressPlain, addressTLS)
 	}
+	a.tls = b[0] == addressTLS
 	if int(b[1]) != len(b)-addressFixed || b[1] == 0 {
 		return a, fmt.Errorf("%w: host of %d bytes in %d", errAddress, b[1], len(b))
 	}

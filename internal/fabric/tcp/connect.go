@@ -3,10 +3,12 @@ package tcp
 import (
 	"context"
 	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +28,8 @@ const (
 var (
 	errIntroduction = errors.New("the other side is not the peer of the given address")
 	errRefused      = errors.New("the peer closed the connection before its welcome")
+	errCrowded      = errors.New("tcp: more connections at once than have room, that have not said a hello")
+	errNoToken      = errors.New("tcp: a hello that names no connection that is waited for")
 )
 
 // Connect implements fabric.Endpoint. It may be called once.
@@ -45,9 +49,12 @@ func (e *Endpoint) Connect(ctx context.Context, peer []byte, role fabric.Role) e
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ended, cancel)()
-	fd, err := e.handshake(ctx, a, role)
+	fd, sec, err := -1, (*secured)(nil), e.alike(a)
 	if err == nil {
-		err = e.connected(fd)
+		fd, sec, err = e.handshake(ctx, a, role)
+	}
+	if err == nil {
+		err = e.connected(fd, sec)
 	}
 	if err != nil {
 		return &fabric.ConnectError{Peer: a.dial(), Err: err}
@@ -55,33 +62,62 @@ func (e *Endpoint) Connect(ctx context.Context, peer []byte, role fabric.Role) e
 	return nil
 }
 
+// alike refuses a peer that has TLS where this side has none, and the reverse, before
+// anything is sent. What the address says came by the bootstrap connection.
+func (e *Endpoint) alike(a address) error {
+	switch {
+	case a.tls == e.addr.tls:
+		return nil
+	case a.tls:
+		return fmt.Errorf("%w: the peer's has, this node's has not: give both nodes the same tls.data", ErrSecurity)
+	}
+	return fmt.Errorf("%w: this node's has, the peer's has not: give both nodes the same tls.data", ErrSecurity)
+}
+
 // connected records the socket, unless the endpoint was closed meanwhile.
-func (e *Endpoint) connected(fd int) error {
+func (e *Endpoint) connected(fd int, sec *secured) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.phase != phaseConnecting {
 		return errors.Join(fabric.ErrClosed, unix.Close(fd))
 	}
-	e.phase, e.fd = phaseConnected, fd
+	e.phase, e.fd, e.sec = phaseConnected, fd, sec
+	if sec != nil {
+		sec.moveTo(fd, e.dev.cfg.ReceiveBuffer)
+	}
 	return nil
 }
 
-// handshake joins the endpoint with the peer at a and returns the socket.
-func (e *Endpoint) handshake(ctx context.Context, a address, role fabric.Role) (int, error) {
+// handshake joins the endpoint with the peer at a and returns the socket and its TLS.
+func (e *Endpoint) handshake(ctx context.Context, a address, role fabric.Role) (int, *secured, error) {
 	if role == fabric.Passive {
 		return e.await(ctx, a)
 	}
 	e.dev.forget(e)
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", a.dial())
-	if err != nil {
-		return -1, err
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		// ctx's deadline, which the poller has noticed before ctx did.
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
-	return e.converse(ctx, conn, func() error {
-		if _, err := conn.Write(greeting{to: a.token, from: e.addr.token}.encode(helloMagic)); err != nil {
+	if err != nil {
+		return -1, nil, err
+	}
+	stream, sec := conn, (*secured)(nil)
+	if s := e.dev.cfg.Security; s != nil {
+		sec = e.dev.secure(conn, tls.Client, s.Client(e.peer))
+		stream = sec.tls
+	}
+	fd, err := e.converse(ctx, conn, func() error {
+		if sec != nil {
+			if err := sec.tls.Handshake(); err != nil {
+				return fmt.Errorf("TLS: %w", err)
+			}
+		}
+		if _, err := stream.Write(greeting{to: a.token, from: e.addr.token}.encode(helloMagic)); err != nil {
 			return fmt.Errorf("hello: %w", err)
 		}
 		var b [greetingSize]byte
-		if _, err := io.ReadFull(conn, b[:]); err != nil {
+		if _, err := io.ReadFull(stream, b[:]); err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
 				err = errRefused
 			}
@@ -96,25 +132,31 @@ func (e *Endpoint) handshake(ctx context.Context, a address, role fabric.Role) (
 		}
 		return nil
 	})
+	return fd, sec, err
 }
 
 // await waits for the peer's connection and welcomes it.
-func (e *Endpoint) await(ctx context.Context, a address) (int, error) {
+func (e *Endpoint) await(ctx context.Context, a address) (int, *secured, error) {
 	select {
 	case in := <-e.arrived:
-		return e.converse(ctx, in.conn, func() error {
+		stream := in.conn
+		if in.sec != nil {
+			stream = in.sec.tls
+		}
+		fd, err := e.converse(ctx, in.conn, func() error {
 			if !same(in.from, a.token) {
 				e.dev.rejected.Add(1)
 				return errIntroduction
 			}
-			_, err := in.conn.Write(greeting{to: a.token, from: e.addr.token}.encode(welcomeMagic))
+			_, err := stream.Write(greeting{to: a.token, from: e.addr.token}.encode(welcomeMagic))
 			return err
 		})
+		return fd, in.sec, err
 	case <-e.dev.closed:
-		return -1, fabric.ErrClosed
+		return -1, nil, fabric.ErrClosed
 	case <-ctx.Done():
 		e.dev.forget(e)
-		return -1, ctx.Err()
+		return -1, nil, ctx.Err()
 	}
 }
 

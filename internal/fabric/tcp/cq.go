@@ -18,6 +18,7 @@ type cq struct {
 	first, last *Endpoint
 	waiting     int
 	closed      bool
+	plain       []byte // what an endpoint is about to encrypt; nil before the first
 }
 
 // CreateCQ implements fabric.Device. The depth must be positive and is otherwise

@@ -38,7 +38,19 @@
 // Frames come from another machine and are checked field by field: a peer reaches
 // only the regions of the endpoint's protection domain, whatever it sends. A request that is
 // refused changes no byte, is answered with a NAK, and ends the connection. The
-// bytes on the wire are not encrypted.
+// bytes on the wire are not encrypted, unless Config.Security makes all connections
+// mutual TLS.
+//
+// # TLS
+//
+//	PostSend -> send queue -> records of crypto/tls -> one write -> socket
+//	socket -> one read per turn -> crypto/tls -> receive buffer or memory
+//
+// The handshake is done by Connect and by the goroutines that accept, never by an
+// agent. Afterwards crypto/tls reads from and writes to buffers of the endpoint, and the
+// agent moves bytes between those and the socket, so that it never blocks. It copies
+// each byte, and allocates what crypto/tls does: once for each record that arrives.
+// Work requests complete when the kernel has their last encrypted byte.
 //
 // The wire format is described in docs/wire-tcp.md and, byte by byte, at
 // putHeader, address.encode and greeting.encode.

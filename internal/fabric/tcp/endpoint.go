@@ -46,6 +46,7 @@ type Endpoint struct {
 	pd   *protectionDomain
 	cq   *cq
 	tag  uint64
+	peer string // the node at the other end, for Security
 	addr address
 
 	// ended is done when the endpoint is closed.
@@ -56,6 +57,9 @@ type Endpoint struct {
 	mu    sync.Mutex
 	phase phase // guarded by mu
 	fd    int   // guarded by mu until Activate, then the agent's; -1: none
+	// sec is the connection's TLS, nil if it has none. It is set with mu held, before
+	// Activate, and its fields are the agent's from then on.
+	sec *secured
 
 	// Everything below belongs to the agent.
 
@@ -88,7 +92,8 @@ type Endpoint struct {
 type Stats struct {
 	// Reads and Writes are system calls on the socket, in vain or not.
 	Reads, Writes uint64
-	// BytesIn and BytesOut are bytes on the wire, headers included.
+	// BytesIn and BytesOut are bytes on the wire, headers included, but for what TLS
+	// adds.
 	BytesIn, BytesOut uint64
 	// FramesIn and FramesOut are whole frames.
 	FramesIn, FramesOut uint64
@@ -125,7 +130,8 @@ func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoin
 		pd:      p,
 		cq:      q,
 		tag:     a.Tag,
-		addr:    address{host: d.host, port: d.port, token: newToken()},
+		peer:    a.Peer,
+		addr:    address{host: d.host, port: d.port, token: newToken(), tls: d.cfg.Security != nil},
 		ended:   ended,
 		end:     end,
 		arrived: make(chan arrival, 1),
@@ -164,6 +170,12 @@ func (e *Endpoint) Activate() error {
 	}
 	e.phase, e.active = phaseActive, true
 	e.cq.endpoints = append(e.cq.endpoints, e)
+	if e.sec != nil {
+		// Bytes that came with the end of the handshake wait in crypto/tls, of which
+		// the poller knows nothing.
+		e.readable = true
+		e.cq.push(e)
+	}
 	e.flush()
 	return nil
 }
@@ -216,6 +228,9 @@ func (e *Endpoint) hangUp() error {
 	}
 	err := errors.Join(e.unwatch(), unix.Close(e.fd))
 	e.fd = -1
+	if e.sec != nil {
+		e.sec.fd = -1
+	}
 	return err
 }
 

@@ -24,6 +24,9 @@ const (
 	VendorRefusedPeer
 	// VendorRefusedByPeer: the peer has refused a request of this side.
 	VendorRefusedByPeer
+	// VendorTLS: what came is not what the peer has encrypted, or the peer says so of
+	// what this side has.
+	VendorTLS
 )
 
 // vendorOf returns the errno of err, or 0.
@@ -88,11 +91,8 @@ func (e *Endpoint) down() {
 // refused handles a NAK: the request it names fails, the connection ends.
 func (e *Endpoint) refused(f *frame) {
 	q := &e.sq
-	limit := q.next
-	if e.tx.partial != nil && !e.tx.partial.answer {
-		// The frame that is under way can have been refused by its header.
-		limit++
-	}
+	// A frame that is under way can have been refused by its header.
+	limit := q.next + e.begun()
 	back := limit - f.seq
 	if back == 0 || back > uint32(len(q.ring)) {
 		// Never sent, or long forgotten.

@@ -83,7 +83,7 @@ func newWire(t testing.TB, recvs int) *wire {
 	must(t, err)
 	w.fd = fds[1]
 	w.ep.phase = phaseConnecting
-	must(t, w.ep.connected(fds[0]))
+	must(t, w.ep.connected(fds[0], nil))
 	for i := range recvs {
 		_, err := w.ep.PostRecv([]fabric.RecvWR{{ID: uint64(i), Local: fabric.Local{Region: w.mem, Offset: 8192, Len: 512}}})
 		must(t, err)

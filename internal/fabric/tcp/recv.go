@@ -112,15 +112,34 @@ func (e *Endpoint) receive(c []fabric.Completion) int {
 	return n + e.parse(c[n:])
 }
 
+const (
+	// bulkPayload is from what size on a payload mostly has one of its size behind it.
+	bulkPayload = 16 << 10
+	// bulkAhead is how much is read ahead of such a payload's place: enough for the next
+	// header. What comes into the buffer has to be copied from there.
+	bulkAhead = 4 << 10
+)
+
+// ahead is the buffer to read into behind dst.
+func (rx *receiver) ahead() []byte {
+	if rx.f.length < bulkPayload {
+		return rx.buf[rx.w:]
+	}
+	return rx.buf[rx.w:min(max(rx.w, bulkAhead), len(rx.buf))]
+}
+
 // read reads from the socket once and reports whether something came.
 func (e *Endpoint) read() bool {
+	if e.sec != nil {
+		return e.readSecured()
+	}
 	rx := &e.rx
 	direct := len(rx.dst)
 	// parse has left less than a header, or a payload that it used up.
 	rx.w = copy(rx.buf, rx.buf[rx.r:rx.w])
 	rx.r = 0
 	rx.vec.Append(rx.dst)
-	rx.vec.Append(rx.buf[rx.w:])
+	rx.vec.Append(rx.ahead())
 	want := rx.vec.Len()
 	if rx.region != nil && direct > 0 {
 		if !rx.region.acquire() {

@@ -11,9 +11,9 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// gatherLimit bounds the bytes of one writev: a socket does not take more at a
-// time, and listing frames it will not take is wasted.
-const gatherLimit = 4 << 20
+// gatherLimit bounds the bytes of one writev, but for its last frame. More would save
+// little, and the receiver begins with what has come while the rest is written.
+const gatherLimit = 128 << 10
 
 // txFrame is a frame to send: the used part of head, then payload.
 type txFrame struct {
@@ -162,7 +162,22 @@ func (e *Endpoint) enqueue(w *fabric.SendWR) error {
 
 // flush hands frames to the socket until there are no more or it takes no more.
 func (e *Endpoint) flush() {
-	for e.active && e.fd >= 0 && !e.stuck && !e.severed && e.link < linkDown && e.gather() {
+	switch {
+	case !e.active: // Connect may be at work on the rest
+	case e.sec != nil:
+		e.flushSecured()
+	default:
+		e.flushPlain()
+	}
+	e.sq.skipSilent()
+	if e.sq.head != e.sq.next && e.sq.at(e.sq.head).state == sendDone {
+		e.cq.push(e)
+	}
+}
+
+// flushPlain is flush without TLS: the socket takes the bytes from where they are.
+func (e *Endpoint) flushPlain() {
+	for e.fd >= 0 && !e.stuck && !e.severed && e.link < linkDown && e.gather() {
 		want := e.tx.vec.Len()
 		n, err := e.tx.vec.Writev(e.fd)
 		if want > 0 {
@@ -179,15 +194,16 @@ func (e *Endpoint) flush() {
 			e.jam()
 		case errors.Is(err, unix.EINTR):
 		default:
-			// The peer may have said why: read on, it ends with the reason.
-			e.severed, e.readable = true, true
-			e.cq.push(e)
+			e.sever()
 		}
 	}
-	e.sq.skipSilent()
-	if e.sq.head != e.sq.next && e.sq.at(e.sq.head).state == sendDone {
-		e.cq.push(e)
-	}
+}
+
+// sever deals with a socket that takes no bytes any more. The peer may have said why:
+// read on, it ends with the reason.
+func (e *Endpoint) sever() {
+	e.severed, e.readable = true, true
+	e.cq.push(e)
 }
 
 // jam waits for the socket to become writable.

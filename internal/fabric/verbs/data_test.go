@@ -67,6 +67,70 @@ func TestCostOfAGroup(t *testing.T) {
 	}
 }
 
+// What a cycle of a busy lane posts, groups of one and of several writes, costs one call
+// and one completion, and what is small travels in its work request. When the queue is
+// full before the cycle's end, completions of its own make room.
+func TestCostOfACycle(t *testing.T) {
+	needDevice(t)
+	r := newRig(t, Default(), 1024, false)
+	const depth, groups, cycles = 256, 20, 30
+	a, b := r.pair(depth, 2*groups)
+	limit := r.dev[0].Caps().MaxInline
+	arrived := 0
+	for cycle := range cycles {
+		if n, err := b.ep.PostRecv(make([]fabric.RecvWR, groups)); n != groups || err != nil {
+			t.Fatal(n, err)
+		}
+		var wrs []fabric.SendWR
+		small := 0
+		for g := range groups {
+			part := writeImm(a, b, 1024, 0)
+			part.Op, part.Flags = fabric.OpWrite, 0
+			last := writeImm(a, b, 32+64*(g%8), uint32(cycle*groups+g))
+			last.Flags = 0
+			if g%2 == 0 {
+				wrs = append(wrs, part)
+			}
+			if wrs = append(wrs, last); int(last.Local.Len) <= limit {
+				small++
+			}
+		}
+		wrs[len(wrs)-1].Flags = fabric.FlagSignaled
+		before := a.ep.Stats()
+		if n, err := a.ep.PostSend(wrs); n != len(wrs) || err != nil {
+			t.Fatal(n, err)
+		}
+		after := a.ep.Stats()
+		if calls, signaled, inline := after.SendCalls-before.SendCalls, after.Signaled-before.Signaled, after.Inline-before.Inline; calls != 1 || signaled != 1 || inline != uint64(small) {
+			t.Fatalf("%d calls, %d signaled, %d of %d inline", calls, signaled, inline, small)
+		}
+		arrived += groups
+		r.until("the cycle", func() bool {
+			return r.count(1, fabric.OpRecvImm) == arrived && r.count(0, fabric.OpWriteImm) == cycle+1
+		})
+	}
+	// Each message has an arrival, and each cycle one completion at the sender.
+	if s, n := r.cq[0].Stats(), uint64(cycles); s.Completions != n {
+		t.Errorf("%d completions for %d cycles", s.Completions, n)
+	}
+	if s := r.cq[1].Stats(); s.Completions != cycles*groups {
+		t.Errorf("%d completions for %d arrivals", s.Completions, cycles*groups)
+	}
+	// More than half of the queue in one go is not left without a completion.
+	long := make([]fabric.SendWR, depth)
+	for i := range long {
+		long[i] = writeImm(a, b, 8, 0)
+		long[i].Op, long[i].Flags = fabric.OpWrite, 0
+	}
+	before := a.ep.Stats()
+	if n, err := a.ep.PostSend(long); n != depth || err != nil {
+		t.Fatal(n, err)
+	}
+	if n := a.ep.Stats().Signaled - before.Signaled; n != 2 {
+		t.Errorf("%d of %d are signaled, want every %dth", n, depth, depth/2)
+	}
+}
+
 // hwCounters returns the sum of the device's counters with the given word in their
 // names; ok is false if it has none.
 func hwCounters(d *Device, word string) (sum int, ok bool) {

@@ -118,13 +118,27 @@ func (d *Device) probeInline() (inline int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, q.destroy()) }()
-	for ask := d.cfg.MaxInline; ; ask /= 2 {
-		p, err := createPair(pd, q, 1, 1, ask)
-		if err == nil {
-			return min(ask, p.inline()), p.destroy()
+	p, inline, err := lessInline(d.cfg.MaxInline, func(ask int) (pair, error) { return createPair(pd, q, 1, 1, ask) })
+	if err != nil {
+		return 0, err
+	}
+	return min(inline, p.inline()), p.destroy()
+}
+
+// lessInline creates something with the given number of bytes inline, or, while the device
+// refuses it, with half of that. A work request with more inline is larger, so a deep
+// queue may have room for less. The error is that of the first attempt.
+func lessInline[T any](most int, create func(inline int) (T, error)) (made T, inline int, err error) {
+	for inline = most; ; inline /= 2 {
+		var refused error
+		if made, refused = create(inline); refused == nil {
+			return made, inline, nil
 		}
-		if ask == 0 {
-			return 0, err
+		if err == nil {
+			err = refused
+		}
+		if inline == 0 {
+			return made, 0, err
 		}
 	}
 }
@@ -148,6 +162,7 @@ func (d *Device) start(o fabric.Options) error {
 	}
 	d.wg.Add(1)
 	go s.run()
+	d.vulnerable()
 	return nil
 }
 
@@ -185,6 +200,7 @@ func (d *Device) Close() error {
 	farewells := d.farewells
 	d.farewells = nil
 	d.mu.Unlock()
+	d.safe()
 	var errs []error
 	if d.bell != nil {
 		d.bell.Ring()

@@ -57,9 +57,9 @@ func TestNoLeaks(t *testing.T) {
 			reserved := r.cq[0].reserved
 			var times []time.Duration
 			for i := range 200 {
-				r.Run("", func(t *testing.T) {
+				t.Run("", func(t *testing.T) {
 					r := *r
-					r.T = t
+					r.TB = t
 					a, b := r.newEnd(0, 8, 8), r.newEnd(1, 8, 8)
 					times = append(times, r.join(a, b))
 					if n, err := b.ep.PostRecv(make([]fabric.RecvWR, 4)); n != 4 || err != nil {

@@ -51,6 +51,7 @@ type Endpoint struct {
 	serial uint32 // of its completions
 	room   int    // that it has reserved in the CQ
 	lib    pair
+	inline int // bytes that a work request can carry
 	qpn    uint32
 	addr   address
 
@@ -177,8 +178,9 @@ func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoin
 // create makes the queue pair, in the state in which it takes receives.
 func (e *Endpoint) create() error {
 	d := e.dev
-	var err error
-	e.lib, err = createPair(e.pd.pd, e.cq.lib, len(e.sends)+1, max(1, len(e.recvs)), d.inline)
+	lib, inline, err := lessInline(d.inline, func(ask int) (pair, error) {
+		return createPair(e.pd.pd, e.cq.lib, len(e.sends)+1, max(1, len(e.recvs)), ask)
+	})
 	if err != nil {
 		if errors.Is(err, unix.ENOMEM) {
 			err = &LimitError{What: "queue pair with work requests", Asked: uint64(len(e.sends) + len(e.recvs)), Limit: uint64(d.info.Limits.MaxQPWR),
@@ -186,6 +188,7 @@ func (e *Endpoint) create() error {
 		}
 		return err
 	}
+	e.lib, e.inline = lib, min(inline, lib.inline())
 	if err := e.lib.toInit(d.port.Number, d.cfg.PKeyIndex, d.limits.Atomics); err != nil {
 		return errors.Join(err, e.lib.destroy())
 	}
@@ -325,6 +328,9 @@ func (e *Endpoint) Describe() string {
 	return s
 }
 
+// InlineLimit implements fabric.Inliner.
+func (e *Endpoint) InlineLimit() int { return e.inline }
+
 // Explain implements fabric.Explainer. It may be called from any goroutine.
 func (e *Endpoint) Explain(c fabric.Completion) error {
 	if c.Status == fabric.StatusSuccess {
@@ -347,4 +353,5 @@ func (e *Endpoint) Explain(c fabric.Completion) error {
 var (
 	_ fabric.Endpoint  = (*Endpoint)(nil)
 	_ fabric.Explainer = (*Endpoint)(nil)
+	_ fabric.Inliner   = (*Endpoint)(nil)
 )

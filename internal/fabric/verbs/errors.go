@@ -99,6 +99,8 @@ const (
 	VendorUnexpected
 	// VendorModify: the queue pair could not be taken down.
 	VendorModify
+	// VendorPortDown: the port of the device went down.
+	VendorPortDown
 )
 
 // CompletionError is a failed Completion with what is known about its connection,
@@ -153,6 +155,8 @@ func likely(c fabric.Completion, device string) (cause, next string) {
 		return "the peer closed the connection", "look into the peer's log"
 	case VendorQPFatal, VendorDeviceFatal:
 		return "the device reported a fatal error", "dmesg; " + local
+	case VendorPortDown:
+		return "the port went down", "ip link; rdma link; " + local
 	case VendorCQError:
 		return "the completion queue broke, by an overflow or a device error", "dmesg; " + local
 	}

@@ -36,7 +36,7 @@ func TestErrors(t *testing.T) {
 // Every failure has a likely cause and a command to run next.
 func TestCompletionError(t *testing.T) {
 	for s := fabric.StatusLocalLength; s <= fabric.StatusFatal; s++ {
-		for _, vendor := range []uint32{0, VendorPeerClosed, VendorCQError, VendorDeviceFatal, VendorQPFatal} {
+		for _, vendor := range []uint32{0, VendorPeerClosed, VendorCQError, VendorDeviceFatal, VendorQPFatal, VendorPortDown} {
 			e := &CompletionError{
 				Completion: fabric.Completion{Status: s, Vendor: vendor}, Peer: "PEER", QPN: 0x1234,
 				GID: netip.MustParseAddr("::ffff:10.9.9.1"), Device: "rxe0", Timeout: 14, RetryCount: 7, RNRRetry: 6,

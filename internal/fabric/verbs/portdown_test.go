@@ -10,6 +10,22 @@ import (
 	"github.com/rdmad/rdmad/internal/fabric"
 )
 
+// A port that goes down ends connections, also those on which nothing is sent that could
+// fail.
+func TestPortDownEndsConnections(t *testing.T) {
+	inLab(t)
+	r := newRig(t, Default(), 512, true)
+	a, _ := r.pair(16, 16)
+	netdev := r.dev[0].gid.Netdev
+	ip(t, "link", "set", netdev, "down")
+	t.Cleanup(func() { ip(t, "link", "set", netdev, "up") })
+	r.until("both ends end", func() bool { return r.count(0, fabric.OpDisconnect) == 1 && r.count(1, fabric.OpDisconnect) == 1 })
+	c := r.got[0][len(r.got[0])-1]
+	if c.Status != fabric.StatusRetryExceeded && c.Status != fabric.StatusFlushed {
+		t.Errorf("%+v: %v", c, a.ep.Explain(c))
+	}
+}
+
 // Connections out of band break when the port goes down, and the same devices make new ones when
 // it is back: what could not be sent meanwhile has put the queue pair of the control
 // messages into its error state. (With rdmacm the kernel's own queue pair for

@@ -37,6 +37,7 @@ func (e *Endpoint) PostSend(wrs []fabric.SendWR) (int, error) {
 			quiet = 0
 		}
 		e.sends[n].id = e.workID(e.sq.tail+uint32(n), 0)
+		spoil(&e.sends[n])
 	}
 	if n == 0 {
 		return 0, refused
@@ -47,11 +48,16 @@ func (e *Endpoint) PostSend(wrs []fabric.SendWR) (int, error) {
 	case 0:
 		return n, refused
 	case unix.ENOMEM:
-		return posted, fabric.ErrQueueFull
-	default:
-		return posted, &CallError{Call: "ibv_post_send", Errno: errno}
+		if !e.starved() {
+			return posted, fabric.ErrQueueFull
+		}
 	}
+	return posted, &CallError{Call: "ibv_post_send", Errno: errno}
 }
+
+// starved reports whether no completion of the send queue is to come, so that nobody
+// would ever say that there is room again: the device has refused less than it promised.
+func (e *Endpoint) starved() bool { return e.quiet >= e.sq.len() }
 
 // open returns ErrClosed unless work is accepted.
 func (e *Endpoint) open() error {
@@ -92,7 +98,7 @@ func (e *Endpoint) build(s *cSend, w *fabric.SendWR) error {
 	}
 	switch w.Op {
 	case fabric.OpWrite, fabric.OpWriteImm, fabric.OpSend:
-		if int(w.Local.Len) <= e.dev.inline && w.Local.Len > 0 {
+		if int(w.Local.Len) <= e.inline && w.Local.Len > 0 {
 			s.flags = sendInline
 		} else if w.Flags&fabric.FlagInline != 0 && w.Local.Len > 0 {
 			return fabric.ErrInvalid
@@ -151,8 +157,9 @@ func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 	case 0:
 		return n, refused
 	case unix.ENOMEM:
-		return posted, fabric.ErrQueueFull
-	default:
-		return posted, &CallError{Call: "ibv_post_recv", Errno: errno}
+		if e.rq.len() > 0 { // else nothing could arrive
+			return posted, fabric.ErrQueueFull
+		}
 	}
+	return posted, &CallError{Call: "ibv_post_recv", Errno: errno}
 }

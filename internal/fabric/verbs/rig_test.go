@@ -29,9 +29,9 @@ type end struct {
 
 func (e *end) close() error { return errors.Join(e.ep.Close(), e.mr.Close(), e.pd.Close()) }
 
-// rig is two devices with a queue each, driven by the test's goroutine.
+// rig is two devices with a queue each, driven by the goroutine of the test or benchmark.
 type rig struct {
-	*testing.T
+	testing.TB
 	dev    [2]*Device
 	cq     [2]*cq
 	poller *poller.Poller
@@ -40,7 +40,7 @@ type rig struct {
 	tags   uint64
 }
 
-func openDevice(t *testing.T, cfg Config) *Device {
+func openDevice(t testing.TB, cfg Config) *Device {
 	t.Helper()
 	d, err := newProvider(t, cfg).Open(fabric.Options{})
 	if err != nil {
@@ -50,9 +50,9 @@ func openDevice(t *testing.T, cfg Config) *Device {
 }
 
 // newRig opens the devices. close releases them; the test's end does, too.
-func newRig(t *testing.T, cfg Config, depth int, event bool) *rig {
+func newRig(t testing.TB, cfg Config, depth int, event bool) *rig {
 	t.Helper()
-	r := &rig{T: t}
+	r := &rig{TB: t}
 	var err error
 	if event {
 		r.poller, err = poller.New()

@@ -126,7 +126,10 @@ func (s *server) async() bool {
 			d.broken(func(q *cq) bool { return q.lib.id() == raw.element })
 		case EventDeviceFatal:
 			d.broken(nil)
-		case EventPortActive, EventPortError, EventGIDChange, EventLIDChange, EventPKeyChange:
+		case EventPortError:
+			ev.Port = int(raw.element)
+			d.portDown(ev.Port)
+		case EventPortActive, EventGIDChange, EventLIDChange, EventPKeyChange:
 			ev.Port = int(raw.element)
 		}
 		d.publish(ev)
@@ -152,6 +155,22 @@ func (d *Device) pairFailed(qpn uint32) {
 	for _, e := range d.endpoints {
 		if e.qpn == qpn {
 			e.cq.notify(notice{e: e, why: fabric.StatusFatal, vendor: VendorQPFatal, end: endRefused})
+		}
+	}
+}
+
+// portDown ends the connections by a port. Adapters would do it themselves, once the
+// retries of what is sent are used up; rdma_rxe may not: what it cannot send while the
+// port is down it may never send again (Linux 6.1), and the connection would hang.
+func (d *Device) portDown(port int) {
+	if port != d.port.Number {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range d.endpoints {
+		if p := e.phase(); p == phaseConnected || p == phaseActive {
+			e.cq.notify(notice{e: e, why: fabric.StatusRetryExceeded, vendor: VendorPortDown, end: endPeer})
 		}
 	}
 }

@@ -1,0 +1,238 @@
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"path/filepath"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/rdmad/rdmad/bench/peers/internal/result"
+	"github.com/rdmad/rdmad/bench/peers/internal/run"
+)
+
+// Size of a plot.
+const (
+	plotWidth  = 16 * vg.Centimeter
+	plotHeight = 11 * vg.Centimeter
+)
+
+// colours are those of systems, the same in every plot, and easy to tell apart for everybody (after
+// Okabe and Ito).
+var colours = map[string]color.RGBA{
+	"rdmad":         {213, 94, 0, 255},
+	"rdmad-local":   {230, 159, 0, 255},
+	"rdmad-region":  {204, 121, 167, 255},
+	"rdmad-single":  {150, 150, 150, 255},
+	"tcp":           {0, 0, 0, 255},
+	"tcp-coalesced": {0, 114, 178, 255},
+	"unix":          {86, 180, 233, 255},
+	"grpc":          {0, 158, 115, 255},
+	"grpc-unix":     {120, 200, 90, 255},
+	"nats":          {190, 170, 30, 255},
+}
+
+// Plots writes the plots, as SVG, into a directory, and returns the names of the files. Those for which
+// nothing was measured are left out.
+func Plots(dir string, r *result.Results) (files []string, err error) {
+	for _, s := range []run.Setting{run.Free, run.Pinned} {
+		for _, p := range []struct {
+			name string
+			plot func(*result.Results, string) (*plot.Plot, error)
+		}{
+			{"latency", latencyPlot},
+			{"clients", clientsPlot},
+			{"sizes", sizesPlot},
+			{"groups", groupsPlot},
+		} {
+			made, err := p.plot(r, string(s))
+			if err == nil && made != nil {
+				file := fmt.Sprintf("%s-%s.svg", p.name, s)
+				files = append(files, file)
+				made.BackgroundColor = color.White
+				err = made.Save(plotWidth, plotHeight, filepath.Join(dir, file))
+			}
+			if err != nil {
+				return nil, fmt.Errorf("plot %s: %w", p.name, err)
+			}
+		}
+	}
+	return files, nil
+}
+
+// line is the points of one system.
+type line struct {
+	system string
+	points plotter.XYs
+}
+
+// draw makes a plot of lines, or nil if there is none.
+func draw(title, x, y string, lines []line) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Title.Padding = vg.Points(6)
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, shortTicks{}
+	p.Legend.Top = true
+	p.Add(plotter.NewGrid())
+	any := false
+	for _, l := range lines {
+		if len(l.points) == 0 {
+			continue
+		}
+		any = true
+		drawn, dots, err := plotter.NewLinePoints(l.points)
+		if err != nil {
+			return nil, err
+		}
+		drawn.Color, dots.Color = colours[l.system], colours[l.system]
+		drawn.Width = vg.Points(1.5)
+		p.Add(drawn, dots)
+		p.Legend.Add(l.system, drawn)
+	}
+	if !any {
+		return nil, nil
+	}
+	// The names stand beside the lines.
+	p.X.Max += (p.X.Max - p.X.Min) * legendPart
+	return p, nil
+}
+
+// legendPart is how much wider a plot is for its legend.
+const legendPart = 0.3
+
+// shortTicks are the ticks of a logarithmic axis with short numbers.
+type shortTicks struct{}
+
+// Ticks implements plot.Ticker.
+func (shortTicks) Ticks(low, high float64) []plot.Tick {
+	ticks := plot.LogTicks{}.Ticks(low, high)
+	for i := range ticks {
+		switch v := ticks[i].Value; {
+		case ticks[i].Label == "":
+		case v >= 1e6:
+			ticks[i].Label = strconv.FormatFloat(v/1e6, 'g', 4, 64) + " M"
+		case v >= 1e4:
+			ticks[i].Label = strconv.FormatFloat(v/1e3, 'g', 4, 64) + " k"
+		default:
+			ticks[i].Label = strconv.FormatFloat(v, 'g', 4, 64)
+		}
+	}
+	return ticks
+}
+
+// latencyPlot is the latencies of one caller: how many of its calls took longer.
+func latencyPlot(r *result.Results, setting string) (*plot.Plot, error) {
+	const workload = "call"
+	w := find(workload)
+	var lines []line
+	for _, name := range w.Systems {
+		l := line{system: name}
+		if c := r.Find(setting, workload, name); c != nil {
+			for _, at := range c.Curve {
+				// Each step to the right is ten times as rare.
+				l.points = append(l.points, plotter.XY{X: -math.Log10(1 - at.Percent/100), Y: max(at.Latency, 0.1)})
+			}
+		}
+		lines = append(lines, l)
+	}
+	p, err := draw(w.Text+", "+setting, "percentile", "us", lines)
+	if p != nil {
+		p.X.Tick.Marker = plot.ConstantTicks{
+			{Value: -math.Log10(0.5), Label: "50"}, {Value: 1, Label: "90"}, {Value: 2, Label: "99"}, {Value: 3, Label: "99.9"}, {Value: 4, Label: "99.99"},
+		}
+	}
+	return p, err
+}
+
+// ratesPlot is the rates of several workloads side by side, with a place for each.
+func ratesPlot(r *result.Results, setting, title, x string, workloads []string, place func(*run.Workload) (float64, string)) (*plot.Plot, error) {
+	points := map[string]plotter.XYs{}
+	var ticks plot.ConstantTicks
+	for _, name := range workloads {
+		w := find(name)
+		at, label := place(w)
+		ticks = append(ticks, plot.Tick{Value: at, Label: label})
+		for _, system := range w.Systems {
+			if rate := r.Find(setting, name, system).Of(result.Rate); rate.N > 0 {
+				points[system] = append(points[system], plotter.XY{X: at, Y: rate.Median})
+			}
+		}
+	}
+	var lines []line
+	for _, system := range find(workloads[0]).Systems {
+		lines = append(lines, line{system, points[system]})
+	}
+	p, err := draw(title+", "+setting, x, "calls per second", lines)
+	if p != nil {
+		p.X.Tick.Marker = ticks
+	}
+	return p, err
+}
+
+func clientsPlot(r *result.Results, setting string) (*plot.Plot, error) {
+	return ratesPlot(r, setting, "64 B echo, 8 outstanding each", "client processes", []string{"fan-1", "fan-8", "fan-64", "fan-256"},
+		func(w *run.Workload) (float64, string) { return math.Log2(float64(w.Clients)), strconv.Itoa(w.Clients) })
+}
+
+func sizesPlot(r *result.Results, setting string) (*plot.Plot, error) {
+	return ratesPlot(r, setting, "echo, 8 processes, 64 outstanding each", "bytes of request and answer", []string{"storm-64", "storm-1k", "storm-8k"},
+		func(w *run.Workload) (float64, string) { return math.Log2(float64(w.Size)), strconv.Itoa(w.Size) })
+}
+
+// groupsPlot is how many messages travel together in each workload between two nodes: medians.
+func groupsPlot(r *result.Results, setting string) (*plot.Plot, error) {
+	var requests, answers plotter.Values
+	var labels []string
+	for i := range run.Workloads {
+		w := &run.Workloads[i]
+		c := r.Find(setting, w.Name, base)
+		group := c.Of(result.Group)
+		if group.N == 0 || group.Median == 0 {
+			continue
+		}
+		requests = append(requests, group.Median)
+		answers = append(answers, c.Of(result.AnswerGroup).Median)
+		labels = append(labels, w.Name)
+	}
+	if len(labels) == 0 {
+		return nil, nil
+	}
+	p := plot.New()
+	p.Title.Text, p.Y.Label.Text = "messages in a group of rdmad, "+setting, "messages"
+	p.Title.Padding = vg.Points(6)
+	p.Legend.Top = true
+	width := vg.Points(9)
+	for i, bars := range []struct {
+		name   string
+		values plotter.Values
+		system string
+	}{{"requests", requests, "rdmad"}, {"answers", answers, "tcp-coalesced"}} {
+		chart, err := plotter.NewBarChart(bars.values, width)
+		if err != nil {
+			return nil, err
+		}
+		chart.Color = colours[bars.system]
+		chart.LineStyle.Width = 0
+		chart.Offset = (vg.Length(i) - 0.5) * width
+		p.Add(chart)
+		p.Legend.Add(bars.name, chart)
+	}
+	p.NominalX(labels...)
+	p.X.Tick.Label.Rotation = math.Pi / 4
+	p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = -1, -0.5
+	return p, nil
+}
+
+// find returns the workload of that name.
+func find(name string) *run.Workload {
+	for i := range run.Workloads {
+		if run.Workloads[i].Name == name {
+			return &run.Workloads[i]
+		}
+	}
+	return &run.Workload{}
+}

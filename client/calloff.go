@@ -1,0 +1,28 @@
+package client
+
+import (
+	"context"
+
+	"github.com/rdmad/rdmad/slots"
+)
+
+// callOff asks the answering node to drop a request that the daemon has taken, if its
+// handler has not started. It does not wait: without a free slot the request goes on.
+// The caller holds the gate and knows that the request is not over: its slots are its own.
+func (f *Future) callOff() {
+	if f.ordered || f.part {
+		return
+	}
+	l, run := f.lane, f.run
+	u, err := l.claim(context.Background(), l.ring.Geometry().RunFor(slots.CancelSize), true)
+	if err != nil {
+		return
+	}
+	h := slots.Header{
+		Ticket: u.Ticket, Run: uint16(u.Len), Length: slots.CancelSize, Kind: slots.KindOneWay, Flags: slots.FlagCancel, From: uint16(l.conn.id),
+	}
+	c := slots.Cancel{Slot: uint32(run.Index), Ticket: run.Ticket}
+	c.Encode(l.ring.Payload(u))
+	h.Encode(l.ring.Header(u))
+	_ = l.publish(u, false)
+}

@@ -1,0 +1,197 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// A future tells its outcome as often as it is asked, to anybody: after it was taken
+// back, after its connection was closed, and with a context that has ended.
+func TestFutureAfterTheEnd(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	g := newGate()
+	defer g.Open()
+	serve(t, b, 1, handlers{"gate": g.handle})
+	c := attach(t, a)
+	m := method(t, c, "b/t/gate")
+	sent := outstanding(t, m, 1)[0]
+	<-g.entered
+	resume, err := a.StopCore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resume() }()
+	taken, err := m.Go(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !taken.Cancel() {
+		t.Error("not taken back")
+	}
+	if err := resume(); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	ask := func(f *client.Future, want error) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				ctx := t.Context()
+				if i%2 == 0 {
+					ctx = ended
+				}
+				<-f.Done()
+				for range 3 {
+					got, err := f.Wait(ctx)
+					_, again, ok := f.Result()
+					if got != nil || !errors.Is(err, want) || again != err || !ok || f.Cancel() {
+						t.Errorf("%q, %v, then %v, want %v", got, err, again, want)
+					}
+				}
+			})
+		}
+		within(t, "waiters", wg.Wait)
+	}
+	ask(taken, client.ErrNotExecuted)
+	var late *client.DeadlineError
+	if _, err := sent.Wait(ended); !errors.As(err, &late) || !late.Sent {
+		t.Errorf("an ended context: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	ask(taken, client.ErrNotExecuted)
+	ask(sent, client.ErrMaybeExecuted)
+	g.Open()
+	quiet(t, a, b)
+}
+
+// A second Release does nothing: no two requests get the same future.
+func TestReleaseTwice(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b, 1, nil)
+	m := method(t, attach(t, a), "b/t/echo")
+	for range 100 {
+		f, err := m.Go(t.Context(), []byte("first"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Release() // too early: nothing
+		if got, err := f.Wait(t.Context()); err != nil || string(got) != "first" {
+			t.Fatalf("%q, %v", got, err)
+		}
+		f.Release()
+		f.Release()
+		f.Release()
+		one, err1 := m.Go(t.Context(), []byte("one"))
+		two, err2 := m.Go(t.Context(), []byte("two"))
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		if one == two {
+			t.Fatal("two requests have the same future")
+		}
+		for want, f := range map[string]*client.Future{"one": one, "two": two} {
+			if got, err := f.Wait(t.Context()); err != nil || string(got) != want {
+				t.Fatalf("%q, %v", got, err)
+			}
+			f.Release()
+		}
+	}
+	quiet(t, a, b)
+}
+
+// A reserved request is sent or given back once, whatever is called afterwards.
+func TestCommitTwice(t *testing.T) {
+	a, b := daemontest.Pair(t, tiny)
+	serve(t, b, 1, nil)
+	c := attach(t, a)
+	m := method(t, c, "b/t/echo")
+	for range 100 { // more than there are slots
+		r, err := m.Reserve(t.Context(), 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(r.Bytes(), "once")
+		f, err := r.Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Abort()
+		if again, err := r.Commit(); again != nil || !errors.Is(err, client.ErrInvalid) {
+			t.Fatalf("a second commit: %v", err)
+		}
+		if r.Bytes() != nil {
+			t.Fatal("it still has bytes")
+		}
+		if got, err := f.Wait(t.Context()); err != nil || string(got) != "once" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	within(t, "close", func() { // the gate was left as often as entered
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	quiet(t, a, b)
+}
+
+// A callback that ends its goroutine leaves nothing behind.
+func TestCallFuncExits(t *testing.T) {
+	a, b := daemontest.Pair(t, tiny)
+	serve(t, b, 1, nil)
+	c := attach(t, a)
+	m := method(t, c, "b/t/echo")
+	for range 100 { // more than there are slots
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_ = m.CallFunc(t.Context(), []byte("x"), func([]byte) error {
+				runtime.Goexit()
+				return nil
+			})
+		})
+		within(t, "callback", wg.Wait)
+	}
+	within(t, "close", func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	quiet(t, a, b)
+}
+
+// A handler that never returns costs its worker and its slots, and nothing else: its
+// caller can give up, and other requests go on.
+func TestHandlerNeverReturns(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	g := newGate()
+	defer g.Open() // for the clean-up
+	serve(t, b, 2, handlers{"never": func(c *server.Call) error { return g.handle(c) }})
+	c := attach(t, a)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-g.entered
+		cancel()
+	}()
+	if _, err := method(t, c, "b/t/never").Call(ctx, nil); !errors.Is(err, client.ErrMaybeExecuted) || !errors.Is(err, client.ErrDeadline) {
+		t.Error(err)
+	}
+	echo := method(t, c, "b/t/echo")
+	within(t, "other calls", func() {
+		for range 1000 {
+			if _, err := echo.Call(t.Context(), []byte("x")); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,194 @@
+package client
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rdmad/rdmad/internal/exchange"
+)
+
+const (
+	// transferWindow is how many parts of a large message are under way at once.
+	transferWindow = 2
+	// inlinePart and regionPart are how many bytes of a large message one part has,
+	// in slots and in a region.
+	inlinePart = 128 << 10
+	regionPart = 128 << 10
+	// spareRegions is how many regions for transfers a connection keeps.
+	spareRegions = 2
+	// maxRepeats is how often a part, or a request with regions, is sent again whose
+	// node has forgotten a region.
+	maxRepeats = 8
+)
+
+// transfer moves the bytes of a large request to the process that has its exchange, or
+// those of a large answer from there.
+type transfer struct {
+	m  *Method
+	r  *route
+	id uint64
+	to uint16
+
+	region *Region // nil if the bytes go in slots
+	flying [transferWindow]flyingPart
+}
+
+// flyingPart is a part under way.
+type flyingPart struct {
+	f      *Future
+	off, n int
+}
+
+// inlineSize is how many bytes a part can carry in slots.
+func (t *transfer) inlineSize() int {
+	return min(inlinePart, t.r.largest-exchange.PartSize)
+}
+
+// move moves the bytes of buf from the given one on, up or down. The caller holds the
+// gate.
+func (t *transfer) move(ctx context.Context, buf []byte, from int, up bool) error {
+	if len(buf)-from >= max(1, t.m.opts.rendezvous) {
+		t.takeRegion(ctx)
+	}
+	size := t.inlineSize()
+	if t.region != nil {
+		size = regionPart
+	}
+	var err error
+	clean := true
+	for next, first, count := from, 0, 0; next < len(buf) && err == nil || count > 0; {
+		if next < len(buf) && err == nil && count < transferWindow {
+			n := min(size, len(buf)-next)
+			k := (first + count) % transferWindow
+			var f *Future
+			if f, err = t.send(ctx, k, buf[next:next+n], next, up); err == nil {
+				t.flying[k] = flyingPart{f, next, n}
+				next += n
+				count++
+			}
+			continue
+		}
+		k := first % transferWindow
+		e := t.await(ctx, k, buf, up)
+		for n := 0; t.region != nil && n < maxRepeats && errors.Is(e, ErrNotExported); n++ {
+			e = t.again(ctx, k, buf, up)
+		}
+		if e != nil {
+			// The handler's process may go on with its part: nobody uses the memory again.
+			clean = clean && errors.Is(e, ErrNotExecuted) && !errors.Is(e, ErrDeadline)
+			if err == nil {
+				err = e
+			}
+		}
+		first, count = first+1, count-1
+	}
+	t.giveRegion(clean)
+	return err
+}
+
+// again sends a part once more whose node has forgotten the region, or what it allowed
+// the part to do with it: its bytes have not arrived, or not all of them, and do not
+// count.
+func (t *transfer) again(ctx context.Context, k int, buf []byte, up bool) error {
+	peer := t.r.peer()
+	t.region.r.Forgotten(peer)
+	if err := t.region.r.Export(ctx, peer); err != nil {
+		return err
+	}
+	p := &t.flying[k]
+	var err error
+	if p.f, err = t.send(ctx, k, buf[p.off:p.off+p.n], p.off, up); err != nil {
+		return err
+	}
+	return t.await(ctx, k, buf, up)
+}
+
+// send publishes the k-th part of those under way.
+func (t *transfer) send(ctx context.Context, k int, buf []byte, off int, up bool) (*Future, error) {
+	p := &part{head: exchange.PartRequest{ID: t.id, Offset: uint64(off), Op: exchange.OpPull, Length: uint32(len(buf))}, to: t.to}
+	rights := MayWrite
+	if up {
+		p.head.Op, rights = exchange.OpPush, MayRead
+	}
+	switch {
+	case t.region != nil:
+		ref, err := t.region.Ref(k*regionPart, len(buf), rights)
+		if err != nil {
+			return nil, err
+		}
+		p.region = ref
+		p.head.Flags = exchange.FlagRegion
+		if up {
+			copy(t.region.Bytes()[k*regionPart:], buf)
+		}
+	case up:
+		p.data = buf
+	default:
+		p.room = len(buf)
+	}
+	return t.m.sendPart(ctx, t.r, p, &sink{inPlace: true, part: true})
+}
+
+// await waits for the k-th part of those under way.
+func (t *transfer) await(ctx context.Context, k int, buf []byte, up bool) error {
+	p := t.flying[k]
+	return t.m.awaitPart(ctx, p.f, func(a *exchange.PartAnswer, data, _ []byte) error {
+		switch {
+		case up && a.Kind == exchange.KindAck:
+			return nil
+		case up || a.Kind != exchange.KindData || a.Offset != uint64(p.off) || int(a.Length) != p.n:
+			return exchange.ErrProtocol
+		case t.region != nil:
+			copy(buf[p.off:p.off+p.n], t.region.Bytes()[k*regionPart:])
+		default:
+			copy(buf[p.off:], data)
+		}
+		return nil
+	})
+}
+
+// takeRegion takes or makes a region for the transfer, and does without if there is
+// no room for one.
+func (t *transfer) takeRegion(ctx context.Context) {
+	c := t.m.conn
+	c.mu.Lock()
+	if n := len(c.spare); n > 0 {
+		t.region, c.spare = c.spare[n-1], c.spare[:n-1]
+	}
+	c.mu.Unlock()
+	if t.region == nil {
+		r, err := c.session.AllocRegion(ctx, transferWindow*regionPart)
+		if err != nil {
+			return
+		}
+		t.region = &Region{r}
+	}
+	if t.region.r.Export(ctx, t.r.peer()) != nil {
+		t.giveRegion(true)
+	}
+}
+
+// giveRegion puts the region back, or frees it if handlers may still use it.
+func (t *transfer) giveRegion(clean bool) {
+	r := t.region
+	if r == nil {
+		return
+	}
+	t.region = nil
+	c := t.m.conn
+	c.mu.Lock()
+	if clean && len(c.spare) < spareRegions && !c.ended.Load() {
+		c.spare, r = append(c.spare, r), nil
+	}
+	c.mu.Unlock()
+	if r != nil {
+		_ = r.Free() // the daemon frees it at the end of the session at the latest
+	}
+}
+
+// giveUp tells the process that has the exchange to forget it.
+func (t *transfer) giveUp() {
+	if t.id != 0 {
+		t.m.closeExchange(t.r, t.id, t.to)
+	}
+}

@@ -1,0 +1,30 @@
+package client
+
+import (
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+)
+
+// Mode is how goroutines wait for answers; see WaitMode. As a text it is "event",
+// "busy", "adaptive", or "adaptive:" and a time such as "20us".
+type Mode = shm.WaitMode
+
+const (
+	// Event sleeps at once and is woken by the daemon. It is the default.
+	Event = shm.WaitEvent
+	// Busy polls and never sleeps while somebody waits for an answer: the quickest
+	// way where there are processors to spare, and one processor's time.
+	Busy = shm.WaitBusy
+)
+
+// Adaptive polls for d, at most a millisecond, and then sleeps. It polls less and less
+// often where that turns out to be in vain, or keeps others from the processor, so
+// that it costs next to nothing there.
+func Adaptive(d time.Duration) Mode { return shm.WaitAdaptive(d) }
+
+// WaitMode sets how the goroutines of the connection wait for answers; the default is
+// Event. Only one goroutine at a time polls, for all that wait, and with Busy or
+// Adaptive too none does when nobody waits. What else there is to wait for, such as
+// room in a full ring, is waited for asleep.
+func WaitMode(m Mode) Option { return func(o *options) { o.wait = m } }

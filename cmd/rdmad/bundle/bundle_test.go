@@ -1,0 +1,142 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Secrets are taken out, and nothing else; JSON stays JSON.
+func TestScrub(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"password = hunter2\nuser = bob", "password = [removed]\nuser = bob"},
+		{`DB_PASSWORD="hunter2" x=1`, `DB_PASSWORD="[removed]" x=1`},
+		{`{"auth_token":"abc","port":7}`, `{"auth_token":"[removed]","port":7}`},
+		{`{"text":"api-key: abc, and more"}`, `{"text":"api-key: [removed], and more"}`},
+		{`{"text":"{\"secret\":\"abc\"}"}`, `{"text":"{\"secret\":\"[removed]\"}"}`},
+		{"rdmad run --token abc -c file", "rdmad run --token [removed] -c file"},
+		{"Authorization: Bearer abc.def", "Authorization: [removed]"},
+		{"Authorization: Token abcdef\nHost: x", "Authorization: [removed]\nHost: x"},
+		{"Cookie: session=abc; other=def", "Cookie: [removed]"},
+		{`password = "correct horse battery"`, `password = "[removed]"`},
+		{`{"password":"a,b;c d","port":7}`, `{"password":"[removed]","port":7}`},
+		{`{"text":"{\"password\":\"a, b\",\"x\":1}"}`, `{"text":"{\"password\":\"[removed]\",\"x\":1}"}`},
+		{`{"private_key": "abc", "n": 1}`, `{"private_key": "[removed]", "n": 1}`},
+		{`{"tokens": {"a": 1}, "secrets": ["b"]}`, `{"tokens": {"a": 1}, "secrets": ["b"]}`},
+		{"--password=(abc pwd=&x", "--password=[removed] pwd=[removed]"},
+		{"MHcCAQ\nabc=\n-----END EC PRIVATE KEY-----\nb", "[removed]\nb"},
+		{"postgres://bob:hunter2@db/x", "postgres://bob:[removed]@db/x"},
+		{"a\n-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----\nb", "a\n[removed]\nb"},
+		{"-----BEGIN PRIVATE KEY-----\nMHc", "[removed]"},
+		{"key = \"/etc/rdmad/a-key.pem\"", "key = \"/etc/rdmad/a-key.pem\""},
+		{"tokens are words; the password was wrong", "tokens are words; the password was wrong"},
+	} {
+		got := string(Scrub([]byte(c.in)))
+		if got != c.want {
+			t.Errorf("%q became %q, want %q", c.in, got, c.want)
+		}
+		if json.Valid([]byte(c.in)) && !json.Valid([]byte(got)) {
+			t.Errorf("%s is no JSON any more", got)
+		}
+	}
+}
+
+// A part that hangs, even one that does not heed its context, keeps no other from coming,
+// and the file says why it is not there.
+func TestPartsHang(t *testing.T) {
+	forever := make(chan struct{})
+	defer close(forever)
+	parts := []Part{
+		{Name: "z.txt", What: "the first", Limit: time.Minute, Collect: func(context.Context) ([]byte, error) { return []byte("here"), nil }},
+		{Name: "deaf.txt", Limit: 10 * time.Millisecond, Collect: func(context.Context) ([]byte, error) { <-forever; return nil, nil }},
+		{Name: "heeds.txt", Limit: 10 * time.Millisecond, Collect: func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, context.Cause(ctx) }},
+		{Name: "fails.txt", Limit: time.Minute, Collect: func(context.Context) ([]byte, error) { return nil, errors.New("a token: abc\nin two lines") }},
+		{Name: "a.txt", What: "the last", Limit: time.Minute, Collect: func(context.Context) ([]byte, error) { return []byte("half"), errors.New("the rest is gone") }},
+	}
+	had := Collect(t.Context(), parts)
+	text := string(manifest("title", time.Unix(0, 0), had))
+	for _, want := range []string{
+		"z.txt: 4 bytes: the first\na.txt: 4 bytes: the last (the rest is gone)\n", "deaf.txt: it took too long: not within 10ms", "heeds.txt: it took too long",
+		"fails.txt: a token: [removed] in two lines\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in:\n%s", want, text)
+		}
+	}
+	if missing := strings.Join(Missing(had), " "); missing != "deaf.txt heeds.txt fails.txt" {
+		t.Errorf("missing %q", missing)
+	}
+	var a, b bytes.Buffer
+	for _, out := range []io.Writer{&a, &b} {
+		if err := WriteTo(out, "name", "title", time.Unix(1e9, 5), had); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(a.Bytes(), b.Bytes()) {
+		t.Error("the same parts are not the same bytes")
+	}
+}
+
+// A file is there as a whole or not at all, and nobody else may read it.
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "out")
+	good := func(w io.Writer) error { _, err := io.WriteString(w, "content"); return err }
+	bad := func(w io.Writer) error {
+		_, _ = io.WriteString(w, "half")
+		return errors.New("on purpose")
+	}
+	if err := WriteFile(file, bad); err == nil {
+		t.Error("no error")
+	}
+	left(t, dir)
+	for range 2 {
+		if err := WriteFile(file, good); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := WriteFile(file, bad); err == nil {
+		t.Error("no error")
+	}
+	left(t, dir, "out")
+	info, err := os.Stat(file)
+	if err != nil || info.Mode() != 0o600 || info.Size() != 7 {
+		t.Errorf("%v, %v", info, err)
+	}
+	for _, none := range []string{dir, "/dev/full", filepath.Join(dir, "missing", "out"), filepath.Join(file, "out")} {
+		if err := WriteFile(none, good); err == nil {
+			t.Errorf("%s was written", none)
+		}
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(link, good); err == nil {
+		t.Error("a symbolic link was followed or replaced")
+	}
+	left(t, dir, "link", "out")
+}
+
+// left checks which files are in a directory.
+func left(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if strings.Join(names, " ") != strings.Join(want, " ") {
+		t.Errorf("%s has %v, want %v", dir, names, want)
+	}
+}

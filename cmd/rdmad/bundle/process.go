@@ -1,0 +1,132 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Processes are those of a daemon: the supervisor, which holds the lock of the socket, and
+// its children, of which one is the core. They are found without asking the daemon.
+func Processes(socket string) (pids []int, err error) {
+	data, err := os.ReadFile(socket + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("no daemon has the socket: %w", err)
+	}
+	supervisor, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return nil, fmt.Errorf("%s.lock: %w", socket, err)
+	}
+	pids = []int{supervisor}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range stats {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(supervisor) {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	slices.Sort(pids[1:])
+	return pids, nil
+}
+
+// ConfigFile returns the configuration file that the daemon on socket was started with, if
+// its command line says so.
+func ConfigFile(socket string) (file string, ok bool) {
+	pids, err := Processes(socket)
+	if err != nil {
+		return "", false
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pids[0]))
+	if err != nil {
+		return "", false
+	}
+	args := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
+	for i, a := range args {
+		if rest, found := strings.CutPrefix(a, "--config="); found {
+			file = rest
+		} else if (a == "-c" || a == "--config") && i+1 < len(args) {
+			file = args[i+1]
+		}
+	}
+	if file != "" && !filepath.IsAbs(file) {
+		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pids[0]))
+		if err != nil {
+			return "", false
+		}
+		file = filepath.Join(cwd, file)
+	}
+	return file, file != ""
+}
+
+// processFiles are what /proc tells of a process, threadFiles of each of its threads: what
+// the kernel has them do, also of a daemon that hangs or was stopped.
+var (
+	processFiles = []string{"cmdline", "limits", "status", "stat", "cgroup", "smaps_rollup", "mountinfo", "io"}
+	threadFiles  = []string{"comm", "stat", "wchan", "syscall", "stack"}
+)
+
+// maxThreads bounds the threads that are described of a process.
+const maxThreads = 512
+
+// describe returns what /proc tells of the processes of the daemon on socket.
+func describe(ctx context.Context, socket string) ([]byte, error) {
+	pids, err := Processes(socket)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	for _, pid := range pids {
+		dir := fmt.Sprintf("/proc/%d", pid)
+		if _, serr := os.Stat(dir); serr != nil {
+			err = errors.Join(err, fmt.Errorf("process %d does not exist", pid))
+			continue
+		}
+		for _, name := range processFiles {
+			show(&b, filepath.Join(dir, name))
+		}
+		fds, _ := os.ReadDir(filepath.Join(dir, "fd"))
+		fmt.Fprintf(&b, "== %s/fd\n%d descriptors\n", dir, len(fds))
+		threads, _ := filepath.Glob(filepath.Join(dir, "task/[0-9]*"))
+		for i, t := range threads {
+			if ctx.Err() != nil {
+				return []byte(b.String()), context.Cause(ctx)
+			}
+			if i == maxThreads {
+				err = errors.Join(err, fmt.Errorf("%d of the %d threads of process %d", i, len(threads), pid))
+				break
+			}
+			for _, name := range threadFiles {
+				show(&b, filepath.Join(t, name))
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return nil, err
+	}
+	return []byte(b.String()), err
+}
+
+// show writes a file of /proc or /sys under its name.
+func show(b *strings.Builder, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		fmt.Fprintf(b, "== %s: %v\n", file, err)
+		return
+	}
+	text := strings.TrimRight(strings.ReplaceAll(string(data), "\x00", " "), "\n ")
+	fmt.Fprintf(b, "== %s\n%s\n", file, text)
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmad/rdmad/cmd/rdmad/look"
+	"github.com/rdmad/rdmad/cmd/rdmad/table"
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/daemon"
+)
+
+// difference is a comparison as JSON.
+type difference struct {
+	File    string          `json:"file"`
+	Running string          `json:"running_digest"`
+	Wanted  string          `json:"digest"`
+	Changes []config.Change `json:"changes"`
+}
+
+func newConfigDiff() *cobra.Command {
+	var f configFlags
+	var socket string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "diff [FILE]",
+		Short: "Compare the running daemon with a file: what would change, and how",
+		Long: "Compare what the running daemon uses with a file, by default the one of -c, and with this environment:\n" +
+			"which keys would change, and whether a reload applies them or only a restart.",
+		Example: "  rdmad config diff\n  rdmad config diff new.toml --json",
+		Args:    wantArgs(0, 1, "at most one file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				f.file = args[0]
+			}
+			wanted, err := f.load()
+			if err != nil {
+				return err
+			}
+			raw, err := look.Ask(c.Context(), socket, "rdmad-config-diff")
+			if err != nil {
+				return err
+			}
+			running, err := runningConfig(raw)
+			if err != nil {
+				return err
+			}
+			d := difference{f.file, running.Digest(), wanted.Digest(), config.Compare(running, wanted.Config)}
+			if d.Changes == nil {
+				d.Changes = []config.Change{}
+			}
+			if asJSON {
+				return writeJSON(c.OutOrStdout(), d)
+			}
+			return printDifference(c.OutOrStdout(), &d)
+		},
+	}
+	f.add(c)
+	socketFlag(c, &socket)
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// runningConfig returns the configuration in a daemon's status.
+func runningConfig(raw json.RawMessage) (*config.Config, error) {
+	var s daemon.Status
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	if s.Config == nil {
+		return nil, errors.New("the daemon does not tell its configuration; see: rdmad version")
+	}
+	return config.ParseOwn("the daemon's configuration", []byte(s.Config.TOML))
+}
+
+func printDifference(out io.Writer, d *difference) error {
+	var b strings.Builder
+	if len(d.Changes) == 0 {
+		fmt.Fprintf(&b, "no difference, digest %s\n", d.Wanted)
+	}
+	printChanges(&b, d.Changes)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// printChanges writes changes as a table.
+func printChanges(b *strings.Builder, changes []config.Change) {
+	t := table.New("KEY", "RUNNING", "FILE", "NEEDS")
+	for _, c := range changes {
+		needs := "restart"
+		if c.Live {
+			needs = c.Applies().String()
+		}
+		t.Row(c.Path, tomlValue(c.Old), tomlValue(c.New), needs)
+	}
+	t.PrintRows(b)
+}

@@ -1,0 +1,129 @@
+// Package look is what the commands share that look at a node: asking its daemon, and
+// showing what it says to people and to programs.
+package look
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/daemon"
+)
+
+// Limit is how long a daemon may take to describe itself.
+const Limit = 5 * time.Second
+
+// ErrNoAnswer is wrapped by the errors about a daemon that is there and does not answer.
+var ErrNoAnswer = errors.New("the daemon does not answer")
+
+// Daemon is an attachment as a tool: it takes none of the ids and the memory that workers
+// have. Its methods are safe for concurrent use.
+type Daemon struct {
+	session *attach.Session
+	socket  string
+	limit   time.Duration
+}
+
+// Attach attaches to the daemon on socket; empty means the environment variable
+// RDMAD_SOCKET or else the default. limit bounds this and each question. The caller must
+// Close it. Errors: those of package attach, ErrNoAnswer, or ctx's.
+func Attach(ctx context.Context, socket, name string, limit time.Duration) (*Daemon, error) {
+	d := &Daemon{socket: attach.SocketPath(socket), limit: limit}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var err error
+	d.session, err = attach.Open(limited, d.socket, attach.Hello{Role: attach.RoleTool, Name: name}, attach.Events{})
+	if err != nil {
+		return nil, d.explain(ctx, err)
+	}
+	return d, nil
+}
+
+// explain makes an error of a daemon that has not answered in time one that says so. ctx
+// is the caller's.
+func (d *Daemon) explain(ctx context.Context, err error) error {
+	if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)) {
+		return fmt.Errorf("%w on %s within %v", ErrNoAnswer, d.socket, d.limit)
+	}
+	return err
+}
+
+// Node returns the name of the node.
+func (d *Daemon) Node() string { return d.session.Welcome.Node }
+
+// Raw asks for the daemon's state and returns it as it came.
+func (d *Daemon) Raw(ctx context.Context) (json.RawMessage, error) {
+	return d.ask(ctx, &attach.Message{Type: attach.TypeStatus})
+}
+
+// Status asks for the daemon's state.
+func (d *Daemon) Status(ctx context.Context) (*daemon.Status, error) {
+	raw, err := d.Raw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(raw)
+}
+
+// Drain takes the node out of service, or puts it back, and returns the daemon's state
+// afterwards.
+func (d *Daemon) Drain(ctx context.Context, resume bool) (*daemon.Status, error) {
+	raw, err := d.ask(ctx, &attach.Message{Type: attach.TypeDrain, Drain: &attach.Drain{Resume: resume}})
+	if err != nil {
+		return nil, err
+	}
+	return Parse(raw)
+}
+
+// Stacks returns what the daemon's goroutines do, also if one of its agents hangs.
+func (d *Daemon) Stacks(ctx context.Context) (text string, err error) {
+	raw, err := d.ask(ctx, &attach.Message{Type: attach.TypeStacks})
+	if err != nil {
+		return "", err
+	}
+	return text, json.Unmarshal(raw, &text)
+}
+
+func (d *Daemon) ask(ctx context.Context, m *attach.Message) (json.RawMessage, error) {
+	limited, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	a, err := d.session.Ask(limited, m)
+	if err != nil {
+		return nil, d.explain(ctx, err)
+	}
+	if a.StatusJSON == nil {
+		return nil, fmt.Errorf("%w: the daemon answers with %q instead of its state", attach.ErrVersion, a.Type)
+	}
+	return a.StatusJSON, nil
+}
+
+// Close ends the attachment.
+func (d *Daemon) Close() error {
+	err := d.session.Close()
+	d.session.Release()
+	return err
+}
+
+// Parse reads a state.
+func Parse(raw json.RawMessage) (*daemon.Status, error) {
+	s := new(daemon.Status)
+	if err := json.Unmarshal(raw, s); err != nil {
+		return nil, fmt.Errorf("%w: status: %w", attach.ErrVersion, err)
+	}
+	return s, nil
+}
+
+// Ask attaches, asks for the daemon's state, and detaches.
+func Ask(ctx context.Context, socket, name string) (json.RawMessage, error) {
+	d, err := Attach(ctx, socket, name, Limit)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := d.Raw(ctx)
+	_ = d.Close() // the answer is what counts
+	return raw, err
+}

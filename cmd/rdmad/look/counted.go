@@ -1,0 +1,53 @@
+package look
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/daemon"
+)
+
+// CountersPath returns where the daemon on socket has its file of counters, unless its
+// configuration says otherwise.
+func CountersPath(socket string) string {
+	return strings.TrimSuffix(attach.SocketPath(socket), ".sock") + ".counters"
+}
+
+// Counted returns what the file of counters says of the daemon on socket, as far as it
+// goes: no peers and no workers are in it, and processes of services are not known. The
+// daemon is not asked.
+func Counted(socket string) (s *daemon.Status, err error) {
+	r, err := counters.Open(CountersPath(socket))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	c, err := r.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	s = &daemon.Status{
+		Node: c.Node, Version: c.Program, Incarnation: c.Incarnation, UptimeS: time.Since(c.Started).Seconds(),
+		PIDs: daemon.PIDs{Supervisor: c.Supervisor, Core: c.Core}, Fabric: "core " + c.Process().String(), Draining: c.State == counters.Draining, Counters: c.Sum(),
+	}
+	for i := range c.Lanes {
+		l := &c.Lanes[i]
+		if l.Other {
+			continue // it is no lane
+		}
+		s.Lanes = append(s.Lanes, daemon.LaneStatus{
+			ID: uint16(i), Domain: l.Domain, Peer: l.Peer, Class: l.Class, Number: l.Number, Direction: l.Direction.String(), State: "-", Slots: l.Slots, SlotSize: l.SlotSize,
+			Busy: int(l.Busy), Requests: l.Requests, Groups: l.Groups, LaneCounted: daemon.CountedOfLane(&l.Lane),
+		})
+	}
+	for i := range c.Services {
+		v := &c.Services[i]
+		if !v.Other {
+			s.Services = append(s.Services, daemon.ServiceStatus{Domain: v.Domain, Node: c.Node, Service: v.ServiceID.Service, Method: v.Method, Counted: daemon.CountedOfService(&v.Service)})
+		}
+	}
+	return s, nil
+}

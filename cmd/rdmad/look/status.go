@@ -1,0 +1,116 @@
+package look
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmad/rdmad/cmd/rdmad/table"
+	"github.com/rdmad/rdmad/internal/daemon"
+)
+
+// Print writes the state as tables. Tables without rows are left out.
+func Print(out io.Writer, s *daemon.Status) error {
+	var b strings.Builder
+	writeNode(&b, s)
+	refusals := table.New("REFUSED FROM", "REASON", "TIMES", "LAST", "TEXT")
+	for _, r := range s.Refusals {
+		refusals.Row(r.From, r.Reason, r.Count, table.Seconds(r.AgeS)+" ago", r.Text)
+	}
+	troubles := table.New("ERROR", "LEVEL", "ABOUT", "TIMES", "FIRST", "LAST", "TEXT")
+	for _, e := range s.Errors {
+		troubles.Row(e.Code, e.Level, e.Subject, e.Count, ago(e.First), ago(e.Last), e.Text)
+	}
+	domains := table.New("DOMAIN", "GENERATION", "DAMAGES", "LINGERING", "HELD")
+	for _, d := range s.Domains {
+		if uint64(d.Generation)+d.Damages+uint64(d.Lingering+d.Held) > 0 {
+			domains.Row(d.Name, d.Generation, d.Damages, d.Lingering, d.Held)
+		}
+	}
+	deaths := table.New("DEATHS", "COUNT", "P50", "P99", "MOST")
+	for _, d := range []struct {
+		what  string
+		times daemon.DelayStatus
+	}{{"until certain", s.Deaths.Certain}, {"until own slots free", s.Deaths.Freed}, {"until all slots free", s.Deaths.Settled}} {
+		if d.times.Count > 0 {
+			deaths.Row(d.what, d.times.Count, table.Micros(d.times.P50US), table.Micros(d.times.P99US), table.Micros(d.times.MaxUS))
+		}
+	}
+	counters := table.New("COUNTER", "VALUE")
+	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
+		if n := s.Counters[name]; n != 0 {
+			counters.Row(name, n)
+		}
+	}
+	for _, t := range []*table.Table{peerRows(s.Peers), troubles, refusals, serviceRows(s.Node, s.Services), workerRows(s.Workers), wrongRows(s.Workers),
+		domains, deaths, laneRows(s.Lanes), pathRows(s.Lanes), counters} {
+		t.Print(&b)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// ago formats how long ago something was.
+func ago(t time.Time) string { return max(0, time.Since(t)).Round(time.Second).String() + " ago" }
+
+// writeNode writes what concerns the node as a whole.
+func writeNode(b *strings.Builder, s *daemon.Status) {
+	fmt.Fprintf(b, "node %s: %s, core up %s, rdmad %s, fabric %s, listens on %s, pids %d (supervisor) %d (core)\n",
+		s.Node, state(s), table.Seconds(s.UptimeS), s.Version, orElse(s.Fabric, "none"), orElse(s.Listen, "no peers"), s.PIDs.Supervisor, s.PIDs.Core)
+	if d := s.Drain; d != nil {
+		fmt.Fprintf(b, "out of service for %s: %s (back with: rdmad drain --undo)\n", table.Seconds(d.SinceS), Progress(d))
+	}
+	if u := s.Upgrade; u != nil {
+		fmt.Fprintf(b, "upgrade %d from rdmad %s to %s: %s", u.Number, u.From.Version, u.To.Version, u.Result)
+		if u.Reason != "" {
+			fmt.Fprintf(b, ", %s", u.Reason)
+		}
+		fmt.Fprintln(b)
+	}
+	if s.FabricDetail != "" {
+		fmt.Fprintf(b, "fabric %s: %s\n", s.Fabric, s.FabricDetail)
+	}
+	if s.FallbackReason != "" {
+		fmt.Fprintf(b, "WARNING: fabric.provider = %q fell back to %s: %s (for more see: rdmad doctor)\n", s.FabricWanted, s.Fabric, s.FallbackReason)
+	}
+	if s.TLS != nil {
+		data := "not encrypted"
+		if s.DataTLS {
+			data = "encrypted"
+		}
+		fmt.Fprintf(b, "TLS: required of peers; data %s; own certificate %s, expires %s\n", data, s.TLS.Name, table.Date(s.TLS.NotAfter))
+	}
+}
+
+// state says in a word how the node is.
+func state(s *daemon.Status) string {
+	if s.Drain != nil {
+		return "out of service"
+	}
+	if s.Draining {
+		return "draining"
+	}
+	return "running"
+}
+
+// Progress says how far a node that was taken out of service has come.
+func Progress(d *daemon.DrainStatus) string {
+	if d.Complete {
+		return "drained"
+	}
+	text := fmt.Sprintf("%d requests to its services are under way", d.Requests)
+	if len(d.Peers) > 0 {
+		text += ", not finished with it: " + strings.Join(d.Peers, " ")
+	}
+	return text
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

@@ -1,0 +1,145 @@
+// Package top is "rdmad top": what a node does right now, again and again, on a terminal
+// or as plain tables.
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmad/rdmad/cmd/rdmad/look"
+	"github.com/rdmad/rdmad/internal/daemon"
+)
+
+// Picture is what is known of a node: its last state, and the one before for rates.
+type Picture struct {
+	// Now is the last state that the daemon has told, at At; nil before the first.
+	Now *daemon.Status
+	At  time.Time
+	// before is the state before that of the same core, and gap the time between them.
+	before *daemon.Status
+	gap    time.Duration
+	// Err is why there is no newer state: what is shown is old. Nil while there is.
+	Err error
+	// Looked is when the daemon was asked last.
+	Looked time.Time
+}
+
+// fresh reports that what is shown is of the last look, and not older.
+func (p *Picture) fresh() bool { return p.Err == nil || errors.Is(p.Err, ErrCountersOnly) }
+
+// take adds what a look has found: a state, an error or both.
+func (p *Picture) take(s *daemon.Status, err error, at time.Time) {
+	p.Err, p.Looked = err, at
+	if s == nil {
+		return
+	}
+	p.before, p.gap = nil, 0
+	if p.Now != nil && p.Now.Incarnation == s.Incarnation && p.Now.PIDs == s.PIDs {
+		p.before, p.gap = p.Now, at.Sub(p.At)
+	}
+	p.Now, p.At = s, at
+}
+
+// rate returns how much a number that only grows has grown per second, and whether that
+// is known.
+func (p *Picture) rate(now, before uint64) (float64, bool) {
+	if p.before == nil || p.gap <= 0 || now < before {
+		return 0, false
+	}
+	return float64(now-before) / p.gap.Seconds(), true
+}
+
+// counter returns the rate of a counter.
+func (p *Picture) counter(name string) (float64, bool) {
+	if p.before == nil {
+		return 0, false
+	}
+	return p.rate(p.Now.Counters[name], p.before.Counters[name])
+}
+
+// Source asks a daemon for its state. It keeps the attachment, and makes another when that
+// has ended. It belongs to one goroutine at a time.
+type Source struct {
+	// Socket is the daemon's, as for look.Attach.
+	Socket string
+	daemon *look.Daemon
+}
+
+// lookLimit is how long a daemon may take to answer before it counts as one that hangs.
+const lookLimit = 2 * time.Second
+
+// ErrCountersOnly is wrapped by the error that comes with a state when the daemon does not
+// answer, and what is known of it is from the file of its counters.
+var ErrCountersOnly = errors.New("COUNTERS ONLY")
+
+// Look returns the daemon's state. Of a daemon that is there and does not answer it is
+// what its file of counters says, with an error that says so.
+func (s *Source) Look(ctx context.Context) (*daemon.Status, error) {
+	status, err := s.ask(ctx)
+	if !errors.Is(err, look.ErrNoAnswer) {
+		return status, err
+	}
+	counted, cerr := look.Counted(s.Socket)
+	if cerr != nil {
+		return nil, err
+	}
+	return counted, fmt.Errorf("%w: %w", ErrCountersOnly, err)
+}
+
+// ask asks the daemon.
+func (s *Source) ask(ctx context.Context) (*daemon.Status, error) {
+	if s.daemon == nil {
+		d, err := look.Attach(ctx, s.Socket, "rdmad-top", lookLimit)
+		if err != nil {
+			return nil, err
+		}
+		s.daemon = d
+	}
+	status, err := s.daemon.Status(ctx)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return status, nil
+}
+
+// Close ends the attachment, if there is one.
+func (s *Source) Close() {
+	if s.daemon != nil {
+		_ = s.daemon.Close() // it may have ended before
+		s.daemon = nil
+	}
+}
+
+// perSecond formats a rate.
+func perSecond(r float64, known bool) string {
+	switch {
+	case !known:
+		return ""
+	case r >= 1e7:
+		return fmt.Sprintf("%.1fM", r/1e6)
+	case r >= 1e5:
+		return fmt.Sprintf("%.0fk", r/1e3)
+	case r >= 100 || r == 0:
+		return fmt.Sprintf("%.0f", r)
+	}
+	return fmt.Sprintf("%.1f", r)
+}
+
+// bytesPerSecond formats a rate of bytes.
+func bytesPerSecond(r float64, known bool) string {
+	if !known {
+		return "-"
+	}
+	unit := 0
+	units := [...]string{"B/s", "KiB/s", "MiB/s", "GiB/s"}
+	for ; r >= 1024 && unit < len(units)-1; unit++ {
+		r /= 1024
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%.0f %s", r, units[unit])
+	}
+	return fmt.Sprintf("%.1f %s", r, units[unit])
+}

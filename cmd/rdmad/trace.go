@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/cmd/rdmad/table"
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/daemon"
+)
+
+// traceFlags are the flags of a trace.
+type traceFlags struct {
+	socket  string
+	json    bool
+	spec    attach.Trace
+	timeout time.Duration
+}
+
+// traceResult is a trace as JSON.
+type traceResult struct {
+	Node    string         `json:"node"`
+	Traces  []daemon.Trace `json:"traces"`
+	Seen    uint64         `json:"seen"`
+	Skipped uint64         `json:"skipped"`
+	// Ended is why there are no more: daemon.TraceCount or daemon.TraceTimeout.
+	Ended string `json:"ended"`
+}
+
+func newTrace() *cobra.Command {
+	var f traceFlags
+	c := &cobra.Command{
+		Use:   "trace",
+		Short: "Follow requests of this node and print how long each stage took",
+		Long: "Follow requests that processes of this node make, as they are made, and print how long each\n" +
+			"stage took, and which way they really went. Requests are followed while the command runs;\n" +
+			"without it nothing is measured. What is still under way when the time is over is printed too,\n" +
+			"with the stage that it is in.\n\n" +
+			"The stages add up to the total: claim (from the search for free slots until it was published),\n" +
+			"queue (until the daemon had posted it), post (until the provider had done with it), wire (both\n" +
+			"ways, and all that is not known otherwise), inbox (from its arrival until a process took it),\n" +
+			"handler (until its answer was written) and back (until the caller had it, without the wire).",
+		Example: "  rdmad trace --service echo",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return f.run(c.Context(), c.OutOrStdout())
+		},
+	}
+	socketFlag(c, &f.socket)
+	c.Flags().StringVar(&f.spec.Service, "service", "", "only requests to this service")
+	c.Flags().StringVar(&f.spec.Method, "method", "", "only requests to methods of this name")
+	c.Flags().StringVar(&f.spec.Worker, "worker", "", "only requests of this process: its id or name")
+	c.Flags().StringVar(&f.spec.Domain, "domain", "", "only requests of this domain")
+	c.Flags().IntVarP(&f.spec.Count, "count", "n", 1, "how many requests to follow")
+	c.Flags().IntVar(&f.spec.Every, "sample", 1, "follow one of so many requests")
+	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for them")
+	jsonFlag(c, &f.json)
+	return c
+}
+
+// check judges the flags.
+func (f *traceFlags) check() error {
+	if f.spec.Every < 1 {
+		return usagef("--sample %d: want at least 1", f.spec.Every)
+	}
+	f.spec.TimeoutMillis = f.timeout.Milliseconds()
+	if err := f.spec.Check(); err != nil {
+		return usagef("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return nil
+}
+
+// traceGrace is how much longer than its time a trace may take: peers that do not answer
+// are waited for.
+const traceGrace = 15 * time.Second
+
+// run follows requests, printing each when it is known, or all as JSON at the end.
+func (f *traceFlags) run(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout+traceGrace)
+	defer cancel()
+	s, err := attach.Open(ctx, f.socket, attach.Hello{Role: attach.RoleTool, Name: "rdmad-trace"}, attach.Events{})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = s.Close()
+		s.Release()
+	}()
+	if v := s.Welcome.ABI; v&0xffff < 2 {
+		return fmt.Errorf("%w: the daemon has ABI %d.%d, and follows requests from 4.2 on", client.ErrVersion, v>>16, v&0xffff)
+	}
+	r := traceResult{Node: s.Welcome.Node, Traces: []daemon.Trace{}}
+	for ask := &f.spec; r.Ended == ""; ask = nil {
+		a, err := s.Ask(ctx, &attach.Message{Type: attach.TypeTrace, Trace: ask})
+		if err != nil {
+			return f.ended(err, len(r.Traces))
+		}
+		var t daemon.Traced
+		if err := json.Unmarshal(a.TracedJSON, &t); err != nil {
+			return fmt.Errorf("trace: %w", err)
+		}
+		r.Seen, r.Skipped, r.Ended = t.Seen, t.Skipped, t.Over
+		for i := range t.Traces {
+			r.Traces = append(r.Traces, t.Traces[i])
+			if f.json {
+				continue
+			}
+			if err := printTrace(out, len(r.Traces), &t.Traces[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if f.json {
+		if err := writeJSON(out, r); err != nil {
+			return err
+		}
+	}
+	if len(r.Traces) == 0 {
+		return fmt.Errorf("no request was made within %s that matches (%d did before)", f.timeout, r.Seen)
+	}
+	return nil
+}
+
+// ended explains the end of the connection during a trace.
+func (f *traceFlags) ended(err error, n int) error {
+	if !errors.Is(err, client.ErrClosed) {
+		return err
+	}
+	return fmt.Errorf("the trace has ended after %d of %d requests, because the daemon was stopped, upgraded or restarted: begin it again: %w", n, f.spec.Count, err)
+}
+
+// printTrace writes one request for people.
+func printTrace(out io.Writer, n int, t *daemon.Trace) error {
+	var b strings.Builder
+	if n > 1 {
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%s %d: %s/%s/%s of %s, %s", t.Kind, n, t.To, t.Service, t.Method, processText(t.Caller), t.Outcome)
+	if t.Handler.PID != 0 {
+		fmt.Fprintf(&b, ", handled by %s", processText(t.Handler))
+	}
+	fmt.Fprintf(&b, "; %d bytes there, %d back\n", t.RequestBytes, t.AnswerBytes)
+	stages := table.New("STAGE", "TIME", "SHARE", "CLOCK", "")
+	for _, s := range t.Stages {
+		took, share, remark := micro(s.NS), "", ""
+		if t.TotalNS > 0 {
+			share = fmt.Sprintf("%.1f%%", 100*float64(s.NS)/float64(t.TotalNS))
+		}
+		if !s.Known && s.NS == 0 {
+			took, share = "", ""
+		}
+		if s.Stage == t.Stage {
+			remark = "it is here"
+		}
+		stages.Row(s.Stage, took, share, s.Clock, remark)
+	}
+	stages.Row("total", micro(t.TotalNS), "", t.From, "")
+	stages.PrintRows(&b)
+	fmt.Fprintf(&b, "path: %s\n", pathText(t))
+	for _, note := range t.Notes {
+		fmt.Fprintf(&b, "note: %s\n", note)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// processText names a process.
+func processText(p daemon.TraceProcess) string {
+	if p.PID == 0 {
+		return fmt.Sprintf("worker %d", p.ID)
+	}
+	return fmt.Sprintf("%s (pid %d)", p.Name, p.PID)
+}
+
+// pathText describes the way of a request in one line.
+func pathText(t *daemon.Trace) string {
+	p := &t.Path
+	list := []string{"within the node"}
+	if !p.Local {
+		list = []string{p.Provider + " to " + p.Address}
+		if p.Device != "" {
+			list = append(list, p.Device)
+		}
+	}
+	list = append(list, fmt.Sprintf("lane %d (%s %d)", p.Lane, p.Class, p.Number), fmt.Sprintf("slots %d to %d", p.Slot, p.Slot+p.Slots-1),
+		fmt.Sprintf("group of %d messages in %d slots", p.GroupMessages, p.GroupSlots))
+	if p.WRs > 0 {
+		inline := "not inline"
+		if p.Inline {
+			inline = "inline"
+		}
+		list = append(list, fmt.Sprintf("%d work requests (%.1f slots each, %s)", p.WRs, p.SlotsPerWR, inline))
+	}
+	if p.AnswerMessages > 0 {
+		list = append(list, fmt.Sprintf("answer in a group of %d", p.AnswerMessages))
+	}
+	if p.Queued {
+		list = append(list, "waited for a process")
+	}
+	if p.Redispatched > 0 {
+		list = append(list, fmt.Sprintf("taken back from a process %d times", p.Redispatched))
+	}
+	if p.Resent > 0 {
+		list = append(list, fmt.Sprintf("sent again %d times", p.Resent))
+	}
+	return strings.Join(list, ", ")
+}
+
+// micro formats nanoseconds in microseconds.
+func micro(ns int64) string { return fmt.Sprintf("%.1f us", float64(ns)/1e3) }

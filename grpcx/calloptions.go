@@ -1,0 +1,145 @@
+package grpcx
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// defaultMaxRecv is the largest message that is received without an option that says
+// otherwise, as in gRPC.
+const defaultMaxRecv = 4 << 20
+
+// callInfo is what the options of a call say.
+type callInfo struct {
+	codec   encoding.CodecV2
+	subtype string
+	maxRecv int
+	maxSend int
+	wait    bool // for the service to be there
+	creds   []credentials.PerRPCCredentials
+
+	headers  []*metadata.MD
+	trailers []*metadata.MD
+	peers    []*peer.Peer
+	finish   []func(error)
+}
+
+// readOptions reads the options of a call. Those that would need what rdmad does not
+// have are refused; see the package's documentation.
+func readOptions(options []grpc.CallOption) (*callInfo, error) {
+	i := &callInfo{maxRecv: defaultMaxRecv, maxSend: math.MaxInt32}
+	var failure error
+	for _, o := range options {
+		switch o := o.(type) {
+		case grpc.HeaderCallOption:
+			i.headers = append(i.headers, o.HeaderAddr)
+		case grpc.TrailerCallOption:
+			i.trailers = append(i.trailers, o.TrailerAddr)
+		case grpc.PeerCallOption:
+			i.peers = append(i.peers, o.PeerAddr)
+		case grpc.OnFinishCallOption:
+			i.finish = append(i.finish, o.OnFinish)
+		case grpc.FailFastCallOption:
+			i.wait = !o.FailFast
+		case grpc.MaxRecvMsgSizeCallOption:
+			i.maxRecv = o.MaxRecvMsgSize
+		case grpc.MaxSendMsgSizeCallOption:
+			i.maxSend = o.MaxSendMsgSize
+		case grpc.ContentSubtypeCallOption:
+			i.subtype = o.ContentSubtype
+		case grpc.ForceCodecCallOption:
+			i.codec = codecV1{o.Codec}
+		case grpc.ForceCodecV2CallOption:
+			i.codec = o.CodecV2
+		case grpc.PerRPCCredsCallOption:
+			i.creds = append(i.creds, o.Creds)
+		case grpc.CompressorCallOption:
+			if o.CompressorType != "" && o.CompressorType != encoding.Identity {
+				failure = refuse("grpc.UseCompressor(%q)", o.CompressorType)
+			}
+		case grpc.AuthorityOverrideCallOption:
+			failure = refuse("grpc.CallAuthority(%q)", o.Authority)
+		case grpc.CustomCodecCallOption:
+			failure = refuse("grpc.CallCustomCodec")
+		}
+	}
+	if failure == nil {
+		failure = i.chooseCodec()
+	}
+	return i, failure
+}
+
+func refuse(format string, args ...any) error {
+	return status.Errorf(codes.Unimplemented, "grpcx: %s is not supported over rdmad", fmt.Sprintf(format, args...))
+}
+
+func (i *callInfo) chooseCodec() error {
+	if i.codec != nil {
+		if i.subtype == "" {
+			i.subtype = strings.ToLower(i.codec.Name())
+		}
+	} else if i.codec = codecOf(i.subtype); i.codec == nil {
+		return status.Errorf(codes.Internal, "no codec registered for content-subtype %s", i.subtype)
+	}
+	if i.subtype == proto.Name {
+		i.subtype = ""
+	}
+	if len(i.subtype) > maxName {
+		return refuse("a content-subtype of %d bytes", len(i.subtype))
+	}
+	return nil
+}
+
+// metadata returns the metadata to send: that of the context and what the
+// credentials of the call say.
+func (i *callInfo) metadata(ctx context.Context, node, service string) (metadata.MD, error) {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	if err := checkMetadata(md); err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	for _, c := range i.creds {
+		if c.RequireTransportSecurity() {
+			return nil, status.Error(codes.Unauthenticated, "grpcx: cannot send secure credentials over rdmad, which does not encrypt")
+		}
+		more, err := c.GetRequestMetadata(ctx, "rdmad://"+node+"/"+service)
+		if err != nil {
+			if _, ok := status.FromError(err); ok {
+				return nil, err
+			}
+			return nil, status.Errorf(codes.Unauthenticated, "grpcx: per-RPC credentials: %v", err)
+		}
+		if md == nil {
+			md = metadata.MD{}
+		}
+		for k, v := range more {
+			k = strings.ToLower(k)
+			md[k] = append(md[k], v)
+		}
+	}
+	return md, nil
+}
+
+// codecOf returns the registered codec of that name, or nil.
+func codecOf(name string) encoding.CodecV2 {
+	if name == "" {
+		name = proto.Name
+	}
+	if c := encoding.GetCodecV2(name); c != nil {
+		return c
+	}
+	if c := encoding.GetCodec(name); c != nil {
+		return codecV1{c}
+	}
+	return nil
+}

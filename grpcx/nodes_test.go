@@ -1,0 +1,241 @@
+package grpcx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// startNodes serves on node b of two and calls from node a.
+func startNodes(t *testing.T, o stackOptions) grpc.ClientConnInterface {
+	a, b := daemontest.Pair(t, "")
+	serveOn(t, b, o.register, o.server()...)
+	d := o.dial()
+	d.node = "b"
+	return dialFrom(t, a, d)
+}
+
+// serveOn serves on a node until the test ends.
+func serveOn(t testing.TB, n *daemontest.Node, register func(grpc.ServiceRegistrar), opts ...ServerOption) *Server {
+	t.Helper()
+	s, err := server.Attach(t.Context(), n.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := NewServer(s, opts...)
+	register(srv)
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(context.Background()) }()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		<-done
+	})
+	if err := srv.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return srv
+}
+
+// dialFrom makes a connection from a node, and waits until it works.
+func dialFrom(t testing.TB, n *daemontest.Node, o dialOptions) *Conn {
+	t.Helper()
+	c, err := client.Attach(t.Context(), n.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := newConn(&rdmadCaller{conn: c, to: o.node}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	daemontest.Eventually(t, "the test service is known", func() error {
+		_, err := c.Method(t.Context(), o.node+"/grpc.testing.TestService/UnaryCall")
+		return err
+	})
+	return conn
+}
+
+// runEcho is a process that answers unary calls with their payload, and others with a
+// header and nothing until they have sent something: over rdmad by the
+// node with the socket args[0], over TCP, and over the Unix socket args[1]. It prints
+// its TCP address.
+func runEcho(args []string) error {
+	echo := &scripted{unary: func(_ context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+		return &testgrpc.SimpleResponse{Payload: r.Payload}, nil
+	}}
+	echo.duplex = func(stream testgrpc.TestService_FullDuplexCallServer) error {
+		if err := stream.SendHeader(nil); err != nil {
+			return err
+		}
+		_, err := stream.Recv()
+		return err
+	}
+	s, err := server.Attach(context.Background(), args[0])
+	if err != nil {
+		return err
+	}
+	srv := NewServer(s)
+	echo.register(srv)
+	plain := grpc.NewServer()
+	echo.register(plain)
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	local, err := net.Listen("unix", args[1])
+	if err != nil {
+		return err
+	}
+	go func() { _ = plain.Serve(tcp) }()
+	go func() { _ = plain.Serve(local) }()
+	fmt.Printf("ready\n%v\n", tcp.Addr())
+	return errors.Join(srv.Serve(context.Background()), s.Close())
+}
+
+// Every way in which a call can lose its handler ends it.
+func TestBreakage(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	p := daemontest.Spawn(t, "echo", b.Socket, t.TempDir()+"/grpc.sock")
+	rdma, err := client.Attach(t.Context(), a.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rdma.Close()
+	to := func(node string) testgrpc.TestServiceClient {
+		conn, err := NewClient(rdma, Node(node))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return testgrpc.NewTestServiceClient(conn)
+	}
+	_, err = to("nowhere").UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+	want(t, err, codes.Unavailable, "not a [[peer]]")
+	if !errors.Is(err, client.ErrNoService) {
+		t.Error(err)
+	}
+
+	c := to("b")
+	begin := func() testgrpc.TestService_FullDuplexCallClient {
+		t.Helper()
+		stream, err := c.FullDuplexCall(limit(t), grpc.WaitForReady(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Header(); err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	stream := begin()
+	p.Kill()
+	_, err = stream.Recv()
+	want(t, err, codes.Unavailable, "")
+	if !errors.Is(err, client.ErrMaybeExecuted) || errors.Is(err, client.ErrNotExecuted) {
+		t.Error(err)
+	}
+	// The service was there and is gone.
+	daemontest.Eventually(t, "the service is gone", func() error {
+		_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+		if status.Code(err) == codes.Unavailable && errors.Is(err, client.ErrNoService) {
+			return nil
+		}
+		return fmt.Errorf("not yet: %w", err)
+	})
+
+	// Who waits for it gets it when it is back.
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.WaitForReady(true))
+		done <- err
+	}()
+	daemontest.Spawn(t, "echo", b.Socket, t.TempDir()+"/grpc.sock")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+
+	stream = begin()
+	if err := b.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	want(t, err, codes.Unavailable, "")
+
+	if err := rdma.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+	want(t, err, codes.Unavailable, "")
+	if !errors.Is(err, client.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := NewClient(rdma, Node("no name")); !errors.Is(err, client.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+// A server that stops lets its calls finish, or ends them.
+func TestStopping(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	for _, graceful := range []bool{true, false} {
+		t.Run(fmt.Sprint("graceful ", graceful), func(t *testing.T) {
+			rdma, err := server.Attach(t.Context(), b.Socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entered, leave := make(chan struct{}), make(chan struct{})
+			s := &scripted{unary: func(ctx context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+				close(entered)
+				select {
+				case <-leave:
+					return &testgrpc.SimpleResponse{}, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}}
+			srv := NewServer(rdma)
+			s.register(srv)
+			served := make(chan error, 1)
+			go func() { served <- srv.Serve(context.Background()) }()
+			conn := dialFrom(t, a, dialOptions{node: "b"})
+			done := make(chan error, 1)
+			go func() {
+				_, err := testgrpc.NewTestServiceClient(conn).UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+				done <- err
+			}()
+			<-entered
+			if graceful {
+				close(leave)
+				if err := srv.GracefulStop(limit(t)); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := rdma.Close(); err != nil {
+				t.Error(err)
+			}
+			<-served
+			if err := <-done; graceful && err != nil {
+				t.Error(err)
+			} else if !graceful {
+				want(t, err, codes.Unavailable, "")
+			}
+		})
+	}
+}

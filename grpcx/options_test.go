@@ -1,0 +1,133 @@
+package grpcx
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// jsonCodec is a codec of the first kind.
+type jsonCodec struct{}
+
+func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+func (jsonCodec) Name() string                       { return "json-test" }
+func (jsonCodec) String() string                     { return "json-test" }
+
+func init() { encoding.RegisterCodec(jsonCodec{}) }
+
+// echoSize answers with the size of what came.
+func echoSize() *scripted {
+	return &scripted{unary: func(_ context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+		return &testgrpc.SimpleResponse{Payload: payload(len(r.Payload.GetBody()))}, nil
+	}}
+}
+
+func TestCodecs(t *testing.T) {
+	each(t, func(t *testing.T, k stack) {
+		cc := k.start(t, stackOptions{register: echoSize().register})
+		c := testgrpc.NewTestServiceClient(cc)
+		for name, o := range map[string]grpc.CallOption{
+			"subtype": grpc.CallContentSubtype("json-test"),
+			"forced":  grpc.ForceCodec(jsonCodec{}),
+			"proto":   grpc.ForceCodecV2(encoding.GetCodecV2("proto")),
+		} {
+			r, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{Payload: payload(7)}, o)
+			if err != nil || len(r.GetPayload().GetBody()) != 7 {
+				t.Errorf("%s: %v, %v", name, r, err)
+			}
+		}
+		_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.CallContentSubtype("nobody's"))
+		want(t, err, codes.Internal, "no codec registered")
+		err = cc.Invoke(limit(t), "/grpc.testing.TestService/UnaryCall", 7, new(int))
+		want(t, err, codes.Internal, "error while marshaling")
+	})
+}
+
+func TestUnknownCodecOfCaller(t *testing.T) {
+	_, c := fake(t, stackOptions{register: echoSize().register})
+	_, err := testgrpc.NewTestServiceClient(c).UnaryCall(limit(t), &testgrpc.SimpleRequest{},
+		grpc.ForceCodec(jsonCodec{}), grpc.CallContentSubtype("only-here"))
+	want(t, err, codes.Unimplemented, "no codec registered")
+}
+
+func TestRefusedOptions(t *testing.T) {
+	_, c := fake(t, stackOptions{register: echoSize().register})
+	for text, o := range map[string]grpc.CallOption{
+		"UseCompressor": grpc.UseCompressor("gzip"),
+		"CallAuthority": grpc.CallAuthority("x"),
+		//lint:ignore SA1019 that it is old is why it is refused
+		"CallCustomCodec": grpc.CallCustomCodec(jsonCodec{}),
+		"64 bytes":        grpc.CallContentSubtype(strings.Repeat("x", 64)),
+	} {
+		if text == "64 bytes" {
+			o = grpc.ForceCodec(longCodec{})
+		}
+		finished := false
+		_, err := testgrpc.NewTestServiceClient(c).UnaryCall(limit(t), &testgrpc.SimpleRequest{}, o, grpc.OnFinish(func(error) { finished = true }))
+		want(t, err, codes.Unimplemented, text)
+		if !finished {
+			t.Error("OnFinish was not called")
+		}
+	}
+}
+
+// longCodec has a name that no head can have.
+type longCodec struct{ jsonCodec }
+
+func (longCodec) Name() string { return strings.Repeat("x", 64) }
+
+// token is per-RPC credentials.
+type token struct {
+	secure bool
+	err    error
+}
+
+func (c token) GetRequestMetadata(_ context.Context, uri ...string) (map[string]string, error) {
+	return map[string]string{"Authorization": "for " + uri[0]}, c.err
+}
+func (c token) RequireTransportSecurity() bool { return c.secure }
+
+func TestCredentials(t *testing.T) {
+	got := ""
+	s := &scripted{unary: func(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+		md, _ := metadata.FromIncomingContext(ctx)
+		got = strings.Join(md["authorization"], ",")
+		return &testgrpc.SimpleResponse{}, nil
+	}}
+	_, conn := fake(t, stackOptions{register: s.register})
+	c := testgrpc.NewTestServiceClient(conn)
+	if _, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{})); err != nil || got != "for rdmad:///grpc.testing.TestService" {
+		t.Error(got, err)
+	}
+	_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{secure: true}))
+	want(t, err, codes.Unauthenticated, "does not encrypt")
+	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{err: context.Canceled}))
+	want(t, err, codes.Unauthenticated, "credentials")
+	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{err: status.Error(codes.Aborted, "x")}))
+	want(t, err, codes.Aborted, "x")
+}
+
+func TestDefaultCallOptions(t *testing.T) {
+	n, _ := fake(t, stackOptions{register: echoSize().register})
+	o := dialOptions{}
+	WithDefaultCallOptions(grpc.MaxCallSendMsgSize(10))(&o)
+	conn, err := newConn(n, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := testgrpc.NewTestServiceClient(conn)
+	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{Payload: payload(10)})
+	want(t, err, codes.ResourceExhausted, "larger than max")
+	if _, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{Payload: payload(10)}, grpc.MaxCallSendMsgSize(100)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,214 @@
+package grpcx
+
+import (
+	"context"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/rdmad/rdmad/server"
+)
+
+// fakeServer serves with options of this package only.
+func fakeServer(t *testing.T, s *scripted, opts ...ServerOption) (*Server, testgrpc.TestServiceClient) {
+	n, conn := fake(t, stackOptions{register: func(grpc.ServiceRegistrar) {}})
+	srv := newServer(n, func(context.Context) error { return errors.New("served") }, opts)
+	s.register(srv)
+	if err := srv.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return srv, testgrpc.NewTestServiceClient(conn)
+}
+
+// waiter has calls that wait until they are told to end.
+func waiter() (s *scripted, entered, leave chan struct{}) {
+	s, entered, leave = echoSize(), make(chan struct{}, 10), make(chan struct{})
+	s.duplex = func(testgrpc.TestService_FullDuplexCallServer) error {
+		entered <- struct{}{}
+		<-leave
+		return nil
+	}
+	return s, entered, leave
+}
+
+func TestMaxConcurrentStreams(t *testing.T) {
+	s, entered, leave := waiter()
+	_, c := fakeServer(t, s, MaxConcurrentStreams(2))
+	var streams []testgrpc.TestService_FullDuplexCallClient
+	for range 2 {
+		stream, err := c.FullDuplexCall(limit(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-entered
+		streams = append(streams, stream)
+	}
+	_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+	want(t, err, codes.ResourceExhausted, "runs 2 calls already")
+	close(leave)
+	for _, stream := range streams {
+		if _, err := stream.Recv(); err != io.EOF {
+			t.Error(err)
+		}
+	}
+	// Calls have left when their status was sent, or a moment later.
+	for range 1000 {
+		if _, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}); err == nil {
+			return
+		}
+	}
+	t.Error(err)
+}
+
+func TestGracefulStop(t *testing.T) {
+	s, entered, leave := waiter()
+	srv, c := fakeServer(t, s)
+	stream, err := c.FullDuplexCall(limit(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := srv.GracefulStop(ended); err != context.Canceled {
+		t.Error(err)
+	}
+	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+	want(t, err, codes.Unavailable, "stopping")
+	stopped := make(chan error)
+	go func() { stopped <- srv.GracefulStop(limit(t)) }()
+	select {
+	case <-stopped:
+		t.Error("stopped although a call runs")
+	default:
+	}
+	close(leave)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if _, err := stream.Recv(); err != io.EOF {
+		t.Error(err)
+	}
+	idle := newServer(newFakeNet(t.Context()), nil, nil)
+	if err := errors.Join(srv.GracefulStop(limit(t)), idle.GracefulStop(limit(t))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRegister(t *testing.T) {
+	n := newFakeNet(t.Context())
+	srv := newServer(n, func(context.Context) error { return nil }, nil)
+	desc := testgrpc.TestService_ServiceDesc
+	srv.RegisterService(&desc, echoSize())
+	if err := srv.Err(); err != nil || len(n.handlers) != 8 {
+		t.Fatal(err, len(n.handlers))
+	}
+	if err := srv.Serve(t.Context()); err != nil {
+		t.Error(err)
+	}
+	info := srv.GetServiceInfo()["grpc.testing.TestService"]
+	if len(info.Methods) != 8 || !reflect.DeepEqual(info.Metadata, desc.Metadata) {
+		t.Error(info)
+	}
+	for _, m := range info.Methods {
+		if m.Name == "FullDuplexCall" && (!m.IsClientStream || !m.IsServerStream) || m.Name == "UnaryCall" && (m.IsClientStream || m.IsServerStream) {
+			t.Error(m)
+		}
+	}
+
+	long, odd := desc, desc
+	long.ServiceName = strings.Repeat("s", 64)
+	odd.ServiceName = "odd"
+	odd.Methods = []grpc.MethodDesc{{MethodName: "no name"}}
+	for text, register := range map[string]func(*Server){
+		"registered before": func(s *Server) { s.RegisterService(&desc, echoSize()) },
+		"is not a":          func(s *Server) { s.RegisterService(&desc, 7) },
+		"1 to 63 bytes":     func(s *Server) { s.RegisterService(&long, echoSize()) },
+		"only letters":      func(s *Server) { s.RegisterService(&odd, echoSize()) },
+	} {
+		srv := newServer(newFakeNet(t.Context()), func(context.Context) error { return nil }, nil)
+		srv.RegisterService(&desc, nil)
+		register(srv)
+		err := srv.Serve(t.Context())
+		if err == nil || !strings.Contains(err.Error(), text) || srv.Err() == nil {
+			t.Errorf("%v, want %q", err, text)
+		}
+		if text != "is not a" && !errors.Is(err, server.ErrInvalid) {
+			t.Error(err)
+		}
+	}
+}
+
+// A handler that goes on sending after its end gets an error, and harms nobody.
+func TestLateSends(t *testing.T) {
+	var kept testgrpc.TestService_FullDuplexCallServer
+	s := &scripted{duplex: func(stream testgrpc.TestService_FullDuplexCallServer) error {
+		kept = stream
+		return nil
+	}}
+	_, c := fakeServer(t, s)
+	stream, err := c.FullDuplexCall(limit(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := stream.Recv(); err != io.EOF {
+			t.Error(err)
+		}
+	}
+	want(t, kept.Send(&testgrpc.StreamingOutputCallResponse{}), codes.Internal, "has ended")
+	want(t, kept.SendHeader(nil), codes.Internal, "")
+}
+
+// A handler can send while it receives.
+func TestBothWays(t *testing.T) {
+	const messages = 200
+	each(t, func(t *testing.T, k stack) {
+		s := &scripted{duplex: func(stream testgrpc.TestService_FullDuplexCallServer) error {
+			sent := make(chan error)
+			go func() {
+				var err error
+				for i := 0; i < messages && err == nil; i++ {
+					err = stream.Send(&testgrpc.StreamingOutputCallResponse{Payload: payload(i)})
+				}
+				sent <- err
+			}()
+			for i := range messages {
+				if r, err := stream.Recv(); err != nil || len(r.Payload.Body) != i {
+					t.Error(i, err)
+					break
+				}
+			}
+			return <-sent
+		}}
+		stream, err := s.client(t, k, stackOptions{}).FullDuplexCall(limit(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		received := make(chan struct{})
+		go func() {
+			defer close(received)
+			for i := range messages {
+				if r, err := stream.Recv(); err != nil || len(r.Payload.Body) != i {
+					t.Error(i, err)
+					return
+				}
+			}
+			if _, err := stream.Recv(); err != io.EOF {
+				t.Error(err)
+			}
+		}()
+		for i := range messages {
+			if err := stream.Send(&testgrpc.StreamingOutputCallRequest{Payload: payload(i)}); err != nil {
+				t.Error(err)
+			}
+		}
+		<-received
+	})
+}

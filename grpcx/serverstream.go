@@ -1,0 +1,266 @@
+package grpcx
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// serverStream is a call at its handler. One goroutine may send while another
+// receives.
+type serverStream struct {
+	server *Server
+	method *method
+	in     incoming
+	ctx    context.Context
+	codec  encoding.CodecV2
+
+	// Of the goroutine that receives. ready is a message that has come.
+	ready    []byte
+	isReady  bool
+	last     bool // no message comes after it
+	received bool
+
+	// sending is held by who sends a frame.
+	sending sync.Mutex
+	begun   bool // the head was sent
+	over    bool // the status was sent, or cannot be
+	// held is the answer of a call that has one: it goes in a frame with the status.
+	held   mem.BufferSlice
+	isHeld bool
+
+	mu      sync.Mutex // guards all below
+	header  metadata.MD
+	trailer metadata.MD
+	sealed  bool // the header is settled
+}
+
+// errHeaderSent is of gRPC's text.
+var errHeaderSent = status.Error(codes.Internal, "transport: SendHeader called multiple times")
+
+// Context returns the handler's context. It ends when the caller's deadline passes,
+// the caller gives up or is gone, or the server is closed.
+func (r *serverStream) Context() context.Context { return r.ctx }
+
+// SetHeader adds to the header metadata.
+func (r *serverStream) SetHeader(md metadata.MD) error {
+	if md.Len() == 0 {
+		return nil
+	}
+	if err := checkMetadata(md); err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sealed {
+		return errHeaderSent
+	}
+	r.header = metadata.Join(r.header, md)
+	return nil
+}
+
+// SendHeader adds to the header metadata and sends it. Of a unary call it goes with
+// the answer, before which nobody could see it.
+func (r *serverStream) SendHeader(md metadata.MD) error {
+	if err := r.SetHeader(md); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	again := r.sealed
+	r.sealed = true
+	r.mu.Unlock()
+	if again {
+		return errHeaderSent
+	}
+	if !r.method.desc.ClientStreams && !r.method.desc.ServerStreams {
+		return nil
+	}
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	return withBuffer(func(b *[]byte) (err error) {
+		if *b, err = r.begin(*b, 0); err != nil {
+			return err
+		}
+		return r.send(*b)
+	})
+}
+
+// SetTrailer adds to the trailer metadata. What gRPC does not allow in it makes the
+// call fail.
+func (r *serverStream) SetTrailer(md metadata.MD) { _ = r.setTrailer(md) }
+
+func (r *serverStream) setTrailer(md metadata.MD) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trailer = metadata.Join(r.trailer, md)
+	return nil
+}
+
+// begin appends the beginning of a frame: with the head, if that was not sent yet.
+// sending is held.
+func (r *serverStream) begin(b []byte, flags byte) ([]byte, error) {
+	if r.over {
+		return b, status.Error(codes.Internal, "grpcx: the call has ended")
+	}
+	if r.begun {
+		return append(b, flags), nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sealed = true
+	h := head{node: r.server.host.node(), md: r.header}
+	b, err := appendBlock(append(b, flags|flagHead), h.append)
+	if err != nil {
+		return b, status.Error(codes.Internal, "grpcx: "+err.Error())
+	}
+	return b, nil
+}
+
+// send sends a frame that begin has begun. sending is held.
+func (r *serverStream) send(b []byte) error {
+	r.begun = true
+	if err := r.in.Send(b); err != nil {
+		return r.broken(err).Err()
+	}
+	return nil
+}
+
+// SendMsg sends a message.
+func (r *serverStream) SendMsg(m any) error {
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	if r.over {
+		return status.Error(codes.Internal, "grpcx: the call has ended")
+	}
+	data, err := marshal(r.codec, m, r.server.options.maxSend)
+	if err != nil {
+		return err
+	}
+	if !r.method.desc.ServerStreams {
+		if r.isHeld {
+			data.Free()
+			return status.Error(codes.Internal, "grpcx: a second message of a call that has one answer")
+		}
+		r.held, r.isHeld = data, true
+		return nil
+	}
+	defer data.Free()
+	return withBuffer(func(b *[]byte) (err error) {
+		if *b, err = r.begin(*b, flagMessage); err != nil {
+			return err
+		}
+		*b = appendMessage(*b, data)
+		return r.send(*b)
+	})
+}
+
+// end sends the status, with the answer if there is one, and returns what the handler
+// of the stream is to return: after the end of the context, when nothing can be sent, an
+// error that is the status.
+func (r *serverStream) end(st *status.Status) error {
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	defer r.held.Free()
+	r.mu.Lock()
+	e := ending{status: st, trailer: r.trailer}
+	r.mu.Unlock()
+	flags := byte(flagStatus)
+	if r.isHeld && st.Code() == codes.OK {
+		flags |= flagMessage
+	}
+	err := r.sendEnd(flags, e)
+	if st := (*statusError)(nil); errors.As(err, &st) {
+		// Something was too large, or not allowed: then at least the caller knows.
+		r.mu.Lock()
+		r.header = nil
+		r.mu.Unlock()
+		err = r.sendEnd(flagStatus, ending{status: st.status})
+	}
+	r.over = true
+	if err != nil && r.in.Context().Err() != nil {
+		if st.Code() == codes.OK {
+			st = r.broken(err)
+		}
+		return lateStatus{st}
+	}
+	return err
+}
+
+// sendEnd sends the last frame. The error is a statusError if the frame could not be
+// made, or is too large. sending is held.
+func (r *serverStream) sendEnd(flags byte, e ending) error {
+	return withBuffer(func(b *[]byte) (err error) {
+		if *b, err = r.begin(*b, flags); err != nil {
+			return failed(codes.Internal, err)
+		}
+		if *b, err = appendBlock(*b, e.append); err != nil {
+			return failed(codes.Internal, err)
+		}
+		if flags&flagMessage != 0 {
+			*b = appendMessage(*b, r.held)
+		}
+		r.begun = true
+		return r.in.Send(*b)
+	})
+}
+
+// RecvMsg receives a message into m, or returns io.EOF after the last one.
+func (r *serverStream) RecvMsg(m any) error {
+	b, err := r.next()
+	if err == io.EOF && !r.method.desc.ClientStreams && !r.received {
+		return status.Error(codes.Internal, "cardinality violation: received no request message from non-client-streaming RPC")
+	}
+	if err != nil {
+		return err
+	}
+	r.received = true
+	if err := decode(b, r.codec, m, r.server.options.maxRecv); err != nil {
+		return err
+	}
+	if r.method.desc.ClientStreams {
+		return nil
+	}
+	switch _, err := r.next(); err {
+	case io.EOF:
+		return nil
+	case nil:
+		return status.Error(codes.Internal, "cardinality violation: received multiple request messages for non-client-streaming RPC")
+	default:
+		return err
+	}
+}
+
+// next returns the next message, or io.EOF after the last one.
+func (r *serverStream) next() ([]byte, error) {
+	for !r.isReady {
+		if r.last {
+			return nil, io.EOF
+		}
+		b, err := r.in.Recv()
+		if err == io.EOF {
+			r.last = true
+			continue
+		}
+		if err != nil {
+			return nil, r.broken(err).Err()
+		}
+		f, err := parseFrame(b)
+		if err == nil && (f.has(flagHead) || f.has(flagStatus)) {
+			err = errFrame
+		}
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		r.ready, r.isReady, r.last = f.message, f.has(flagMessage), f.has(flagLast)
+	}
+	b := r.ready
+	r.ready, r.isReady = nil, false
+	return b, nil
+}

@@ -1,0 +1,46 @@
+package attach
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// resumed deals with a core that has taken over: it is told what this worker has, and
+// asked again what the one before it has not answered. Every question may be asked
+// twice. It runs on the goroutine that reads.
+func (s *Session) resumed(m *Message) error {
+	if m.Resumed == nil {
+		return fmt.Errorf("%w: a malformed resumed message", ErrInvalid)
+	}
+	have := &Have{}
+	s.mu.Lock()
+	have.Lanes = slices.Sorted(maps.Keys(s.lanes))
+	regions := slices.Collect(maps.Values(s.regions))
+	questions := slices.SortedFunc(maps.Values(s.pending), func(a, b *question) int { return cmp.Compare(a.m.Seq, b.m.Seq) })
+	s.mu.Unlock()
+	if have.AllRegions = len(regions) <= MaxHaveRegions; have.AllRegions {
+		for _, r := range regions {
+			have.Regions = append(have.Regions, *InfoOf(r.id))
+		}
+	}
+	for _, r := range regions {
+		r.forgottenByAll() // the peers' connections have ended with the core
+	}
+	for _, q := range questions {
+		have.Asking = append(have.Asking, q.m.Seq)
+	}
+	if err := s.conn.Send(&Message{Type: TypeHave, Have: have}); err != nil {
+		return err
+	}
+	if s.events.Resumed != nil {
+		s.events.Resumed(*m.Resumed)
+	}
+	for _, q := range questions {
+		if err := s.conn.Send(q.m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

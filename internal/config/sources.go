@@ -1,0 +1,217 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Sources are what a configuration is made of. Each counts over the ones before it:
+// defaults, the file, the environment, settings of the command line.
+type Sources struct {
+	// File is the configuration file.
+	File string
+	// Environ is the environment in the form of os.Environ. RDMAD_SECTION_KEY=value is a
+	// key; the sections that are lists, such as [[peer]], can only be in the file.
+	Environ []string
+	// Set are settings, each "section.key=value".
+	Set []string
+}
+
+// Origin says where a value is from.
+type Origin struct {
+	// From is "default", "file", "environment" or "flag".
+	From string `json:"from"`
+	// File and Line are where in the file it is, Name is the variable or the setting.
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+	Name string `json:"name,omitempty"`
+}
+
+// String says it in a few words.
+func (o Origin) String() string {
+	switch {
+	case o.From == fromFile:
+		return o.File + ":" + strconv.Itoa(o.Line)
+	case o.Name != "":
+		return o.From + " " + o.Name
+	}
+	return o.From
+}
+
+const (
+	fromDefault     = "default"
+	fromFile        = "file"
+	fromEnvironment = "environment"
+	fromFlag        = "flag"
+)
+
+// Loaded is a configuration and where it is from.
+type Loaded struct {
+	*Config
+	origins map[string]Origin
+}
+
+// Value is a key of a configuration.
+type Value struct {
+	// Path names it: "limits.workers", or "peer[0].address" in a list.
+	Path string `json:"path"`
+	// Value is as TOML writes it.
+	Value  any    `json:"value"`
+	Origin Origin `json:"origin"`
+	// Applies is what it takes to change it: "restart", or "live" with what for.
+	Applies string `json:"applies"`
+}
+
+// Values returns every key, in the order of the file.
+func (l *Loaded) Values() []Value {
+	var list []Value
+	for _, s := range sections {
+		n := 1
+		if s.list != nil {
+			n = s.list.size(l.Config)
+		}
+		for i := range n {
+			path := s.name
+			if s.list != nil {
+				path = element(s.name, i)
+			}
+			for _, k := range s.keys {
+				at := join(path, k.name)
+				list = append(list, Value{at, k.get(s.at(l.Config, i)), l.origins[at], applies[s.name+"."+k.name].String()})
+			}
+		}
+	}
+	return list
+}
+
+// Load reads and checks the configuration. Its errors are those of the function Load;
+// problems of the environment and of settings are Errors, too.
+func (s Sources) Load() (*Loaded, error) {
+	data, err := Read(s.File)
+	if err != nil {
+		return nil, err
+	}
+	over, errs := s.overrides()
+	p := &parser{file: s.File, over: over, errs: errs, most: MaxFileSize}
+	c, errs := p.parse(data, thisSystem())
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return &Loaded{c, p.origins}, nil
+}
+
+// override is the value of a key from elsewhere than the file.
+type override struct {
+	value  any
+	origin Origin
+}
+
+// variablePrefix is that of the variables for keys.
+const variablePrefix = "RDMAD_"
+
+// otherVariables are variables that are no keys: those of rdmad's own tools, and those
+// that Kubernetes and Docker make for a service that is called rdmad.
+var otherVariables = regexp.MustCompile(`^RDMAD_(SOCKET|SOCKET_B|PROFILE|KILL_AT|(SANDBOX|FAULT|FAULTPOINT|TEST|LAB|TORTURE|PEERS|SHM|SLOTS|DEPOT|VERBS_SHIM|VERBS_CM)_.*|LAB|` +
+	`(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?))$`)
+
+// variable returns the name of the variable for a key.
+func variable(section, key string) string {
+	return variablePrefix + strings.ToUpper(section+"_"+key)
+}
+
+// overrides reads the environment and the settings.
+func (s Sources) overrides() (map[string]override, Errors) {
+	over := make(map[string]override)
+	var errs Errors
+	paths := make(map[string]string)
+	var names, dotted []string
+	for _, sec := range sections {
+		for _, k := range sec.keys {
+			if sec.list == nil {
+				name := variable(sec.name, k.name)
+				paths[name] = sec.name + "." + k.name
+				names, dotted = append(names, name), append(dotted, sec.name+"."+k.name)
+			}
+		}
+	}
+	for _, entry := range s.Environ {
+		name, text, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, variablePrefix) {
+			continue
+		}
+		origin := Origin{From: fromEnvironment, Name: name}
+		path, known := paths[name]
+		switch {
+		case known:
+			over[path] = override{decoded(path, text), origin}
+		case !otherVariables.MatchString(name):
+			errs = append(errs, Error{File: origin.String(), Reason: unknownOverride("variable", name, names)})
+		}
+	}
+	for _, entry := range s.Set {
+		path, text, ok := strings.Cut(entry, "=")
+		path = strings.TrimSpace(path)
+		origin := Origin{From: fromFlag, Name: "--set " + path}
+		switch {
+		case !ok:
+			errs = append(errs, Error{File: origin.String(), Reason: "want section.key=value"})
+		case !slices.Contains(dotted, path):
+			errs = append(errs, Error{File: origin.String(), Reason: unknownOverride("key", path, dotted)})
+		default:
+			over[path] = override{decoded(path, strings.TrimSpace(text)), origin}
+		}
+	}
+	return over, errs
+}
+
+// unknownOverride says what is wrong with a name that is none.
+func unknownOverride(what, name string, names []string) string {
+	for _, s := range sections {
+		prefix := s.name + "."
+		if what == "variable" {
+			prefix = variable(s.name, "")
+		}
+		if s.list != nil && strings.HasPrefix(name, prefix) {
+			return fmt.Sprintf("[[%s]] is a list, which can only be in the file", s.name)
+		}
+	}
+	if near := closest(name, names); near != "" {
+		return fmt.Sprintf("unknown %s, did you mean %q?", what, near)
+	}
+	return "unknown " + what
+}
+
+// decoded turns text into what the TOML decoder would give for the key's type, if it
+// can; otherwise the key refuses it as what it is.
+func decoded(path, text string) any {
+	section, name, _ := strings.Cut(path, ".")
+	for _, s := range sections {
+		for _, k := range s.keys {
+			if s.name != section || k.name != name {
+				continue
+			}
+			switch k.def.(type) {
+			case int64:
+				if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+					return n
+				}
+			case bool:
+				if text == "true" || text == "false" {
+					return text == "true"
+				}
+			case []any:
+				list := []any{}
+				for _, part := range strings.Split(text, ",") {
+					if part = strings.TrimSpace(part); part != "" {
+						list = append(list, part)
+					}
+				}
+				return list
+			}
+		}
+	}
+	return text
+}

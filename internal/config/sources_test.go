@@ -1,0 +1,101 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sourceFile writes a configuration file.
+func sourceFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "c.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A flag counts over the environment, that over the file, that over the default, and each
+// value says which it is.
+func TestSources(t *testing.T) {
+	file := sourceFile(t, oneNode+"[limits]\nworkers=1\nservices=2\nstrikes=3\n[[peer]]\nname=\"b\"\naddress=\"b:1\"\n")
+	l, err := Sources{
+		File: file,
+		Environ: []string{"HOME=/x", "RDMAD_SOCKET=/y", "RDMAD_LIMITS_SERVICES=20", "RDMAD_LIMITS_STRIKES=30", "RDMAD_TLS_ALLOW=b",
+			"RDMAD_GROUP_SEND_ENABLED=false", "RDMAD_NODE_DRAIN_TIMEOUT=3s", "RDMAD_SERVICE_HOST=10.0.0.1", "RDMAD_PORT_7471_TCP_ADDR=x"},
+		Set: []string{"limits.strikes=300", "log.level=warn"},
+	}.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{}
+	for _, v := range l.Values() {
+		values[v.Path] = v.Origin.String()
+		if v.Applies == "" {
+			t.Errorf("%+v", v)
+		}
+	}
+	for path, want := range map[string]string{
+		"limits.workers": file + ":5", "limits.services": "environment RDMAD_LIMITS_SERVICES", "limits.strikes": "flag --set limits.strikes",
+		"limits.region_count": "default", "peer[0].address": file + ":10", "class[1].slots": "default", "node.drain_timeout": "environment RDMAD_NODE_DRAIN_TIMEOUT",
+	} {
+		if values[path] != want {
+			t.Errorf("%s is from %q, want %q", path, values[path], want)
+		}
+	}
+	if l.Limits.Workers != 1 || l.Limits.Services != 20 || l.Limits.Strikes != 300 || l.Log.Level != "warn" || l.GroupSend.Enabled || len(l.TLS.Allow) != 1 {
+		t.Errorf("loaded %+v", l.Config)
+	}
+}
+
+// What is wrong with a variable or a setting is said with its name, all at once.
+func TestSourcesRefuse(t *testing.T) {
+	file := sourceFile(t, "[agent]\ncuont=1\n")
+	_, err := Sources{
+		File: file,
+		Environ: []string{"RDMAD_LIMITS_WORKERS=0", "RDMAD_LIMITS_WORKRES=1", "RDMAD_PEER_NAME=b", "RDMAD_NONSENSE_NAME=1",
+			"RDMAD_LIMITS_STRIKES=many", "RDMAD_GROUP_SEND_ENABLED=yes"},
+		Set: []string{"limits.servics=1", "log.level", "log.level=loud", "domain.name=x"},
+	}.Load()
+	var errs Errors
+	if !errors.As(err, &errs) {
+		t.Fatal(err)
+	}
+	want := []string{
+		`environment RDMAD_LIMITS_WORKERS: limits.workers: must be 1 to 4095, got 0`,
+		`environment RDMAD_LIMITS_WORKRES: unknown variable, did you mean "RDMAD_LIMITS_WORKERS"?`,
+		`environment RDMAD_PEER_NAME: [[peer]] is a list, which can only be in the file`,
+		`environment RDMAD_NONSENSE_NAME: unknown variable`,
+		`environment RDMAD_LIMITS_STRIKES: limits.strikes: must be an integer, got a string`,
+		`environment RDMAD_GROUP_SEND_ENABLED: group_send.enabled: must be true or false, got a string`,
+		`flag --set limits.servics: unknown key, did you mean "limits.services"?`,
+		`flag --set log.level: want section.key=value`,
+		`flag --set log.level: log.level: must be "debug", "info", "warn" or "error", got "loud"`,
+		`flag --set domain.name: [[domain]] is a list, which can only be in the file`,
+		file + `:2: agent.cuont: unknown key, did you mean "count"?`,
+	}
+	if len(errs) != len(want) {
+		t.Errorf("%d problems, want %d", len(errs), len(want))
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error()+"\n", w+"\n") {
+			t.Errorf("missing %q in\n%v", w, err)
+		}
+	}
+}
+
+// No section has a name by which a variable of Kubernetes would be one of its keys, but
+// for keys that are called port, which are known before.
+func TestVariablesAreKeys(t *testing.T) {
+	for _, s := range sections {
+		for _, k := range s.keys {
+			name := variable(s.name, k.name)
+			if otherVariables.MatchString(name) && name != "RDMAD_VERBS_PORT" {
+				t.Errorf("%s is taken for a variable of something else", name)
+			}
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// adopt makes the domain what it was when the last core ended. Nothing of it is served
+// yet, and its agent knows it already.
+func (d *domain) adopt(left *domainLeft) {
+	d.lastID, d.lastLane = left.LastID, left.LastLane
+	d.regions.base, d.regions.lastGeneration = left.LastGeneration, left.LastGeneration
+	for n, m := range left.methods {
+		d.methods[methodKey{m.Service, m.Method}] = &method{id: m.ID, answer: m.Answer, workers: make(map[*worker]bool)}
+		d.nextMethod = max(d.nextMethod, n+1)
+	}
+	for i := range left.workers {
+		if err := d.adoptWorker(&left.workers[i]); err != nil {
+			event.WorkerNotAdopted.On(&d.conductor.log).Err(err).Str("domain", d.name).Int("worker", left.workers[i].n).Msg("worker not adopted")
+			d.conductor.keepNoMore(left.workers[i].item.Key)
+		}
+	}
+	freed := d.adoptRegions(left.regions)
+	d.adoptLanes(left.lanes)
+	d.adoptOps()
+	// The requests that refer to them do not hold them any more: peers have forgotten the
+	// regions, and their handlers' operations have ended.
+	for _, r := range freed {
+		r.freeing = false
+		r.free()
+	}
+}
+
+// adoptOps lets the agent take operations of adopted workers, when it knows the calls that
+// they are for.
+func (d *domain) adoptOps() {
+	c := d.conductor
+	c.mu.Lock()
+	workers := slices.Collect(maps.Values(d.workers))
+	c.mu.Unlock()
+	d.agent.commands.call(func() {
+		for _, w := range workers {
+			if w.opsLeft != nil {
+				w.view.ops, w.opsLeft = w.opsLeft, nil
+				d.bells.MarkWorker(w.id)
+			}
+		}
+	})
+}
+
+// adoptWorker makes a process a worker that was one.
+func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
+	c, m := d.conductor, &l.meta
+	w := &worker{
+		domain: d, id: l.n, role: m.Role, name: m.Name, handlers: m.Handlers, pid: m.PID, uid: m.UID, gid: m.GID, abi: m.ABI,
+		adopted: true, bye: m.Bye, welcomed: m.Welcomed, serves: m.Serves,
+		given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool),
+	}
+	if w.id < 1 || w.role != attach.RoleClient && w.role != attach.RoleService {
+		return fmt.Errorf("%w: role %q, id %d", errKept, printable(string(w.role)), w.id)
+	}
+	if w.conn, err = connOf(take(l.item, 1)); err != nil {
+		return err
+	}
+	if w.seg, err = shm.Adopt(take(l.item, 0), slots.WorkerSegmentSize); err != nil {
+		return errors.Join(err, w.conn.Close())
+	}
+	w.pidfd = take(l.item, 2)
+	w.view = &agentWorker{id: w.id, pid: w.pid, stale: true, rings: slots.ResumeWorkerRings(w.seg.Bytes())}
+	w.bytes = c.live().Limits.WorkerBytes
+	if m.Bytes != nil {
+		w.bytes = *m.Bytes
+	}
+	w.view.told, w.view.mostBytes = true, w.bytes
+	if w.role == attach.RoleClient {
+		w.spiller = newSpiller(w)
+		w.view.spill = w.spiller.start
+	}
+	if w.role == attach.RoleService {
+		ring := slots.ResumeOpRing(w.seg.Bytes())
+		w.view.handlers = min(max(w.handlers, 0), slots.HintEntries)
+		w.opsLeft, w.opsTaken = &workerOps{ring: ring}, ring.Taken()
+	}
+	var serves []uint32
+	var rows []*counters.Service
+	c.mu.Lock()
+	d.workers[w.id] = w
+	c.attached[w] = struct{}{}
+	c.countWorkers()
+	for key, method := range d.methods {
+		if n := d.view.methodNumber(method.id); n/8 < len(w.serves) && w.serves[n/8]&(1<<(n%8)) != 0 {
+			method.workers[w] = true
+			serves = append(serves, method.id)
+			rows = append(rows, d.rowFor(key))
+		}
+	}
+	c.mu.Unlock()
+	d.agent.commands.call(func() {
+		d.view.addWorker(w.view)
+		for i, id := range serves {
+			d.view.register(id, w.view)
+			d.view.countMethod(id, rows[i])
+		}
+		// What the dead agent had staged and not shown is found in the slot words, by
+		// the worker and by this agent.
+		w.view.rings.SetOverflow()
+		w.view.rings.Down.Ring()
+		d.bells.MarkWorker(w.id)
+	})
+	c.adopted = append(c.adopted, w)
+	faultpoint.Here("adopt.worker")
+	return nil
+}
+
+// serveAdopted goes on with an attachment that another core has begun.
+func (c *conductor) serveAdopted(w *worker) {
+	defer c.farewell(w.conn)()
+	var err error
+	if !w.welcomed {
+		// Whether it has had it is not known. A second one does no harm.
+		err = c.welcomeWorker(w, 0)
+	}
+	if err == nil {
+		err = w.conn.Send(&attach.Message{Type: attach.TypeResumed, Resumed: &attach.Resumed{OpsTaken: w.opsTaken}})
+	}
+	faultpoint.Here("adopt.resumed")
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = w.conn.Close() // it does not read
+	}
+	// One that has closed the connection may have said goodbye before.
+	c.converse(w)
+}
+
+// have deals with what an adopted worker has. What it is sent meanwhile does not matter:
+// it knows what it has. It says so once for each core that has told it of itself: what a
+// core that died soon after that had not read comes first, and is still true, because the
+// worker had asked nothing since that anybody has answered.
+func (c *conductor) have(w *worker, m *attach.Message) error {
+	d := w.domain
+	c.mu.Lock()
+	var known, gone []*laneInfo
+	if m.Have != nil {
+		for _, id := range m.Have.Lanes {
+			if l := d.lanes[id]; l != nil {
+				known = append(known, l)
+			} else {
+				gone = append(gone, &laneInfo{Lane: attach.Lane{ID: id}})
+			}
+		}
+	}
+	c.mu.Unlock()
+	if !w.adopted || m.Have == nil {
+		return fmt.Errorf("%w: a have message out of turn", attach.ErrInvalid)
+	}
+	w.mu.Lock()
+	for _, l := range known {
+		w.given[l.ID] = true
+	}
+	w.mu.Unlock()
+	if w.role == attach.RoleClient {
+		d.agent.commands.do(func() {
+			for _, l := range known {
+				d.view.joins(w.view, l.ID)
+			}
+		})
+	}
+	faultpoint.Here("adopt.had")
+	c.freeUntold(w, m.Have)
+	// Not from here: a worker that is sending does not read.
+	c.spawn(func() {
+		for _, l := range gone {
+			w.tellClosed(l)
+		}
+		if w.role == attach.RoleService {
+			w.giveAll()
+		}
+	})
+	return nil
+}

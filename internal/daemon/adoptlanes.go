@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/vault"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// adoptLanes is given the lanes that were there when the last core ended, with their
+// descriptors (take), after the domain's workers and regions and before anything is
+// served. What is under way in them goes on; requests of a lane that the node's config
+// has no place for any more get an outcome.
+func (d *domain) adoptLanes(left []leftover[laneMeta]) {
+	c := d.conductor
+	var waiting []queued
+	var local []*outLane
+	var dropped []*incoming
+	for i := range left {
+		l := &left[i]
+		info, ring, v, err := adoptLane(l)
+		if err != nil {
+			event.LaneNotAdopted.On(&c.log).Err(err).Str("domain", d.name).Int("lane", l.n).Msg("lane not adopted")
+			c.keepNoMore(l.item.Key)
+			continue
+		}
+		d.lanes[info.ID] = info
+		key := laneKey{info.Peer, info.Class, info.Number}
+		placed := c.places(info)
+		d.agent.commands.call(func() {
+			var out *outLane
+			var in *inLane
+			if l.meta.Direction != laneIn {
+				out = newOutLane(d.view, info.ID, ring, v, d.agent.groupMax)
+				if l.meta.Direction == laneOut {
+					out.row = d.rowOf(info, counters.Out)
+				} else {
+					out.row = d.rowOf(info, counters.Local)
+				}
+				if info.Quota > 0 {
+					out.sharing.quota = info.Quota
+				}
+				d.view.addOut(out)
+				if placed { // else another one takes the place, if there is one
+					d.outs[key] = &outgoing{info: info, lane: out}
+				}
+			}
+			if l.meta.Direction != laneOut {
+				in = newInLane(d.view, info.ID, ring, v, d.agent.groupMax)
+				if l.meta.Direction == laneIn {
+					in.row = d.rowOf(info, counters.In)
+				}
+				d.view.addIn(in)
+			}
+			if out != nil && in != nil {
+				out.local, in.local = in, out
+				local = append(local, out)
+			}
+			if in != nil {
+				waiting = append(waiting, in.adopt()...)
+			}
+			if out != nil {
+				out.adopt()
+			}
+			switch {
+			case out != nil && in != nil:
+			case out != nil:
+				out.peer = d.view.peer(info.Peer)
+				switch {
+				case !placed:
+					out.down("node " + info.Peer + " is not a peer any more, or the class has changed")
+				case out.isClosed():
+					out.down(replaced) // the last core may have died doing so
+				}
+			case placed && v.Mirror.Load() != 0:
+				in.peer = d.view.peer(info.Peer)
+				d.ins[key] = &incoming{info: info, lane: in, mirror: v.Mirror.Load()}
+			default:
+				dropped = append(dropped, &incoming{info: info, lane: in})
+			}
+		})
+		faultpoint.Here("adopt.lane")
+	}
+	d.agent.commands.call(func() {
+		for _, in := range dropped {
+			d.adoptLeft(in)
+		}
+		faultpoint.Here("adopt.before_dispatch")
+		d.view.dispatchAdopted(waiting)
+		faultpoint.Here("adopt.after_dispatch")
+		for _, l := range local {
+			l.rejoin()
+			l.send()
+		}
+		d.view.resume()
+	})
+}
+
+// adoptLane maps what is left of a lane.
+func adoptLane(l *leftover[laneMeta]) (info *laneInfo, ring *slots.Ring, v *vault.Vault, err error) {
+	g := l.meta.Lane.Geometry
+	if err := g.Check(); err != nil || int(l.meta.Lane.ID) != l.n {
+		return nil, nil, nil, fmt.Errorf("%w: lane %d: %w", errKept, l.meta.Lane.ID, err)
+	}
+	info = &laneInfo{Lane: l.meta.Lane, serves: l.meta.Direction != laneOut}
+	if info.seg, err = shm.Adopt(take(l.item, 0), g.SegmentSize()); err != nil {
+		return nil, nil, nil, err
+	}
+	if info.vault, err = shm.Adopt(take(l.item, 1), vault.Size(g.Slots)); err != nil {
+		return nil, nil, nil, errors.Join(err, info.seg.Close())
+	}
+	if ring, v, err = info.views(); err != nil {
+		info.close()
+	}
+	return info, ring, v, err
+}
+
+// places reports whether the node has a peer and a class for the lane.
+func (c *conductor) places(l *laneInfo) bool {
+	class := slices.IndexFunc(c.cfg.Classes, func(x config.Class) bool { return x.Name == l.Class })
+	peer := slices.ContainsFunc(c.live().Peers, func(p config.Peer) bool { return p.Name == l.Peer })
+	return class >= 0 && geometryOf(c.cfg.Classes[class]) == l.Geometry && (peer || l.Peer == c.node)
+}
+
+// adoptLeft deals with a mirror that was given up: it stays until no handler uses it. It
+// runs on the agent's thread.
+func (d *domain) adoptLeft(in *incoming) {
+	in.lane.left = true
+	in.lane.down()
+	drop := func() { d.conductor.spawn(func() { d.dropIncoming(in) }) }
+	if in.lane.busy == 0 {
+		go drop()
+		return
+	}
+	in.lane.onQuiet = drop
+}
+
+// holdAdopted bounds how long adopted requests wait for links that do not come back.
+func (c *conductor) holdAdopted() {
+	for _, l := range c.links {
+		waits := false
+		for _, d := range c.allDomains() {
+			outs, ins := d.lanesOf(l.name)
+			waits = waits || len(outs)+len(ins) > 0
+		}
+		if !waits {
+			continue
+		}
+		before := &session{link: l, err: errReplaced}
+		l.holding, l.since = before, time.Now()
+		c.spawn(func() { l.hold(before) })
+	}
+}
+
+var errReplaced = errors.New("this node's core was replaced")

@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/tcp"
+	"github.com/rdmad/rdmad/internal/fabric/verbs"
+)
+
+// BrittleEnv names a file: in a core that has the variable the provider verbs is one over
+// tcp that fails while the file exists, and penalties are short.
+const BrittleEnv = "RDMAD_TEST_BRITTLE"
+
+func init() {
+	file := os.Getenv(BrittleEnv)
+	if file == "" {
+		return
+	}
+	firstPenalty = 200 * time.Millisecond
+	libibverbs = verbsPackage{
+		built: true,
+		devices: func() ([]verbs.DeviceInfo, error) {
+			return []verbs.DeviceInfo{{Name: "brittle0", Ports: []verbs.PortInfo{{Number: 1, State: "ACTIVE", GIDs: make([]verbs.GID, 1)}}}}, nil
+		},
+		open: func(verbs.Config) (fabric.Provider, error) { return brittle{tcp.New(tcp.Config{}), file}, nil },
+	}
+}
+
+var errBrittle = errors.New("the device is broken for a test")
+
+type brittle struct {
+	fabric.Provider
+	file string
+}
+
+func (brittle) Name() string { return verbs.Name }
+
+func (b brittle) Open(o fabric.Options) (fabric.Device, error) {
+	d, err := b.Provider.Open(o)
+	return brittleDevice{d, b.file}, err
+}
+
+type brittleDevice struct {
+	fabric.Device
+	file string
+}
+
+func (d brittleDevice) AllocPD() (fabric.ProtectionDomain, error) {
+	pd, err := d.Device.AllocPD()
+	return brittlePD{pd, d.file}, err
+}
+
+type brittlePD struct {
+	fabric.ProtectionDomain
+	file string
+}
+
+func (p brittlePD) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {
+	e, err := p.ProtectionDomain.CreateEndpoint(a)
+	return brittleEndpoint{e, p.file}, err
+}
+
+type brittleEndpoint struct {
+	fabric.Endpoint
+	file string
+}
+
+func (e brittleEndpoint) PostSend(wrs []fabric.SendWR) (int, error) {
+	if _, err := os.Stat(e.file); err == nil {
+		return 0, errBrittle
+	}
+	return e.Endpoint.PostSend(wrs)
+}

@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/slots"
+)
+
+// cancel publishes a message that wants a request dropped.
+func (s *side) cancel(t *testing.T, w *rigWorker, r *slots.Ring, from int, c slots.Cancel) {
+	t.Helper()
+	u, err := r.Claim(w.id, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := slots.Header{Ticket: u.Ticket, Run: 1, Length: slots.CancelSize, Kind: slots.KindOneWay, Flags: slots.FlagCancel, From: uint16(from)}
+	c.Encode(r.Payload(u))
+	h.Encode(r.Header(u))
+	if !r.Publish(u, w.id) {
+		t.Fatal("not published")
+	}
+	s.bells.MarkLane(rigLane)
+	settle(s)
+}
+
+func (c *rigCall) name() slots.Cancel {
+	return slots.Cancel{Slot: uint32(c.u.Index), Ticket: c.u.Ticket}
+}
+
+// A request is dropped for the one who made it, and if no handler has started on it.
+// Whatever else such a message says, nothing comes of it.
+func TestCancel(t *testing.T) {
+	for _, where := range []string{"local", "remote"} {
+		t.Run(where, func(t *testing.T) {
+			var near, far *side
+			var out *outLane
+			var in *inLane
+			if where == "local" {
+				near = newSide(t, nil)
+				far = near
+				out, in = near.localLane(t)
+			} else {
+				near, far, out, in = remoteLane(t)
+			}
+			all := func() { settle(near, far) }
+			caller, other, service := near.addWorker(1), near.addWorker(4), far.addService()
+			// The callers of the rig do not say who they are; these do.
+			call := func(w *rigWorker) *rigCall {
+				u, err := out.ring.Claim(w.id, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := slots.Header{Ticket: u.Ticket, Run: 1, Answer: 8, Kind: slots.KindRequest, Method: rigMethod, From: uint16(w.id)}
+				h.Encode(out.ring.Header(u))
+				if !out.ring.Publish(u, w.id) {
+					t.Fatal("not published")
+				}
+				near.bells.MarkLane(rigLane)
+				all()
+				return &rigCall{w: w, ring: out.ring, u: u}
+			}
+			first, second, third := call(caller), call(caller), call(other)
+			h, ok := service.rings.Down.Pop()
+			u, picked := in.ring.Pick(h.Index(), service.id)
+			if !ok || !picked || h.Index() != first.u.Index {
+				t.Fatalf("picked %v, %v", h, u)
+			}
+			for _, c := range []slots.Cancel{
+				first.name(), // its handler has started
+				third.name(), // another's
+				{Slot: second.name().Slot, Ticket: second.u.Ticket + 1},
+				{Slot: 63, Ticket: 1}, {Slot: 64, Ticket: 1}, {Slot: 1<<32 - 1, Ticket: 1<<64 - 1},
+			} {
+				near.cancel(t, caller, out.ring, caller.id, c)
+				all()
+			}
+			if where == "remote" { // on its own node the journal says who it is
+				near.cancel(t, caller, out.ring, 0, second.name())
+			}
+			near.cancel(t, caller, out.ring, other.id, third.name()) // by somebody else, as it says
+			all()
+			if near.a.count.Cancelled+far.a.count.Cancelled != 0 || service.view.outstanding != 3 {
+				t.Fatalf("%d requests were dropped, %d are left", far.a.count.Cancelled, service.view.outstanding)
+			}
+			near.cancel(t, caller, out.ring, caller.id, second.name())
+			near.cancel(t, caller, out.ring, caller.id, second.name())
+			all()
+			if got := second.status(t); got != slots.StatusNotExecuted || far.a.count.Cancelled != 1 || service.view.outstanding != 2 {
+				t.Errorf("it ended with %v; %d dropped, %d left", got, far.a.count.Cancelled, service.view.outstanding)
+			}
+			answer := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindAnswer}
+			answer.Encode(in.ring.Header(u))
+			if in.ring.Finish(u, service.id) {
+				service.rings.Up.Push(h)
+				far.bells.MarkWorker(service.id)
+			}
+			all()
+			far.work(service, in.ring, 10)
+			all()
+			for _, c := range []*rigCall{first, third} {
+				if got := c.status(t); got != slots.StatusOK {
+					t.Errorf("slot %d ended with %v", c.u.Index, got)
+				}
+			}
+			if near.a.count.OneWayDone != 1 {
+				t.Errorf("%d one-way messages were counted, besides the one that lied", near.a.count.OneWayDone-1)
+			}
+			out.idle(t)
+			in.idle(t)
+			allFree(t, out.ring, 0)
+		})
+	}
+}
+
+// A message that wants itself dropped is like one about nothing.
+func TestCancelOfItself(t *testing.T) {
+	near, far, out, in := remoteLane(t)
+	caller := near.addWorker(1)
+	far.addService()
+	for range 2 * out.geo.Slots {
+		// The slot at the cursor is the one that the message gets.
+		i := int(out.ring.Cursor() % uint64(out.geo.Slots))
+		near.cancel(t, caller, out.ring, caller.id, slots.Cancel{Slot: uint32(i), Ticket: out.ring.Word(i).Ticket() + 1})
+		settle(near, far)
+		in.check(t)
+	}
+	out.idle(t)
+	in.idle(t)
+	if far.a.count.Cancelled != 0 {
+		t.Errorf("%d requests were dropped", far.a.count.Cancelled)
+	}
+	allFree(t, out.ring, 0)
+}

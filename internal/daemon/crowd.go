@@ -1,0 +1,110 @@
+package daemon
+
+import "time"
+
+// crowd notices that a method has several callers.
+type crowd struct {
+	last  caller
+	since int64 // when a request came that was not the last one's caller's
+}
+
+// crowdTime is how long a method counts as one with several callers, and over how
+// long callers are judged.
+const crowdTime = 100 * time.Millisecond
+
+// note takes down a request of c.
+func (m *crowd) note(c caller, now int64) {
+	if m.last != c {
+		if m.last.lane != nil {
+			m.since = now
+		}
+		m.last = c
+	}
+}
+
+// is reports whether more than one process calls the method.
+func (m *crowd) is(now int64) bool { return m.since != 0 && now-m.since < int64(crowdTime) }
+
+// callerUse is what one caller makes of this node: the bytes of the slots that
+// processes have of it, those that it has under way, whoever has them, the most of
+// those since callers were last judged, and its requests since then.
+type callerUse struct{ given, open, most, requests uint32 }
+
+const (
+	// Besides what its handlers can work on, a process is given more requests, so
+	// that it has something to go on with until the agent's next look: the more
+	// the better, but all callers wait behind them. So they are few while callers
+	// that never have much under way make a good part of the requests, one in
+	// modestPart.
+	spareRoom   = 512
+	shortRoom   = 16
+	modestPart  = 16
+	muchBytes   = 2048
+	callerBytes = 1024 // what each caller may have however full a process is
+)
+
+// room reports whether w should be given another request of c. While a method has
+// one caller, what waits may wait in the process: only the order among callers makes
+// waiting here worth the agent's while.
+func (m *agentMethod) room(w *agentWorker, c caller, d *agentDomain) bool {
+	if !m.crowd.is(d.now) || w.handlers == 0 {
+		return true
+	}
+	spare := spareRoom
+	if d.modest {
+		spare = shortRoom
+	}
+	return w.outstanding < w.handlers+spare || int(c.lane.callers[c.id].given) < callerBytes*len(m.workers)
+}
+
+// judge decides, now and then, whether callers that never have much under way make a
+// good part of the requests.
+func (d *agentDomain) judge() {
+	if d.now-d.judged < int64(crowdTime) {
+		return
+	}
+	d.judged = d.now
+	modest, all := 0, 0
+	for _, l := range d.inLanes {
+		for i := range l.callers[:l.lastCaller+1] {
+			u := &l.callers[i]
+			all += int(u.requests)
+			if u.most <= muchBytes {
+				modest += int(u.requests)
+			}
+			u.most, u.requests = u.open, 0
+		}
+	}
+	d.modest = modest > 0 && modest*modestPart >= all
+}
+
+// opened notes that the request in slot i is under way, and closed that it is not any
+// more.
+func (l *inLane) opened(i int) {
+	from := l.records[i].from
+	u := &l.callers[from]
+	u.requests++
+	u.open += uint32(l.cost(i))
+	u.most = max(u.most, u.open)
+	l.lastCaller = max(l.lastCaller, from)
+}
+
+func (l *inLane) closed(i int) { l.callers[l.records[i].from].open -= uint32(l.cost(i)) }
+
+// assign notes that a process has the request in slot i, and unassign that none has
+// it any more.
+func (l *inLane) assign(i int, w *agentWorker) {
+	rec := &l.records[i]
+	rec.worker = uint16(w.id)
+	l.kept.Assign(i, rec.worker)
+	l.callers[rec.from].given += uint32(l.cost(i))
+}
+
+func (l *inLane) unassign(i int) {
+	rec := &l.records[i]
+	if rec.worker != 0 {
+		rec.worker = 0
+		l.kept.Assign(i, 0)
+		l.callers[rec.from].given -= uint32(l.cost(i))
+	}
+}

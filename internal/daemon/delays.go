@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"math/bits"
+	"time"
+)
+
+// deaths are times of workers that died.
+type deaths struct {
+	// certain is from the end of a worker's connection until it is certain that the
+	// process is dead, freed from then on until all slots are free but those of requests
+	// that wait for answers, and settled until these are free, too.
+	certain, freed, settled delays
+}
+
+// delays counts times: four buckets for each power of two of microseconds.
+type delays struct {
+	counts [4 * 32]uint64
+	n      uint64
+	most   time.Duration
+}
+
+// add counts a time in nanoseconds.
+func (h *delays) add(ns int64) {
+	d := max(time.Duration(ns), 0)
+	h.n++
+	h.most = max(h.most, d)
+	h.counts[delayBucket(d)]++
+}
+
+// delayBucket returns the bucket of a time.
+func delayBucket(d time.Duration) int {
+	us := uint64(d / time.Microsecond)
+	if us < 4 {
+		return int(us)
+	}
+	e := bits.Len64(us) - 3 // us>>e is 4 to 7
+	return min(4*e+int(us>>e), 4*32-1)
+}
+
+// delayEnd returns the least time that is above a bucket.
+func delayEnd(b int) time.Duration {
+	if b < 4 {
+		return time.Duration(b+1) * time.Microsecond
+	}
+	e := b/4 - 1
+	return time.Duration(uint64(b%4+5)<<e) * time.Microsecond
+}
+
+// merge adds what another has counted.
+func (h *delays) merge(o *delays) {
+	for i, n := range o.counts {
+		h.counts[i] += n
+	}
+	h.n += o.n
+	h.most = max(h.most, o.most)
+}
+
+// quantile returns the time below which the share q of all is, rounded up to the end of
+// its bucket but not beyond the largest.
+func (h *delays) quantile(q float64) time.Duration {
+	left := uint64(q * float64(h.n))
+	for b, n := range h.counts {
+		if n > left {
+			return min(delayEnd(b), h.most)
+		}
+		left -= n
+	}
+	return h.most
+}
+
+// status describes the times for the status.
+func (h *delays) status() DelayStatus {
+	s := DelayStatus{Count: h.n, P50US: micros(h.quantile(0.5)), P99US: micros(h.quantile(0.99)), MaxUS: micros(h.most), Buckets: []DelayBucket{}}
+	for b, n := range h.counts {
+		if n > 0 {
+			s.Buckets = append(s.Buckets, DelayBucket{BelowUS: micros(delayEnd(b)), Count: n})
+		}
+	}
+	return s
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// DeathStatus says how long the slots of workers that died stayed in use.
+type DeathStatus struct {
+	// Certain is from the end of a worker's connection until the kernel has said that
+	// the process is dead.
+	Certain DelayStatus `json:"certain"`
+	// Freed is from then on until the slots are free that the worker held itself, Settled
+	// until those are free, too, whose requests waited for answers.
+	Freed   DelayStatus `json:"freed"`
+	Settled DelayStatus `json:"settled"`
+}
+
+// DelayStatus describes times that were counted, in microseconds.
+type DelayStatus struct {
+	Count uint64 `json:"count"`
+	// P50US and P99US are rounded up, by at most a quarter.
+	P50US float64 `json:"p50_us"`
+	P99US float64 `json:"p99_us"`
+	MaxUS float64 `json:"max_us"`
+	// Buckets are those with something in them, the shortest times first.
+	Buckets []DelayBucket `json:"buckets"`
+}
+
+// DelayBucket counts the times that are at least those of the bucket before and below its
+// own end.
+type DelayBucket struct {
+	BelowUS float64 `json:"below_us"`
+	Count   uint64  `json:"count"`
+}
+
+// status describes all times.
+func (s *deaths) status() DeathStatus {
+	return DeathStatus{Certain: s.certain.status(), Freed: s.freed.status(), Settled: s.settled.status()}
+}
+
+// merge adds what another agent has counted.
+func (s *deaths) merge(o *deaths) {
+	s.certain.merge(&o.certain)
+	s.freed.merge(&o.freed)
+	s.settled.merge(&o.settled)
+}

@@ -1,0 +1,134 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// detach ends an attachment. What the worker held is cleaned up at once if it
+// has said goodbye, else when the kernel says that the process is dead.
+func (c *conductor) detach(w *worker) {
+	c.mu.Lock()
+	delete(c.attached, w)
+	c.countWorkers()
+	w.endTrace()
+	hangup, served := shm.Nanotime(), false
+	for _, m := range w.domain.methods {
+		served = served || m.workers[w]
+		delete(m.workers, w)
+	}
+	c.mu.Unlock()
+	if served {
+		c.directoryChanged()
+	}
+	defer w.closePidfd()
+	if w.role == attach.RoleTool {
+		return
+	}
+	if w.spiller != nil {
+		w.spiller.end()
+	}
+	d := w.domain
+	faultpoint.Here("detach.begun")
+	d.agent.commands.call(func() { d.view.detach(w.view) })
+	faultpoint.Here("detach.done")
+	stop := c.lingers(w)
+	c.mu.Lock()
+	// A core that has died may have had its goodbye.
+	w.bye = w.bye || w.view.rings.Departed()
+	c.mu.Unlock()
+	dead := w.bye || w.awaitDeath(d.alive)
+	stop()
+	c.mu.Lock()
+	retired := d.retired
+	c.mu.Unlock()
+	if !dead && !retired {
+		return // the core is stopping: nobody will use the slots again
+	}
+	c.bury(w, hangup)
+	c.freeRegions(w)
+	faultpoint.Here("bury.freed")
+	c.mu.Lock()
+	delete(d.workers, w.id)
+	d.keepNoMore(keyOf(kindWorker, d, w.id))
+	c.mu.Unlock()
+	_ = w.seg.Close()
+	c.dispose(d)
+	if !dead && !w.awaitDeath(c.ctx) {
+		return
+	}
+	c.departed(w)
+}
+
+// bury has the agent free what a worker held that is certain not to touch it any more, and
+// tells those who answer its requests. hangup is when its connection ended.
+func (c *conductor) bury(w *worker, hangup int64) {
+	d, now, died := w.domain, shm.Nanotime(), int64(0)
+	if !w.bye {
+		died = now
+		atomic.AddUint64(&c.counts().WorkersDead, 1)
+	}
+	var told []absence
+	var notices []notice
+	d.agent.commands.call(func() {
+		d.view.bury(w.view)
+		if died != 0 {
+			d.agent.deaths.certain.add(died - hangup)
+		}
+		told, notices = d.view.mourn(w.view, died)
+	})
+	faultpoint.Here("bury.done")
+	c.tellGone(d, told, notices)
+	faultpoint.Here("bury.told")
+}
+
+// awaitDeath returns true when the process is dead. A process that has closed
+// its socket but lives keeps its slots, because it may still write to them. The
+// wait is the Go poller's: a thread for each such process would be too much.
+// It returns false when ctx ends.
+func (w *worker) awaitDeath(ctx context.Context) bool {
+	if w.pidfd < 0 {
+		return true // a kernel without pidfds: the closed socket has to do
+	}
+	c := w.domain.conductor
+	fd, err := unix.FcntlInt(uintptr(w.pidfd), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		event.WorkerWatch.On(&c.log).Err(err).Int("pid", w.pid).Msg("cannot wait for the end of a worker")
+		return false
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
+	raw, err := f.SyscallConn()
+	dead := false
+	if err == nil {
+		err = raw.Read(func(fd uintptr) bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			dead = n > 0 && err == nil
+			return dead
+		})
+	}
+	if err != nil && ctx.Err() == nil {
+		event.WorkerWatch.On(&c.log).Err(err).Int("pid", w.pid).Msg("cannot wait for the end of a worker")
+	}
+	return dead
+}
+
+func (w *worker) closePidfd() {
+	if w.pidfd >= 0 {
+		_ = unix.Close(w.pidfd)
+		w.pidfd = -1
+	}
+}

@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/event"
+)
+
+const (
+	// keptErrors is how many distinct errors the next core gets, and toldErrors how many
+	// the supervisor tells of its own: both must fit a message of the depot.
+	keptErrors = 32
+	toldErrors = 16
+	// keepErrorsEvery is how often they are kept at most.
+	keepErrorsEvery = time.Second
+)
+
+// errors returns the distinct errors of the daemon's processes, the latest first.
+func (c *conductor) errors() []event.Entry {
+	list := append([]event.Entry{}, c.events.Errors()...) // an empty list in JSON, not null
+	list = append(list, c.told.supervisorErrors()...)
+	event.Sort(list)
+	return slices.Clip(list)
+}
+
+// keepErrors keeps the distinct errors for the next core until the conductor stops.
+func (c *conductor) keepErrors() {
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.events.Changed():
+		}
+		list := c.events.Errors()
+		c.keepIdentity(func(m *nodeMeta) { m.Errors = list[:min(len(list), keptErrors)] })
+		if !sleep(c.ctx, keepErrorsEvery) {
+			return
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/event"
+)
+
+// With fabric.provider = "auto" a node that has verbs has tcp behind it. A link uses one of
+// them at a time, for everything between the two nodes. When lanes keep failing over the
+// better one, the link goes on over the other, and from time to time tries the better one
+// again. Nothing is special about such a change: the session ends and the next one uses
+// another fabric; what is under way is resynchronised as after any loss of a link.
+
+const (
+	// troubleLimit failures of connections over a session's fabric, of which one is not
+	// older than troubleTime, make the link use another one.
+	troubleLimit = 3
+	troubleTime  = 30 * time.Second
+	// Every further time a fabric is not offered for twice as long as the last time, up to
+	// lastPenalty, unless it was good for goodTime in between.
+	lastPenalty = 5 * time.Minute
+	goodTime    = 10 * time.Minute
+)
+
+// firstPenalty is how long a fabric is not offered for the first time; shorter in tests.
+var firstPenalty = 10 * time.Second
+
+// trouble is what a link knows of failures of a fabric. conductor.mu guards it.
+type trouble struct {
+	failures []time.Time // over the present session
+	until    time.Time   // it is not offered before
+	penalty  time.Duration
+}
+
+// failed notes a failure and reports whether the fabric is to be left.
+func (t *trouble) failed(now time.Time) bool {
+	t.failures = slices.DeleteFunc(append(t.failures, now), func(f time.Time) bool { return now.Sub(f) > troubleTime })
+	if len(t.failures) < troubleLimit {
+		return false
+	}
+	t.failures = nil
+	if t.penalty = 2 * t.penalty; t.penalty == 0 || now.Sub(t.until) > goodTime {
+		t.penalty = firstPenalty
+	}
+	t.penalty = min(t.penalty, lastPenalty)
+	t.until = now.Add(t.penalty)
+	return true
+}
+
+// offers returns the names of the fabrics that this node would use for the link, the
+// best first. One is always left.
+func (l *link) offers() []string {
+	c := l.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for i, f := range c.fabrics {
+		last := i == len(c.fabrics)-1 && len(names) == 0
+		if t := l.troubles[f.name]; last || t == nil || time.Now().After(t.until) {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// commonFabric is the fabric for a session: the first offer of the node that dialled
+// that the other one offers too.
+func (c *conductor) commonFabric(dialled, taken *helloBody) (*openFabric, error) {
+	for _, name := range dialled.Fabrics {
+		if !slices.Contains(taken.Fabrics, name) {
+			continue
+		}
+		for _, f := range c.fabrics {
+			if f.name == name {
+				return f, nil
+			}
+		}
+	}
+	peer, mine := dialled, taken
+	if dialled.Node == c.node {
+		peer, mine = taken, dialled
+	}
+	return nil, fmt.Errorf("node %s uses fabric %q, this node %q: see rdmad doctor on both, or give both the same fabric.provider",
+		printable(peer.Node), printable(strings.Join(peer.Fabrics, ", ")), strings.Join(mine.Fabrics, ", "))
+}
+
+// Why sessions end that have nothing wrong.
+var (
+	errFailover = errors.New("connections over the link's fabric keep failing")
+	errFailback = errors.New("trying the better fabric again")
+)
+
+// fabricFailed notes that a connection over the session's fabric could not be made, or
+// broke, and has the link use another one if that happens too often and there is one.
+func (c *conductor) fabricFailed(s *session, err error) {
+	l := s.link
+	c.mu.Lock()
+	if len(c.fabrics) < 2 || s.fabric == c.fabrics[len(c.fabrics)-1] || l.session != s || s.reason() != nil {
+		c.mu.Unlock()
+		return
+	}
+	t := l.troubles[s.fabric.name]
+	if t == nil {
+		t = new(trouble)
+		l.troubles[s.fabric.name] = t
+	}
+	leave := t.failed(time.Now())
+	penalty := t.penalty
+	c.mu.Unlock()
+	if leave {
+		event.FabricLeft.On(&c.log).Err(err).Str("peer", l.name).Str("provider", s.fabric.name).Dur("for", penalty).Msg("leaving a fabric that keeps failing")
+		s.end(fmt.Errorf("%w: %w", errFailover, err))
+	}
+}
+
+// failback ends the session when a better fabric than its own is offered again.
+func (l *link) failback(s *session) {
+	c := l.conductor
+	c.mu.Lock()
+	var at time.Time
+	for _, f := range c.fabrics {
+		if f == s.fabric {
+			break
+		}
+		if t := l.troubles[f.name]; t != nil && t.until.After(at) {
+			at = t.until
+		}
+	}
+	c.mu.Unlock()
+	if time.Now().After(at) {
+		return // it was offered: the peer has no better one, or does not offer it yet
+	}
+	again := time.NewTimer(time.Until(at) + time.Millisecond)
+	defer again.Stop()
+	select {
+	case <-again.C:
+		c.log.Info().Str("peer", l.name).Str("provider", s.fabric.name).Msg("trying the better fabric again")
+		s.end(errFailback)
+	case <-s.done:
+	case <-c.ctx.Done():
+	}
+}

@@ -1,0 +1,118 @@
+package daemon
+
+import (
+	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// notice is what a service process is told of a caller that is gone.
+type notice struct {
+	worker *agentWorker
+	lane   uint16
+	caller uint16
+	// at is the time of the notice by CLOCK_MONOTONIC: what the caller began is older, and
+	// what another one begins that has the same id is younger.
+	at int64
+	// calls are those of the caller's requests that the process has begun with.
+	calls []sentRequest
+}
+
+// gone deals with the end of a caller: list are its requests that its node waits for.
+// Those that no handler has started on are answered, and those that have not arrived will
+// be when they do. The others are left to their processes, which are to be told, and so
+// are those that may have an exchange with it. Requests with an order keep their places.
+func (l *inLane) gone(caller uint16, list []sentRequest) (notices []notice) {
+	at := shm.Nanotime()
+	begun := map[*agentWorker][]sentRequest{}
+	for _, s := range list {
+		rec := &l.records[s.index]
+		switch {
+		case !rec.seen || slots.TicketNewer(s.ticket, rec.ticket):
+			if l.doomed == nil {
+				l.doomed = make(map[int]uint64)
+			}
+			l.doomed[s.index] = s.ticket
+		case !rec.active || rec.ticket != s.ticket || rec.from != caller || rec.oneway:
+			// Answered, or none of its.
+		case l.forsake(s.index):
+			faultpoint.Here("gone.dropped")
+		default:
+			if w := l.domain.workers[rec.worker]; rec.worker != 0 && w != nil {
+				begun[w] = append(begun[w], s)
+			}
+		}
+	}
+	for w, calls := range begun {
+		notices = append(notices, notice{w, l.id, caller, at, calls})
+	}
+	for _, w := range l.domain.present {
+		if parts := l.parts[w]; begun[w] == nil && w.ops != nil && (w.stale || parts != nil && parts.has(caller)) {
+			notices = append(notices, notice{worker: w, lane: l.id, caller: caller, at: at})
+		}
+	}
+	for _, parts := range l.parts {
+		parts.drop(caller)
+	}
+	return notices
+}
+
+// forsake answers the recorded request in slot i, whose caller is gone, unless its
+// handler has started or it has an order.
+func (l *inLane) forsake(i int) bool {
+	rec := &l.records[i]
+	if rec.order != 0 || !l.recall(i) {
+		return false
+	}
+	l.domain.agent.count.Forsaken++
+	l.refuse(i, slots.StatusNotExecuted, "its caller is gone")
+	l.later()
+	return true
+}
+
+// recall takes the recorded request in slot i back from the process that has it, if any.
+// False: its handler has started.
+func (l *inLane) recall(i int) bool {
+	rec := &l.records[i]
+	if rec.grants != nil && rec.grants.dying {
+		return false // its handler had it, and is dead
+	}
+	if rec.worker == 0 {
+		return true
+	}
+	if !l.ring.Withdraw(i, l.ring.AnswerWord(i)) {
+		return false
+	}
+	if w := l.domain.workers[rec.worker]; w != nil {
+		w.outstanding--
+	}
+	l.unassign(i)
+	return true
+}
+
+// isDoomed reports whether the request that has just been recorded in slot i is one whose
+// caller was gone before it arrived, and forgets that.
+func (l *inLane) isDoomed(i int) bool {
+	ticket, ok := l.doomed[i]
+	if !ok {
+		return false
+	}
+	rec := &l.records[i]
+	if ticket == rec.ticket || slots.TicketNewer(rec.ticket, ticket) {
+		delete(l.doomed, i)
+	}
+	return ticket == rec.ticket && !rec.oneway && rec.order == 0
+}
+
+// exchanges notes that w may have an exchange with the caller.
+func (l *inLane) exchanges(w *agentWorker, caller uint16) {
+	parts := l.parts[w]
+	if parts == nil {
+		if l.parts == nil {
+			l.parts = make(map[*agentWorker]*callerSet)
+		}
+		parts = new(callerSet)
+		l.parts[w] = parts
+	}
+	parts.add(caller)
+}

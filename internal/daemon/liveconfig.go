@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"slices"
+
+	"github.com/rdmad/rdmad/internal/config"
+)
+
+// live returns the configuration that is in force: the one that the core was started with,
+// and what reloads have changed of it. Keys that a reload applies are read from it, each
+// time that they are needed.
+func (c *conductor) live() *config.Config {
+	if cfg := c.reloaded.Load(); cfg != nil {
+		return cfg
+	}
+	return c.cfg
+}
+
+// apply puts another configuration in force, which differs from the one before in nothing
+// but what a reload applies. Nothing of it can fail: whoever reads a key finds all of
+// the new ones, and agents are told between two of their cycles.
+func (c *conductor) apply(next *config.Config) {
+	before := c.live()
+	c.reloaded.Store(next)
+	c.events.SetLevel(logLevel(next))
+	idle := idleOf(next)
+	for _, a := range c.agents {
+		a.commands.do(func() {
+			a.idle = idle
+			a.setDelay(next.GroupSend.MaxGroupDelay)
+		})
+	}
+	c.rotating.Lock() // or a domain that gets new memory would keep the old policy
+	for _, d := range c.allDomains() {
+		d.applyPolicy(next)
+		d.agent.commands.do(func() { d.view.applyLimits(next) })
+	}
+	c.rotating.Unlock()
+	c.applyPeers(before, next)
+	c.recount(next)
+	c.log.Info().Str("digest", next.Digest()).Int("peers", len(next.Peers)).Msg("the configuration was reloaded")
+}
+
+// idleOf returns what agents do when there is nothing to do.
+func idleOf(cfg *config.Config) idleStrategy {
+	idle := idleStrategy{busy: cfg.Agent.Idle == "busy"}
+	if cfg.Agent.Idle == "adaptive" {
+		idle.spin = cfg.Agent.Spin
+	}
+	return idle
+}
+
+// applyPolicy changes who is admitted to the domain.
+func (d *domain) applyPolicy(next *config.Config) {
+	i := slices.IndexFunc(next.Domains, func(p config.Domain) bool { return p.Name == d.name })
+	if i < 0 {
+		return
+	}
+	d.policy.Store(&next.Domains[i])
+}
+
+// applyLimits changes what the agent holds workers to, on the agent's thread.
+func (d *agentDomain) applyLimits(next *config.Config) {
+	d.strikes.worker, d.strikes.domain = next.Limits.Strikes, next.Limits.DomainStrikes
+	d.workerBytes = next.Limits.WorkerBytes
+	d.looks.after = next.Limits.SpillAfter
+}
+
+// applyPeers makes links for the peers that are new and ends those of the ones that are
+// not configured any more. A link that was ended is kept for when its peer comes back: what
+// waits for it must not meet another link of the same name.
+func (c *conductor) applyPeers(before, next *config.Config) {
+	wanted := make(map[string]bool)
+	var begun, ended []*link
+	c.mu.Lock()
+	links := make(map[string]*link, len(next.Peers))
+	for _, p := range next.Peers {
+		wanted[p.Name] = true
+		l := c.links[p.Name]
+		if l == nil {
+			if l = c.formerLinks[p.Name]; l == nil {
+				l = newLink(c, p)
+			}
+			delete(c.formerLinks, p.Name)
+			l.begin()
+			begun = append(begun, l)
+		}
+		l.address = p.Address
+		links[p.Name] = l
+	}
+	for _, p := range before.Peers {
+		if l := c.links[p.Name]; l != nil && !wanted[p.Name] {
+			c.formerLinks[p.Name] = l
+			l.cancel()
+			ended = append(ended, l)
+		}
+	}
+	c.links = links
+	c.notify()
+	c.mu.Unlock()
+	for _, l := range ended {
+		c.log.Info().Str("peer", l.name).Msg("the peer is not configured any more")
+		l.end(errNoPeer)
+	}
+	for _, l := range begun {
+		c.log.Info().Str("peer", l.name).Str("address", l.address).Msg("the peer is configured now")
+		c.spawn(l.dialLoop)
+	}
+}
+
+// allLinks returns the links of the configured peers. The map is not to be changed.
+func (c *conductor) allLinks() map[string]*link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.links
+}
+
+// applyReloads puts in force what the supervisor sends, until the conductor stops.
+func (c *conductor) applyReloads() {
+	if c.told == nil {
+		return
+	}
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.told.configs:
+		}
+		if next := c.told.config.Load(); next != nil && next.Digest() != c.live().Digest() {
+			c.apply(next)
+		}
+	}
+}

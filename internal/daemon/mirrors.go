@@ -1,0 +1,237 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// incoming is the conductor's side of a lane that requests of a peer come in by.
+type incoming struct {
+	info *laneInfo
+	lane *inLane
+	// mirror is what the peer calls it by; guarded by domain.making.
+	mirror uint64
+}
+
+// acceptLane makes the answering end of a lane for a peer.
+func (c *conductor) acceptLane(s *session, m *peerMessage) {
+	if err := c.openIncoming(s, m); err != nil {
+		event.LaneRefused.On(&c.log).Err(err).Str("peer", s.link.name).Msg("lane refused")
+		if err := s.send(&peerMessage{Type: peerRefuse, Seq: m.Seq, Reason: err.Error()}); err != nil {
+			s.end(err)
+		}
+	}
+}
+
+func (c *conductor) openIncoming(s *session, m *peerMessage) error {
+	if m.Lane.Bulk {
+		return c.acceptBulk(s, m)
+	}
+	d := c.domainNamed(m.Lane.Domain)
+	if d == nil {
+		return fmt.Errorf("node %s has no domain %q", c.node, printable(m.Lane.Domain))
+	}
+	class, err := c.classFor(m.Lane)
+	if err != nil {
+		return err
+	}
+	// As many as this node's own limit allows, whatever its per_peer.
+	if n := m.Lane.Number; n < 0 || n >= config.MaxLanesPerPeer {
+		return fmt.Errorf("lane number %d of class %s: node %s takes at most %d lanes of a class from a peer", n, class.Name, c.node, config.MaxLanesPerPeer)
+	}
+	waiting, err := decodeSent(m.Lane.Sent, geometryOf(class))
+	if err != nil {
+		return err
+	}
+	if !d.use() {
+		return errRetired
+	}
+	defer d.using.RUnlock()
+	d.making.Lock()
+	in, verdicts, err := d.incoming(s, class, m.Lane.Number, m.Lane.Mirror, waiting)
+	d.making.Unlock()
+	if err != nil {
+		return err
+	}
+	faultpoint.Here("accept.queried")
+	pair, err := d.endpoint(s, in.lane.ring)
+	if err != nil {
+		return err
+	}
+	pair.opening = opening{s, m.Seq}
+	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	defer cancel()
+	err = s.send(&peerMessage{Type: peerAccept, Seq: m.Seq, Lane: &laneBody{
+		Address: pair.ep.Address(), Key: pair.mr.Remote(), Mirror: in.mirror, Verdicts: verdicts,
+	}})
+	if err == nil {
+		faultpoint.Here("accept.sent")
+		err = pair.connect(ctx, m.Lane, in.lane.ring, fabric.Passive)
+		faultpoint.Here("accept.connected")
+	}
+	if err != nil {
+		// The peer has been told yes: its end is to break, and it may ask again.
+		pair.discard(d.agent)
+		pair.opening.tellBroken(d, in.info, true, err.Error())
+		event.LaneNotConnected.On(&c.log).Err(err).Str("peer", s.link.name).Str("class", class.Name).Int("number", in.info.Number).Msg("incoming lane not connected")
+		return nil
+	}
+	up := false
+	d.agent.commands.call(func() {
+		if s.reason() != nil || in.lane.pair != nil || in.lane.left || d.view.retired {
+			return // the session ended meanwhile, or the peer has opened the lane again
+		}
+		in.lane.onBroken = func(err error) {
+			c.spawn(func() {
+				event.LaneClosed.On(&c.log).Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", class.Name).Int("number", in.info.Number).Msg("incoming lane closed")
+				pair.opening.tellBroken(d, in.info, true, err.Error())
+				if !errors.Is(err, slots.ErrProtocol) {
+					c.fabricFailed(s, err)
+				}
+			})
+		}
+		in.lane.clock = s.clock
+		err = in.lane.up(pair)
+		up = true
+		faultpoint.Here("accept.up")
+	})
+	if !up {
+		pair.discard(d.agent)
+		pair.opening.tellBroken(d, in.info, true, "another connection of the lane has taken its place")
+	}
+	if err != nil {
+		s.end(err)
+	}
+	return nil
+}
+
+// classFor finds the class of a peer's lane, which must be the same here.
+func (c *conductor) classFor(l *laneBody) (config.Class, error) {
+	for _, class := range c.cfg.Classes {
+		if class.Name != l.Class {
+			continue
+		}
+		if g := geometryOf(class); g != l.Geometry {
+			return class, fmt.Errorf("class %s differs: here slot_size %d, slots %d, max_run %d, there %d, %d, %d", class.Name,
+				g.SlotSize, g.Slots, g.MaxRun, l.Geometry.SlotSize, l.Geometry.Slots, l.Geometry.MaxRun)
+		}
+		return class, nil
+	}
+	return config.Class{}, fmt.Errorf("node %s has no class %q", c.node, printable(l.Class))
+}
+
+// incoming finds or makes the mirror for a peer's lane number n of a class, which the
+// peer calls by the name asked and waits for the given requests in. If that is what the
+// old mirror is called, and the requests are all that are under way in it, it goes on,
+// and there are verdicts. Else what is in it is given up; it is used again unless
+// handlers still run in it: then it is left to them and dropped when they have finished.
+// A node that is draining only goes on with what it knows. d.making is held.
+func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, waiting []sentRequest) (_ *incoming, verdicts []byte, err error) {
+	c := d.conductor
+	peer := s.link.name
+	key := laneKey{peer, class.Name, n}
+	c.mu.Lock()
+	old, draining := d.ins[key], c.drainsNow()
+	c.mu.Unlock()
+	name := newMirror()
+	if old == nil && draining {
+		return nil, nil, c.errDraining()
+	}
+	if old != nil {
+		quiet := false
+		d.agent.commands.call(func() {
+			if err = s.reason(); err != nil {
+				return // and another one may have the lane by now
+			}
+			// The peer opens a lane when its end has no connection, so this end has
+			// none either, or will as soon as the fabric has noticed.
+			l := old.lane
+			l.suspend()
+			if asked != 0 && asked == l.mirror.Load() {
+				if v, ok := l.query(waiting); ok {
+					verdicts = v
+					return
+				}
+			}
+			if draining {
+				err = c.errDraining()
+				return
+			}
+			l.down()
+			if quiet = l.busy == 0; quiet {
+				l.fresh(name)
+			} else {
+				l.left = true
+				l.onQuiet = func() { c.spawn(func() { d.dropIncoming(old) }) }
+			}
+		})
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case verdicts != nil:
+			return old, verdicts, nil
+		case quiet:
+			old.mirror = name
+			return old, nil, nil
+		}
+		c.mu.Lock()
+		delete(d.ins, key) // whether or not there will be another one
+		c.mu.Unlock()
+	}
+	info, ring, v, err := d.newLane(peer, class, n, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	in := &incoming{info: info, mirror: name}
+	row := d.rowOf(info, counters.In)
+	d.agent.commands.call(func() {
+		in.lane = newInLane(d.view, info.ID, ring, v, d.agent.groupMax)
+		in.lane.row = row
+		in.lane.peer = d.view.peer(peer)
+		in.lane.fresh(name)
+		d.view.addIn(in.lane)
+	})
+	c.mu.Lock()
+	d.ins[key] = in
+	c.mu.Unlock()
+	d.announce(info)
+	return in, nil, nil
+}
+
+func (c *conductor) errDraining() error { return fmt.Errorf("node %s is draining", c.node) }
+
+// newMirror makes a name for the answering end of a lane, never 0.
+func newMirror() uint64 { return rand.Uint64() | 1 }
+
+// dropIncoming forgets a mirror that no handler uses any more.
+func (d *domain) dropIncoming(in *incoming) {
+	c := d.conductor
+	in.info.withhold()
+	d.agent.commands.call(func() {
+		d.view.removeIn(in.lane)
+		for _, w := range d.view.workers {
+			if w != nil {
+				w.mapped[in.info.ID/64] &^= 1 << (in.info.ID % 64)
+			}
+		}
+	})
+	c.mu.Lock()
+	var holders []*worker
+	for _, w := range d.workers {
+		holders = append(holders, w)
+	}
+	c.mu.Unlock()
+	for _, w := range holders {
+		w.withdraw(in.info)
+	}
+	d.dropLane(in.info)
+}

@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+)
+
+// The sockets for HTTP: the supervisor opens them and keeps them for all cores.
+const (
+	observeUnix = iota
+	observeTCP
+	observers
+)
+
+// openObserve opens the sockets for HTTP that are configured.
+func (s *supervisor) openObserve() error {
+	if path := s.cfg.ObserveSocket(); path != "" {
+		// The lock is ours, so what lies there is left over from a dead daemon.
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("old observe.socket: %w", err)
+		}
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			return fmt.Errorf("observe.socket: %w", err)
+		}
+		l.SetUnlinkOnClose(false)
+		defer l.Close()
+		if err := os.Chmod(path, s.cfg.Observe.SocketMode); err != nil {
+			return fmt.Errorf("observe.socket_mode: %w", err)
+		}
+		if s.observe[observeUnix], err = l.File(); err != nil {
+			return fmt.Errorf("observe.socket: %w", err)
+		}
+	}
+	if s.cfg.Observe.Listen == "" {
+		return nil
+	}
+	t, err := net.Listen("tcp", s.cfg.Observe.Listen)
+	if err != nil {
+		return fmt.Errorf("observe.listen: %w", err)
+	}
+	defer t.Close()
+	if s.observe[observeTCP], err = t.(*net.TCPListener).File(); err != nil {
+		return fmt.Errorf("observe.listen: %w", err)
+	}
+	return nil
+}
+
+// observed says which of them there are.
+func (s *supervisor) observed() (there [observers]bool) {
+	for i, f := range s.observe {
+		there[i] = f != nil
+	}
+	return there
+}
+
+func (s *supervisor) closeObserve() {
+	if s.observe[observeUnix] != nil {
+		_ = os.Remove(s.cfg.ObserveSocket())
+	}
+	for _, f := range s.observe {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// observeListeners returns the core's listeners for HTTP; nil for those that there are not.
+func (h *handoff) observeListeners() (list [observers]net.Listener, err error) {
+	fd := uintptr(bootstrapFD)
+	if h.Bootstrap {
+		fd++
+	}
+	for i, there := range h.Observe {
+		if !there {
+			continue
+		}
+		if list[i], err = listenerFrom(fd); err != nil {
+			return list, fmt.Errorf("socket for HTTP: %w", err)
+		}
+		fd++
+	}
+	if l, ok := list[observeUnix].(*net.UnixListener); ok {
+		l.SetUnlinkOnClose(false) // the supervisor's
+	}
+	return list, nil
+}

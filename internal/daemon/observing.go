@@ -1,0 +1,81 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/observe"
+	"github.com/rdmad/rdmad/internal/webpage"
+)
+
+// watched is the daemon as package observe sees it.
+type watched struct{ *conductor }
+
+// show serves HTTP on the listeners that are there, until the core stops.
+func (c *conductor) show(list [observers]net.Listener) {
+	if list == [observers]net.Listener{} {
+		return
+	}
+	var s *observe.Server
+	page := webpage.New(webpage.SourceFunc(func(ctx context.Context) (json.RawMessage, error) { return s.Status(ctx) }), webpage.Options{})
+	s = observe.New(observe.Options{Source: watched{c}, Page: page, Peers: c.cfg.Observe.ReadyPeers})
+	c.closers = append(c.closers, func() error {
+		page.Close()
+		return s.Close()
+	})
+	for i, l := range list {
+		if l == nil {
+			continue
+		}
+		if i == observeTCP {
+			c.warnOfOpenHTTP(l.Addr())
+		}
+		c.spawn(func() {
+			if err := s.Serve(l, i == observeUnix || c.cfg.Observe.Pprof); err != nil {
+				event.ObserveEnded.On(&c.log).Err(err).Stringer("address", l.Addr()).Msg("HTTP is not served any more")
+			}
+		})
+	}
+}
+
+// warnOfOpenHTTP says that others than this machine's users can read everything.
+func (c *conductor) warnOfOpenHTTP(a net.Addr) {
+	if t, ok := a.(*net.TCPAddr); ok && !t.IP.IsLoopback() {
+		event.ObserveOpen.On(&c.log).Stringer("address", a).Msg("observe.listen: anybody who reaches this address can read the state of the node")
+	}
+}
+
+// Status implements observe.Source.
+func (w watched) Status(context.Context) (json.RawMessage, error) { return json.Marshal(w.status()) }
+
+// Alive implements observe.Source.
+func (w watched) Alive(context.Context) {
+	for _, a := range w.agents {
+		a.commands.call(func() {})
+	}
+}
+
+// Snapshot implements observe.Source.
+func (w watched) Snapshot() (*counters.Snapshot, error) { return w.counters.Snapshot() }
+
+// Facts implements observe.Source.
+func (w watched) Facts() observe.Facts {
+	var f observe.Facts
+	if len(w.fabrics) > 0 {
+		f.Fabric, f.Detail = w.fabrics[0].name, w.fabrics[0].detail
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f.Draining = w.drainsNow()
+	for _, l := range w.links {
+		f.Peers = append(f.Peers, observe.Peer{Name: l.name, Connected: l.session != nil, AgeS: time.Since(l.since).Seconds()})
+	}
+	slices.SortFunc(f.Peers, func(a, b observe.Peer) int { return cmp.Compare(a.Name, b.Name) })
+	return f
+}

@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"cmp"
+	"slices"
+)
+
+// homeCount is how many homes a method has. Numbers that share one go to the same
+// process.
+const homeCount = 1024
+
+// orders is what a method keeps for requests with an order. A request of an order never
+// passes another of the same order: not on its way to the method's queue, not in it,
+// and not on its way from a process that went away to the next one.
+type orders struct {
+	homes [homeCount]home
+	// queued is how many of the method's queued requests have an order.
+	queued int
+	// pass counts the looks at the queue.
+	pass uint32
+}
+
+// home is where the requests of some orders go: the same process as long as it lives,
+// and no other before it is certain that it does nothing any more.
+type home struct {
+	worker *agentWorker
+	// full is the pass in which one of its requests had to stay in the queue.
+	full uint32
+}
+
+// home returns the home of the orders with the number on the lane.
+func (o *orders) home(order, lane uint16) *home {
+	x := (uint32(order)<<16 | uint32(lane)) * 0x9e3779b1
+	return &o.homes[x>>22%homeCount]
+}
+
+// forget makes room for another process in the homes of one that is buried.
+func (o *orders) forget(w *agentWorker) {
+	for i := range o.homes {
+		if o.homes[i].worker == w {
+			o.homes[i].worker = nil
+		}
+	}
+}
+
+// atHome returns the process for a request with an order, or nil if it must wait: the
+// process has not mapped the lane, or it has detached and is not buried.
+func (m *agentMethod) atHome(order, lane uint16) *agentWorker {
+	h := m.orders.home(order, lane)
+	if h.worker == nil {
+		h.worker = m.pick(lane)
+	}
+	if w := h.worker; w != nil && !w.gone && w.hasMapped(lane) {
+		return w
+	}
+	return nil
+}
+
+// enqueue lets the recorded request in slot i of l wait until a process has room.
+func (m *agentMethod) enqueue(l *inLane, i int) {
+	rec := &l.records[i]
+	l.domain.agent.count.Queued++
+	m.queue = append(m.queue, queued{l, i, rec.ticket})
+	if rec.order != 0 {
+		m.orders.queued++
+	}
+}
+
+// drain dispatches queued requests for which there is room now.
+func (m *agentMethod) drain() {
+	q := m.queue
+	m.queue = m.queue[:0]
+	ordered := m.orders != nil && m.orders.queued > 0
+	if ordered {
+		m.orders.pass++
+	}
+	full := false // for those that can go to any process
+	for k, r := range q {
+		rec := &r.lane.records[r.index]
+		if !r.waits() {
+			continue // answered otherwise meanwhile
+		}
+		if rec.to != 0 && m.worker(rec.to) == nil {
+			r.lane.refuseGone(r.index)
+			continue
+		}
+		var h *home
+		if rec.order != 0 {
+			h = m.orders.home(rec.order, r.lane.id)
+		}
+		anywhere := rec.to == 0 && h == nil
+		if !(anywhere && full) && (h == nil || h.full != m.orders.pass) {
+			if w := m.choose(rec, r.lane.id); w != nil && r.lane.give(r.index, w) {
+				continue
+			}
+		}
+		if anywhere && !ordered {
+			m.queue = append(m.queue, q[k:]...)
+			return
+		}
+		full = full || anywhere
+		if h != nil {
+			h.full = m.orders.pass
+		}
+		m.queue = append(m.queue, r) // others may have room
+	}
+	if ordered {
+		m.recount()
+	}
+}
+
+// waits reports whether the request is still to be dispatched.
+func (q *queued) waits() bool {
+	rec := &q.lane.records[q.index]
+	return rec.active && rec.worker == 0 && rec.ticket == q.ticket
+}
+
+// recount follows a change of the queue.
+func (m *agentMethod) recount() {
+	if m.orders == nil {
+		return
+	}
+	m.orders.queued = 0
+	for k := range m.queue {
+		if q := &m.queue[k]; q.lane.records[q.index].order != 0 {
+			m.orders.queued++
+		}
+	}
+}
+
+// putBack makes requests with an order, which were taken back from a process that went
+// away, the first ones in the queues of their methods.
+func (d *agentDomain) putBack(back []queued) {
+	slices.SortFunc(back, func(a, b queued) int {
+		// Signed: the numbers wrap.
+		return cmp.Compare(int32(a.lane.records[a.index].arrival-b.lane.records[b.index].arrival), 0)
+	})
+	for _, m := range d.methods {
+		if m == nil || m.orders == nil {
+			continue
+		}
+		var mine []queued
+		for _, q := range back {
+			if q.lane.records[q.index].method == m.id {
+				mine = append(mine, q)
+			}
+		}
+		m.queue = append(mine, m.queue...)
+		m.recount()
+	}
+}

@@ -1,0 +1,206 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// outage is a time in which the node's services take no new requests, because somebody
+// has said so ("rdmad drain"). Requests of the node's own workers to other nodes go on.
+type outage struct{ since time.Time }
+
+// DrainStatus is how far a node that was taken out of service has come.
+type DrainStatus struct {
+	// SinceS is for how long it has been out of service, in seconds.
+	SinceS float64 `json:"since_s"`
+	// Complete: nothing is under way to its services, and nothing can come.
+	Complete bool `json:"complete"`
+	// Requests is how many requests to its services have no outcome yet, of peers and
+	// of its own workers.
+	Requests int `json:"requests"`
+	// Peers are the connected ones that have not said that they have nothing on its
+	// way to this node.
+	Peers []string `json:"peers"`
+}
+
+// drainsNow reports whether the node takes no new requests; mu is held.
+func (c *conductor) drainsNow() bool { return c.draining || c.out != nil }
+
+// mayOperate reports whether a user may look at the node with tools, and say whether it is in
+// service, whomever its domains admit: root and the user that the daemon is of.
+func mayOperate(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
+
+// drainAsked takes the node out of service, or puts it back. Either again does nothing.
+func (c *conductor) drainAsked(w *worker, m *attach.Message) error {
+	switch {
+	case w.role != attach.RoleTool || m.Drain == nil:
+		return fmt.Errorf("%w: a malformed drain message", attach.ErrInvalid)
+	case !mayOperate(w.uid):
+		return fmt.Errorf("%w: only root and user %d, whose daemon it is, may take node %s out of service", attach.ErrPermission, os.Geteuid(), c.node)
+	case m.Drain.Resume:
+		c.resumeService(w.pid)
+	default:
+		c.leaveService(w.pid)
+	}
+	return nil
+}
+
+// leaveService makes peers and the node's own workers send nothing more to services of
+// this node. What is under way goes on; drainStatus says how far it has come.
+func (c *conductor) leaveService(pid int) {
+	c.serving.Lock()
+	defer c.serving.Unlock()
+	c.mu.Lock()
+	again := c.out != nil || c.draining
+	if !again {
+		c.out = &outage{since: time.Now()}
+		c.drains++
+		c.keepOut()
+		c.countPeers()
+		for _, l := range c.links {
+			l.drained = false
+		}
+		c.notify()
+	}
+	c.mu.Unlock()
+	if again {
+		return
+	}
+	c.log.Info().Int("by_pid", pid).Msg("out of service")
+	c.applyService(true)
+	c.tellPeersOfService()
+}
+
+// resumeService undoes leaveService.
+func (c *conductor) resumeService(pid int) {
+	c.serving.Lock()
+	defer c.serving.Unlock()
+	c.mu.Lock()
+	out, stopping := c.out, c.draining
+	c.mu.Unlock()
+	if out == nil || stopping {
+		return
+	}
+	c.log.Info().Int("by_pid", pid).Dur("out_for", time.Since(out.since)).Msg("in service again")
+	c.applyService(false) // first: who waits for the node is to find its lanes open
+	c.mu.Lock()
+	c.out = nil
+	c.keepOut()
+	c.countPeers()
+	c.notify()
+	c.mu.Unlock()
+	c.tellPeersOfService()
+}
+
+// keepOut keeps for the next core whether the node is out of service; mu is held.
+func (c *conductor) keepOut() {
+	since := int64(0)
+	if c.out != nil {
+		since = c.out.since.UnixNano()
+	}
+	c.keepIdentity(func(m *nodeMeta) { m.Out = since })
+}
+
+// adoptService makes the node out of service if it was that with the last core. That may
+// have died before its lanes said so.
+func (c *conductor) adoptService() {
+	out := c.identity.Out != 0
+	if out {
+		c.out = &outage{since: time.Unix(0, c.identity.Out)}
+		c.drains++
+	}
+	c.applyService(out)
+}
+
+// applyService closes the lanes of the node to itself to new requests, or opens them.
+func (c *conductor) applyService(out bool) {
+	c.rotating.Lock() // no domain gets other memory meanwhile
+	defer c.rotating.Unlock()
+	c.eachDomain(func(d *agentDomain) {
+		d.out = out
+		for _, l := range d.outLanes {
+			switch {
+			case l.local == nil:
+			case out:
+				l.setDraining()
+			default:
+				l.undrain()
+			}
+		}
+	})
+}
+
+// undrain lets workers make requests again on a lane that is not down.
+func (l *outLane) undrain() {
+	l.draining = false
+	if l.ring.State() == slots.LaneDraining && !l.isClosed() {
+		l.ring.SetState(slots.LaneOpen)
+	}
+}
+
+// serving counts the requests of the domain to services of this node that have no outcome,
+// or whose answers have not left.
+func (d *agentDomain) serving() (n int) {
+	for _, l := range d.inLanes {
+		n += max(l.busy, l.answers.Pending())
+		if l.busy == 0 && l.pair != nil && (len(l.pair.wrs) > 0 || l.pair.done+1 < l.pair.next) {
+			n++
+		}
+		if l.local != nil {
+			n += max(0, l.local.busy-l.busy)
+		}
+	}
+	return n
+}
+
+// drainStatus describes the outage, if there is one; serving is what all domains count.
+// mu is held.
+func (c *conductor) drainStatus(serving int) *DrainStatus {
+	if c.out == nil {
+		return nil
+	}
+	busy := append([]string{}, c.undrainedLocked()...)
+	for _, l := range c.links {
+		// Lost just now, or not back since the core was replaced: its requests wait for the link.
+		if l.session == nil && !l.drained && time.Since(l.since) < c.live().Node.LinkHold {
+			busy = append(busy, l.name)
+		}
+	}
+	slices.Sort(busy)
+	return &DrainStatus{SinceS: time.Since(c.out.since).Seconds(), Requests: serving, Peers: busy, Complete: serving == 0 && len(busy) == 0}
+}
+
+// tellPeersOfService tells all peers whether this node takes requests.
+func (c *conductor) tellPeersOfService() {
+	for _, l := range c.allLinks() {
+		if s := l.current(); s != nil {
+			c.tellService(s)
+		}
+	}
+}
+
+// tellService tells a peer whether this node takes requests, unless it knows. What is told
+// is looked up with the session's publishing held, so that nothing newer is overtaken.
+func (c *conductor) tellService(s *session) {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	c.mu.Lock()
+	drains, seq := c.drainsNow(), c.drains
+	c.mu.Unlock()
+	if drains == s.saidDrain {
+		return
+	}
+	s.saidDrain = drains
+	m := &peerMessage{Type: peerUndrain}
+	if drains {
+		m = &peerMessage{Type: peerDrain, Seq: seq}
+	}
+	if err := s.send(m); err != nil {
+		s.end(err)
+	}
+}

@@ -1,0 +1,102 @@
+package daemon
+
+import "slices"
+
+// peerDrains deals with a peer that takes no new requests: what is on its way to
+// it is finished, then the lanes to it go down, and then it is told. seq is the message's.
+func (l *link) peerDrains(s *session, seq uint64) {
+	c := l.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.session != s || l.draining {
+		return // saying it over and over costs nothing
+	}
+	c.log.Info().Str("peer", l.name).Msg("peer is draining")
+	undrained := make(chan struct{})
+	l.draining, l.undrained = true, undrained
+	c.spawn(func() {
+		if !c.lanesDrained(s, undrained) {
+			return
+		}
+		if err := s.send(&peerMessage{Type: peerDrained, Seq: seq}); err != nil {
+			s.end(err)
+		}
+	})
+}
+
+// peerUndrains deals with a peer that takes requests again.
+func (l *link) peerUndrains(s *session) {
+	c := l.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.session != s || !l.draining {
+		return
+	}
+	c.log.Info().Str("peer", l.name).Msg("peer takes requests again")
+	close(l.undrained)
+	l.draining, l.undrained = false, nil
+	c.notify()
+	c.spawn(func() { c.lanesUndrained(l) })
+}
+
+// lanesUndrained lets requests into the lanes to a peer that were being drained. Those that
+// are down are opened when somebody wants them.
+func (c *conductor) lanesUndrained(l *link) {
+	for _, d := range c.allDomains() {
+		outs, _ := d.lanesOf(l.name)
+		for _, o := range outs {
+			o.undrain(d, l)
+		}
+	}
+}
+
+// undrain lets requests into the lane, unless its peer drains again.
+func (o *outgoing) undrain(d *domain, l *link) {
+	if !d.use() {
+		return
+	}
+	defer d.using.RUnlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.undrainLocked(d, l)
+}
+
+// undrainLocked is undrain with o.mu held.
+func (o *outgoing) undrainLocked(d *domain, l *link) {
+	d.conductor.mu.Lock()
+	again := l.draining
+	d.conductor.mu.Unlock()
+	if !again {
+		d.agent.commands.call(func() { o.lane.undrain() })
+	}
+}
+
+// peerDrained notes that the peer has nothing under way to this node. seq is that of the
+// drain that it answers, 0 from a peer that does not say.
+func (l *link) peerDrained(s *session, seq uint64) {
+	c := l.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.session == s && c.drainsNow() && (seq == 0 || seq == c.drains) {
+		l.drained = true
+	}
+}
+
+// undrained returns the connected peers that may still have requests on their way
+// to this node, sorted.
+func (c *conductor) undrained() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.undrainedLocked()
+}
+
+// undrainedLocked is undrained with mu held.
+func (c *conductor) undrainedLocked() (names []string) {
+	for _, l := range c.links {
+		if l.session != nil && !l.drained {
+			names = append(names, l.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,167 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/faultpoint"
+)
+
+// What the two nodes know of each other's regions outlives the session between them, like
+// the lanes do. When it ends, the connections for operations are closed and the
+// registrations end, so that nothing moves any more; operations wait. In the next
+// session each side registers its regions again and names them with their new keys,
+// before it opens a lane, and then says that this was all. See docs/protocol.md,
+// "Resynchronisation".
+
+// bulksWith calls f for the ways to operate on regions between this node and a peer.
+func (c *conductor) bulksWith(peer string, f func(*bulk)) {
+	for _, d := range c.allDomains() {
+		c.mu.Lock()
+		b := d.bulks[peer]
+		c.mu.Unlock()
+		if b != nil {
+			f(b)
+		}
+	}
+}
+
+// suspend ends what a session had, after its end: connections and registrations.
+func (b *bulk) suspend() {
+	b.domain.agent.commands.call(func() { b.view.suspend(b.domain.view) })
+	b.mu.Lock()
+	b.unregister()
+	b.mu.Unlock()
+}
+
+// lose gives up what waits for the peer. What has been named again since is left alone.
+func (b *bulk) lose() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var gone []*region
+	for r, mr := range b.exports {
+		if mr == nil {
+			gone = append(gone, r)
+			delete(b.exports, r)
+		}
+	}
+	b.domain.agent.commands.call(func() {
+		b.view.forget()
+		for _, r := range gone {
+			r.view.exported = without(r.view.exported, b.view)
+		}
+	})
+}
+
+// forget gives up what the peer's last core had exported: the regions of its next one
+// are others, whatever they are called.
+func (b *bulk) forget() { b.domain.agent.commands.call(b.view.forget) }
+
+// resume takes note that the peer has named all regions again that it still has.
+func (b *bulk) resume() { b.domain.agent.commands.call(b.view.resume) }
+
+// repeat names the regions again that the peer knew in the last session. A region whose
+// owner has died since is only said to be revoked. With mu held nothing that is said of a
+// region meanwhile, or of its end, overtakes its name.
+func (b *bulk) repeat(s *session) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.exports) == 0 {
+		return nil
+	}
+	if err := b.prepare(s); err != nil {
+		return err
+	}
+	revoked := make(map[*region]bool)
+	b.domain.agent.commands.call(func() {
+		for r := range b.exports {
+			revoked[r] = r.view.revoked
+		}
+	})
+	for r := range b.exports {
+		if revoked[r] {
+			delete(b.exports, r)
+			if err := s.send(&peerMessage{Type: peerRevoke, Region: b.name(r)}); err != nil {
+				return err
+			}
+			continue
+		}
+		mr, err := b.register(r)
+		if err != nil {
+			// Its owner's library will ask again, and hear why not.
+			delete(b.exports, r)
+			b.domain.agent.commands.call(func() { r.view.exported = without(r.view.exported, b.view) })
+			event.RegionNotExported.On(&b.domain.conductor.log).Err(err).Str("peer", b.peer).Msg("a region cannot be exported again")
+			continue
+		}
+		name := b.name(r)
+		name.Key = mr.Remote()
+		if err := s.send(&peerMessage{Type: peerExport, Region: name}); err != nil {
+			return err
+		}
+		faultpoint.Here("repeat.export")
+	}
+	return nil
+}
+
+// repeatExports names all regions again that the peer knew, and says so.
+func (c *conductor) repeatExports(s *session) {
+	defer close(s.repeated)
+	var err error
+	c.bulksWith(s.link.name, func(b *bulk) {
+		if err == nil {
+			err = b.repeat(s)
+		}
+	})
+	if err == nil {
+		err = s.send(&peerMessage{Type: peerRepeated})
+		faultpoint.Here("repeat.over")
+	}
+	if err != nil {
+		s.end(fmt.Errorf("cannot export regions again: %w", err))
+	}
+}
+
+// awaitRepeated waits until the regions of this node's workers have been named again, so
+// that requests may refer to them.
+func (s *session) awaitRepeated(ctx context.Context) error {
+	select {
+	case <-s.repeated:
+		return nil
+	case <-s.done:
+		return s.reason()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var errNotRepeated = errors.New("the peer does not say which regions it has")
+
+// awaitPeerRepeated bounds how long operations wait for a peer that is back and says
+// nothing of its regions.
+func (c *conductor) awaitPeerRepeated(s *session) {
+	limit := time.NewTimer(c.live().Node.LinkHold)
+	defer limit.Stop()
+	select {
+	case <-s.resumed:
+	case <-s.done:
+	case <-c.ctx.Done():
+	case <-limit.C:
+		s.end(errNotRepeated)
+	}
+}
+
+// peerRepeated deals with a peer's message that it has named all its regions again.
+func (c *conductor) peerRepeated(s *session) {
+	s.mu.Lock()
+	first := !s.known
+	s.known = true
+	s.mu.Unlock()
+	if first {
+		c.bulksWith(s.link.name, (*bulk).resume)
+		close(s.resumed)
+	}
+}

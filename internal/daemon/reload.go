@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// How reloads go.
+const (
+	// ReloadDone: what can be applied is in force.
+	ReloadDone = "done"
+	// ReloadRefused: nothing has changed.
+	ReloadRefused = "refused"
+)
+
+// ReloadStatus is how the last reload went.
+type ReloadStatus struct {
+	// Number counts the reloads since the supervisor started.
+	Number int `json:"number"`
+	// At is when it was.
+	At time.Time `json:"at"`
+	// Result is one of the constants above, and Problems say why it is not ReloadDone.
+	Result   string   `json:"result"`
+	Problems []string `json:"problems,omitempty"`
+	// Digest is that of the configuration in force since.
+	Digest string `json:"digest"`
+	// Applied is what was changed, and Pending what differs from the file until the daemon
+	// is restarted. Of many there are only the first, and More is how many are left out.
+	Applied []config.Change `json:"applied"`
+	Pending []config.Change `json:"pending"`
+	More    int             `json:"more,omitempty"`
+}
+
+// ConfigStatus is the configuration of a daemon.
+type ConfigStatus struct {
+	// Source is the file, Digest that of the values in force; rdmad config check prints that
+	// of a file.
+	Source string `json:"source"`
+	Digest string `json:"digest"`
+	// TOML is what is in force, as a file that needs no environment.
+	TOML string `json:"toml"`
+	// Reload is how the last reload went; nil before the first.
+	Reload *ReloadStatus `json:"reload,omitempty"`
+}
+
+// The most changes, problems and bytes of a problem that are told: they must fit a message
+// of the depot.
+const (
+	maxChanges  = 64
+	maxProblems = 32
+	maxProblem  = 400
+)
+
+// reload reads the configuration again and puts in force what can be, or nothing if there
+// is any problem. It is told to the service manager, too.
+func (s *supervisor) reload() {
+	if s.core.known {
+		s.backup.Tell(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d\nSTATUS=Reloading", shm.Nanotime()/1000))
+		defer func() { s.backup.Tell("READY=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket) }()
+	}
+	r := &ReloadStatus{Number: 1, At: time.Now().UTC(), Applied: []config.Change{}, Pending: []config.Change{}}
+	if s.reloaded != nil {
+		r.Number += s.reloaded.Number
+	}
+	next, changes, err := s.wanted()
+	if err != nil {
+		r.Result, r.Digest, r.Problems = ReloadRefused, s.cfg.Digest(), problems(err)
+		if s.reloaded != nil {
+			r.Pending = s.reloaded.Pending
+		}
+		event.ReloadRefused.On(&s.log).Err(err).Msg("the configuration was not reloaded; the old one stays in force")
+	} else {
+		s.cfg = next
+		r.Result, r.Digest = ReloadDone, next.Digest()
+		r.enter(changes)
+		s.setup.Log.SetLevel(logLevel(next))
+		s.log.Info().Str("digest", r.Digest).Int("applied", len(r.Applied)).Int("pending", len(r.Pending)).Msg("the configuration was reloaded")
+		if len(r.Pending) > 0 {
+			event.ReloadPending.On(&s.log).Strs("keys", paths(r.Pending)).Msg("these keys have changed and count after a restart")
+		}
+	}
+	s.reloaded = r
+	s.tell()
+}
+
+// wanted reads the configuration again and returns what is to be in force.
+func (s *supervisor) wanted() (*config.Config, []config.Change, error) {
+	if s.setup.Reload == nil {
+		return nil, nil, errors.New("this daemon was not started from a file")
+	}
+	cfg, err := s.setup.Reload()
+	if err != nil {
+		return nil, nil, err
+	}
+	return config.Merge(s.cfg, cfg)
+}
+
+// enter sorts the changes into what is applied and what is not.
+func (r *ReloadStatus) enter(changes []config.Change) {
+	for _, c := range changes {
+		list := &r.Pending
+		if c.Live {
+			list = &r.Applied
+		}
+		if len(*list) >= maxChanges {
+			r.More++
+			continue
+		}
+		c.Old, c.New = short(c.Old), short(c.New)
+		*list = append(*list, c)
+	}
+}
+
+// short returns a value, or of a long one how it begins.
+func short(v any) any {
+	data, err := json.Marshal(v)
+	if err != nil || len(data) <= maxProblem {
+		return v
+	}
+	return printableText(string(data), maxProblem) + "..."
+}
+
+// paths returns the paths of changes.
+func paths(changes []config.Change) []string {
+	list := make([]string, len(changes))
+	for i, c := range changes {
+		list[i] = c.Path
+	}
+	return list
+}
+
+// problems returns the lines of an error, not too many and not too long.
+func problems(err error) []string {
+	lines := strings.Split(err.Error(), "\n")
+	lines = lines[:min(len(lines), maxProblems)]
+	for i := range lines {
+		lines[i] = printableText(lines[i], maxProblem)
+	}
+	return lines
+}
+
+// configStatus describes the configuration in force.
+func (c *conductor) configStatus() *ConfigStatus {
+	cfg := c.live()
+	s := &ConfigStatus{Digest: cfg.Digest(), TOML: string(cfg.TOML())}
+	if c.told != nil {
+		s.Source, s.Reload = c.told.source, c.told.reload.Load()
+	}
+	return s
+}

@@ -1,0 +1,175 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/faultpoint"
+)
+
+// lanesOf returns the lanes between the domain and a peer.
+func (d *domain) lanesOf(peer string) (outs []*outgoing, ins []*incoming) {
+	d.conductor.mu.Lock()
+	defer d.conductor.mu.Unlock()
+	for k, o := range d.outs {
+		if k.peer == peer {
+			outs = append(outs, o)
+		}
+	}
+	for k, in := range d.ins {
+		if k.peer == peer {
+			ins = append(ins, in)
+		}
+	}
+	return outs, ins
+}
+
+// lanesSuspended closes the connections of all lanes to and from a peer, whose link is
+// lost: what is under way waits for the link to come back.
+//
+// Those for operations on regions go first: once a call has its outcome, nothing of
+// them lands any more.
+func (c *conductor) lanesSuspended(peer string) {
+	c.bulksWith(peer, (*bulk).suspend)
+	for _, d := range c.allDomains() {
+		outs, ins := d.lanesOf(peer)
+		for _, o := range outs {
+			o.mu.Lock()
+			o.session = nil
+			d.agent.commands.call(func() { o.lane.suspend() })
+			faultpoint.Here("suspend.out")
+			o.mu.Unlock()
+		}
+		for _, in := range ins {
+			d.agent.commands.call(func() { in.lane.suspend() })
+			faultpoint.Here("suspend.in")
+		}
+	}
+}
+
+// lanesLost gives everything up that is under way to and from a peer: it does not come
+// back, or it knows nothing of it any more. Operations on regions end first.
+func (c *conductor) lanesLost(peer, why string) {
+	c.bulksWith(peer, (*bulk).lose)
+	for _, d := range c.allDomains() {
+		if !d.use() {
+			continue // everything in it has its outcome
+		}
+		outs, ins := d.lanesOf(peer)
+		for _, o := range outs {
+			o.mu.Lock()
+			d.agent.commands.call(func() {
+				if o.lane.pair == nil { // else the peer is back just now
+					o.lane.down(why)
+				}
+			})
+			o.mu.Unlock()
+		}
+		for _, in := range ins {
+			d.agent.commands.call(func() {
+				if in.lane.pair == nil {
+					in.lane.down()
+				}
+			})
+		}
+		d.using.RUnlock()
+	}
+}
+
+// lanesReopened opens the suspended lanes to a peer whose link is back.
+func (c *conductor) lanesReopened(s *session) {
+	for _, d := range c.allDomains() {
+		outs, _ := d.lanesOf(s.link.name)
+		for _, o := range outs {
+			c.spawn(func() { o.reopen(d, s) })
+		}
+	}
+}
+
+// reopen opens the lane again if it is suspended, until it is open, the session has
+// ended, or what waits in it has waited long enough.
+func (o *outgoing) reopen(d *domain, s *session) {
+	c := d.conductor
+	until := time.Now().Add(c.live().Node.LinkHold)
+	// A peer that does not answer is not asked for longer than that, but once for
+	// as long as an answer may take.
+	ctx, cancel := context.WithTimeout(c.ctx, max(c.live().Node.LinkHold, openTimeout))
+	defer cancel()
+	for wait := firstRetry; !o.closed(d); wait = min(2*wait, lastRetry) {
+		err := o.open(ctx, d, s)
+		if err == nil || s.reason() != nil || c.ctx.Err() != nil {
+			return
+		}
+		o.note(d, err)
+		if time.Now().After(until) {
+			if !d.use() {
+				return // and its memory may be unmapped
+			}
+			defer d.using.RUnlock()
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			d.agent.commands.call(func() {
+				if o.lane.pair == nil {
+					o.lane.down("the lane could not be opened again: " + err.Error())
+				}
+			})
+			return
+		}
+		select {
+		case <-s.done:
+			return
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// closed reports whether nothing waits in the lane.
+func (o *outgoing) closed(d *domain) bool {
+	if !d.use() {
+		return true
+	}
+	defer d.using.RUnlock()
+	return o.lane.isClosed()
+}
+
+// refusedHold is how long the loss of a link is held out when the peer's address refuses
+// connections: its daemon is gone, and what it knew with it, unless somebody starts
+// it again at once who has kept its memory.
+const refusedHold = 2 * time.Second
+
+// hold gives up what waits for the link if it is not back in time. lost is the session
+// that has ended.
+func (l *link) hold(lost *session) {
+	c := l.conductor
+	end := time.NewTimer(c.live().Node.LinkHold)
+	defer end.Stop()
+	for {
+		c.mu.Lock()
+		again, changed := l.holding != lost, c.changed
+		refused := errors.Is(l.lastErr, syscall.ECONNREFUSED) && time.Since(l.since) >= refusedHold
+		c.mu.Unlock()
+		switch {
+		case again:
+			return
+		case refused:
+			c.lanesLost(l.name, fmt.Sprintf("node %s is gone: %v", l.name, lost.reason()))
+			return
+		}
+		select {
+		case <-changed:
+		case <-end.C:
+			event.LinkGivenUp.On(&c.log).Str("peer", l.name).Dur("hold", c.live().Node.LinkHold).Msg("the link does not come back; giving up what waits for it")
+			c.lanesLost(l.name, fmt.Sprintf("node %s disconnected: %v", l.name, lost.reason()))
+			return
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}

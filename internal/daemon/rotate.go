@@ -1,0 +1,263 @@
+package daemon
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/event"
+)
+
+// A mapping cannot be taken back. When a process goes on writing to the memory of its
+// domain after it was disconnected, the domain gets other memory: a new domain segment,
+// bell, worker segments and lanes, for all who attach from then on. The old memory ends
+// with an outcome for everything in it, and its workers are told to attach again. See
+// docs/decisions/0018-strikes.md.
+
+// errRetired is returned for what was begun in memory that is given up.
+var errRetired = fmt.Errorf("%w: the domain gets new memory", attach.ErrClosed)
+
+const (
+	// flushTime bounds how long peers wait for the last answers of a retired domain.
+	flushTime = 200 * time.Millisecond
+	// maxHeld is how many times a domain may get new memory while processes live that
+	// were disconnected before: they keep the old in use, whatever this node does.
+	maxHeld = 4
+)
+
+// use keeps the memory of the domain's lanes mapped until using is unlocked. False: the
+// domain is retired.
+func (d *domain) use() bool {
+	d.using.RLock()
+	if d.isRetired() {
+		d.using.RUnlock()
+		return false
+	}
+	return true
+}
+
+func (d *domain) isRetired() bool {
+	d.conductor.mu.Lock()
+	defer d.conductor.mu.Unlock()
+	return d.retired
+}
+
+// offend counts an offence that came by the worker's socket.
+func (w *worker) offend() {
+	if d := w.domain; w.view != nil {
+		d.agent.commands.call(func() {
+			d.agent.count.ProtocolErrors++
+			d.view.offence(w.view)
+		})
+	}
+}
+
+// strikeOut disconnects a worker that has n offences.
+func (c *conductor) strikeOut(d *domain, view *agentWorker, n int) {
+	c.mu.Lock()
+	w := d.workers[view.id]
+	if w == nil || w.view != view || w.struck > 0 {
+		c.mu.Unlock()
+		return
+	}
+	w.struck = n
+	if w.pid > 0 { // 0: of another namespace, whoever it is
+		c.outcasts[w.pid]++
+	}
+	c.mu.Unlock()
+	atomic.AddUint64(&c.counts().StruckOut, 1)
+	why := fmt.Sprintf("process %d has broken the protocol %d times within %s (limits.strikes)", w.pid, n, strikeWindow)
+	event.WorkerStruckOut.On(&c.log).Int("worker", w.id).Str("name", w.name).Int("pid", w.pid).Str("domain", d.name).Msg("worker disconnected: " + why)
+	w.dismiss(why)
+}
+
+// dismiss ends the attachment, whose serveWorker cleans up. A worker that does not read
+// is not waited for.
+func (w *worker) dismiss(why string) {
+	_ = w.conn.Offer(&attach.Message{Type: attach.TypeGoodbye, Reason: why})
+	_ = w.conn.Close()
+}
+
+// lingers sees to it that a worker that was disconnected for its offences and lives on
+// loses its memory, unless stop is called before.
+func (c *conductor) lingers(w *worker) (stop func() bool) {
+	c.mu.Lock()
+	struck := w.struck
+	c.mu.Unlock()
+	if struck == 0 || c.live().Limits.DomainStrikes == 0 {
+		return func() bool { return false }
+	}
+	return time.AfterFunc(lingerGrace, func() {
+		c.spawn(func() { c.rotate(w.domain, w.pid) })
+	}).Stop
+}
+
+// damaged gives a domain new memory that has n damages, probably by the worker that
+// lingers.
+func (c *conductor) damaged(d *domain, lingering *agentWorker, n int) {
+	event.DomainDamaged.On(&c.log).Str("domain", d.name).Int("pid", lingering.pid).Int("errors", n).Msg("the memory of a domain is damaged while a process has it that was disconnected")
+	c.rotate(d, lingering.pid)
+}
+
+// rotate gives a domain new memory because of what a process does to it.
+func (c *conductor) rotate(d *domain, culprit int) {
+	c.rotating.Lock()
+	defer c.rotating.Unlock()
+	if !c.mayRotate(d) {
+		return
+	}
+	next, err := c.newDomain(*d.policy.Load(), d.agent, nil)
+	if err != nil {
+		event.DomainKeepsMemory.On(&c.log).Err(err).Str("domain", d.name).Msg("the domain keeps its memory")
+		return
+	}
+	why := fmt.Sprintf("the memory of domain %s was damaged by process %d; attach again", d.name, culprit)
+	event.DomainNewMemory.On(&c.log).Str("domain", d.name).Int("pid", culprit).Msg(why)
+	ends, workers := c.replace(d, next, why)
+	atomic.AddUint64(&c.counts().Rotations, 1)
+	d.end()
+	for _, w := range workers {
+		c.spawn(func() { w.dismiss(why) })
+	}
+	for end := time.Now().Add(flushTime); time.Now().Before(end); {
+		flushed := false
+		d.agent.commands.call(func() { flushed = d.view.flushed() })
+		if flushed || !sleep(c.ctx, drainStep) {
+			break
+		}
+	}
+	d.agent.commands.call(func() { ends = append(ends, d.view.cutOff()...) })
+	c.mu.Lock()
+	d.cut = true
+	lanes := d.lanes
+	c.mu.Unlock()
+	for _, e := range ends {
+		if l := lanes[e.lane]; l != nil {
+			e.conn.tellBroken(d, l, e.incoming, why)
+		}
+	}
+	c.directoryChanged()
+	c.dispose(d)
+}
+
+// mayRotate reports whether a domain may get new memory. It may not for ever as long as
+// processes have the old: each time costs memory that nobody can take from them.
+func (c *conductor) mayRotate(d *domain) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d.retired || c.draining || c.ctx.Err() != nil {
+		return false
+	}
+	held := 0
+	for old := range c.held {
+		if old.name == d.name {
+			held++
+		}
+	}
+	if held >= maxHeld {
+		if !d.stuck {
+			d.stuck = true
+			event.DomainMemoryHeld.On(&c.log).Str("domain", d.name).Int("generations", held).Msg("the domain keeps its damaged memory: processes that were disconnected hold too much of its old memory; end them")
+		}
+		return false
+	}
+	return true
+}
+
+// replace puts next in the place of d. What is under way in d has its outcome when it
+// returns. It returns the connections that have ended and the workers to be told.
+func (c *conductor) replace(d, next *domain, why string) (ends []ending, workers []*worker) {
+	d.making.Lock()
+	defer d.making.Unlock()
+	// A later core finds the one or the other, and not halves of both.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d.agent.commands.call(func() {
+		ends = d.view.retire(why)
+		next.view.out = d.view.out
+		d.agent.domains = append(d.agent.domains, next.view)
+	})
+	for id, w := range d.workers {
+		c.keepNoMore(keyOf(kindWorker, d, id))
+		if _, ok := c.attached[w]; ok {
+			workers = append(workers, w) // it gives the memory up when it is told
+			continue
+		}
+		w.holds = true
+		d.holders++
+	}
+	for id := range d.lanes {
+		c.keepNoMore(keyOf(kindLane, d, int(id)))
+	}
+	for _, r := range d.regions.list {
+		if r != nil {
+			c.keepNoMore(r.key())
+		}
+	}
+	d.retired = true
+	c.retired[d] = struct{}{}
+	if d.holders > 0 {
+		c.held[d] = struct{}{}
+	}
+	// No number comes back that somebody may still know something else by. Methods keep
+	// theirs: peers have them.
+	next.generation = d.generation + 1
+	next.lastID, next.lastLane = d.lastID, d.lastLane
+	next.regions.base, next.regions.lastGeneration = d.regions.lastGeneration, d.regions.lastGeneration
+	for k, m := range d.methods {
+		next.methods[k] = &method{id: m.id, answer: m.answer, workers: make(map[*worker]bool)}
+	}
+	next.nextMethod = d.nextMethod
+	c.keep(domainKey(d.name), next.meta(), next.seg.FD(), next.bell.FD())
+	var list []*domain
+	for _, have := range c.allDomains() {
+		if have == d {
+			have = next
+		}
+		list = append(list, have)
+	}
+	c.domains.Store(&list)
+	c.notify()
+	return ends, workers
+}
+
+// departed notes that the process of a detached worker is dead.
+func (c *conductor) departed(w *worker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.struck > 0 && w.pid > 0 {
+		if c.outcasts[w.pid]--; c.outcasts[w.pid] == 0 {
+			delete(c.outcasts, w.pid)
+		}
+	}
+	if d := w.domain; w.holds {
+		if d.holders--; d.holders == 0 {
+			delete(c.held, d)
+		}
+	}
+}
+
+// dispose unmaps a retired domain that nothing of this process uses any more.
+func (c *conductor) dispose(d *domain) {
+	c.mu.Lock()
+	_, waits := c.retired[d]
+	done := waits && d.cut && len(d.workers) == 0
+	for _, r := range d.regions.list {
+		done = done && r == nil
+	}
+	if done {
+		delete(c.retired, d)
+	}
+	c.mu.Unlock()
+	if !done {
+		return
+	}
+	d.using.Lock()
+	defer d.using.Unlock()
+	if err := d.agent.poll.Remove(d.bell.FD()); err != nil {
+		event.BellDeaf.On(&c.log).Err(err).Str("domain", d.name).Msg("a bell that is not heard any more")
+	}
+	d.close()
+	c.log.Debug().Str("domain", d.name).Msg("the old memory of the domain is unmapped")
+}

@@ -1,0 +1,143 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// runOffender attaches as a service and says that it has finished requests of lanes that
+// it never had, until it is disconnected. It says why, and how it fares when it attaches
+// again, and lives on.
+func runOffender(args []string) error {
+	over := make(chan error, 1)
+	hello := attach.Hello{Role: attach.RoleService, Name: "offender"}
+	s, err := attach.Open(context.Background(), args[0], hello, attach.Events{Ended: func(err error) { over <- err }})
+	if err != nil {
+		return err
+	}
+	fmt.Println("attached")
+	for {
+		for i := range 100 {
+			s.Rings.Up.Push(slots.MakeHint(slots.MaxLanes-1, i, 1))
+		}
+		if s.Bells.MarkWorker(s.Welcome.ID) {
+			s.Bell.Ring()
+		}
+		select {
+		case err := <-over:
+			fmt.Println(err)
+			if s, err = attach.Open(context.Background(), args[0], hello, attach.Events{}); err == nil {
+				_ = s.Close()
+			}
+			fmt.Println(err)
+			select {}
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// domainOf returns the state of the only domain of a node.
+func domainOf(t *testing.T, n *daemontest.Node) (daemon.DomainStatus, *daemon.Status) {
+	t.Helper()
+	st, err := n.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Domains[0], st
+}
+
+// A process that breaks the protocol is disconnected. Because it lives on, its domain gets
+// new memory: what was under way has an outcome, the others attach again, and everything
+// goes on, also after the core's death.
+func TestDomainRotation(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	core, err := a.Core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered, leave := make(chan bool, 8), make(chan bool)
+	handlers := map[string]server.Handler{
+		"echo": func(c *server.Call) error { return c.Reply(c.Request()) },
+		"block": func(c *server.Call) error {
+			entered <- true
+			<-leave
+			return c.Reply(nil)
+		},
+	}
+	attachServer(t, a, handlers)
+	t.Cleanup(func() { close(leave) }) // before the server is closed
+	serve(t, b)
+	near, far := attachClient(t, a), attachClient(t, b)
+	callable(t, near, "a/text/echo")
+	callable(t, near, "b/text/upper")
+	callable(t, far, "a/text/echo")
+	outcomes := make(chan error, 2)
+	for _, c := range []*client.Conn{near, far} {
+		go func() {
+			_, err := c.Call(t.Context(), "a/text/block", nil)
+			outcomes <- err
+		}()
+		<-entered
+	}
+	offender := daemontest.Spawn(t, "offender", a.Socket)
+	if why := offender.Line(); !strings.Contains(why, "broken the protocol") || !strings.Contains(why, "limits.strikes") {
+		t.Errorf("the offender is told %q", why)
+	}
+	if again := offender.Line(); !strings.Contains(again, "was disconnected for what it has written") {
+		t.Errorf("the offender attaches again: %q", again)
+	}
+	for range 2 {
+		if err := <-outcomes; !errors.Is(err, client.ErrMaybeExecuted) {
+			t.Errorf("a call whose handler was running: %v", err)
+		}
+	}
+	<-near.Done()
+	again := attachClient(t, a)
+	attachServer(t, a, handlers)
+	callable(t, again, "a/text/echo")
+	check := func(generation int) {
+		t.Helper()
+		for _, target := range []string{"a/text/echo", "b/text/upper"} {
+			callable(t, again, target)
+			for range 100 {
+				if got, err := again.Call(t.Context(), target, []byte("X")); err != nil || string(got) != "X" {
+					t.Fatalf("%s: %q, %v", target, got, err)
+				}
+			}
+		}
+		callable(t, far, "a/text/echo")
+		if d, _ := domainOf(t, a); d.Generation != generation {
+			t.Errorf("%+v", d)
+		}
+		if d, _ := domainOf(t, b); d.Generation != 0 {
+			t.Errorf("the peer's domain: %+v", d)
+		}
+	}
+	check(1)
+	d, st := domainOf(t, a)
+	if st.PIDs.Core != core || st.Counters["struck_out"] != 1 || st.Counters["rotations"] != 1 || d.Held != 1 {
+		t.Errorf("core %d, was %d; %+v; %v", st.PIDs.Core, core, d, st.Counters)
+	}
+	if err := a.KillCore(); err != nil {
+		t.Fatal(err)
+	}
+	check(0) // as the next core counts
+	offender.Kill()
+	daemontest.Eventually(t, "nothing of the offender is left", func() error {
+		if d, st := domainOf(t, a); d.Held+d.Lingering > 0 {
+			return fmt.Errorf("%+v, %+v", d, st.Workers)
+		}
+		return nil
+	})
+}

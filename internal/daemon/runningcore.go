@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/rdmad/rdmad/internal/depot"
+	"github.com/rdmad/rdmad/internal/event"
+)
+
+// executable is a program that is kept open, so that it can be started again whatever
+// has become of its file.
+type executable struct {
+	file *os.File
+	// path is what it is called.
+	path string
+}
+
+// openExecutable opens the program at place.
+func openExecutable(place, path string) (*executable, error) {
+	f, err := os.OpenFile(place, openPath, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the program: %w", err)
+	}
+	return &executable{file: f, path: path}, nil
+}
+
+// command returns a command of the program, killed when ctx ends. The name is of this process, not of the
+// child's: there, descriptors are moved before the program starts.
+func (e *executable) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), e.file.Fd()), args...)
+	cmd.Args[0] = e.path
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C at the terminal is ours to pass on
+	return cmd
+}
+
+func (e *executable) close() { _ = e.file.Close() }
+
+// runningCore is the process of a core. Its fields belong to the supervisor's goroutine,
+// but err, which is written before ended is closed.
+type runningCore struct {
+	cmd  *exec.Cmd
+	link *depot.Link
+	// known: it has been seen to be ready.
+	known bool
+	// ended is closed when the process has ended and the depot has all that it has put.
+	ended chan struct{}
+	err   error
+}
+
+// exitStatus returns the exit status of a core, -1 if it was killed.
+func exitStatus(err error) int {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return -1
+	}
+	return exit.ExitCode()
+}
+
+// startCore starts a core. The one before it must have ended.
+func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
+	h, err := json.Marshal(handoff{Supervisor: os.Getpid(), Source: s.setup.Source, Data: s.cfg.TOML(), Bootstrap: s.bootstrap != nil, Observe: s.observed(), Backup: s.backup != nil, WatchdogNS: int64(s.watchdog)})
+	if err != nil {
+		return nil, err
+	}
+	handoffR, handoffW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer handoffR.Close()
+	defer handoffW.Close()
+	lifelineR, lifelineW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer lifelineR.Close()
+	link, theirs, err := s.depot.Pair()
+	if err != nil {
+		return nil, errors.Join(err, lifelineW.Close())
+	}
+	defer theirs.Close()
+	c := &runningCore{cmd: exe.command(context.Background(), "core"), link: link, ended: make(chan struct{})}
+	c.cmd.ExtraFiles = []*os.File{handoffR, lifelineR, s.socket, theirs}
+	if s.bootstrap != nil {
+		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, s.bootstrap)
+	}
+	for _, f := range s.observe {
+		if f != nil {
+			c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, f)
+		}
+	}
+	if err := c.cmd.Start(); err != nil {
+		link.Abort()
+		return nil, errors.Join(fmt.Errorf("start the core: %w", err), lifelineW.Close())
+	}
+	_ = handoffR.Close() // or a core that dies before it has read would not end the write
+	s.backup.CoreStarted(c.cmd.Process.Pid)
+	served := make(chan struct{})
+	go func() {
+		link.Serve()
+		close(served)
+	}()
+	go func() {
+		c.err = c.cmd.Wait()
+		_ = lifelineW.Close()
+		<-served // ends with the core's end of the socket
+		close(c.ended)
+	}()
+	// A core that dies before it has read makes this fail; its end says why.
+	_, _ = handoffW.Write(h)
+	return c, nil
+}
+
+// stop tells the core to drain and returns how it ended. It is killed after the given
+// time.
+func (c *runningCore) stop(patience time.Duration, log zerolog.Logger) error {
+	if !c.end(syscall.SIGTERM, patience) {
+		event.CoreKilled.On(&log).Msg("the core does not stop; it was killed")
+	}
+	return c.err
+}
+
+// end sends the core a signal and waits for its end, with a SIGKILL after the given
+// time. It reports whether it needed none.
+func (c *runningCore) end(sig syscall.Signal, patience time.Duration) bool {
+	_ = c.cmd.Process.Signal(sig)
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-c.ended:
+		return true
+	case <-late.C:
+		_ = c.cmd.Process.Kill()
+		<-c.ended
+		return false
+	}
+}

@@ -1,0 +1,18 @@
+package daemon
+
+import (
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/event"
+)
+
+// Setup is what Supervise is to run.
+type Setup struct {
+	// Config is the configuration, and Source the name of the file that it is from.
+	Config *config.Config
+	Source string
+	// Reload reads the configuration again, with every check; its errors are for people.
+	// Nil: it cannot be reloaded.
+	Reload func() (*config.Config, error)
+	// Log takes what the supervisor has to say. Nil: nobody does.
+	Log *event.Log
+}

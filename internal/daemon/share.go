@@ -1,0 +1,259 @@
+package daemon
+
+import (
+	"math"
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// sharing is how the ring of an out lane is shared among the workers that use it:
+// what each has in the journal, its quota, and the share that is published while
+// the ring is crowded. It belongs to the agent. See
+// docs/decisions/0007-shares-of-a-ring.md.
+type sharing struct {
+	ring *slots.Ring
+	// quota is the most slots that a worker may have in the journal, all if it is
+	// the number of slots.
+	quota int
+	// users is how many clients have the lane.
+	users int
+	// taken are the slots in the journal by owner, sum all of them.
+	taken [slots.MaxOwner + 1]uint32
+	sum   int
+	// word is what is published, and next when to look at the ring again.
+	word slots.Share
+	next int64
+	// Shares are enforced on what was claimed in the present epoch and in the one before
+	// it, which the tickets in since tell, the words at the beginning of that one; those in
+	// last are of the beginning of the present one. One epoch would not do: an agent that
+	// runs seldom would find nothing that was claimed in it. most is the largest share that
+	// was published in the present one, before that of the other. No share counts as all
+	// slots.
+	began        int64
+	since, last  []slots.Word
+	most, before int
+}
+
+const (
+	// shareEvery is how long, at least, a share stays before the ring is looked at
+	// again, and shareCost by how much more than a look takes, so that looking at
+	// a large ring takes no more than a small part of the agent's time.
+	shareEvery = 500 * time.Microsecond
+	shareCost  = 16
+	// epoch is how long it takes, at least, until a smaller share is enforced. A worker
+	// needs no time to notice it: it looks at the share again after its claim.
+	epoch = 100 * time.Millisecond
+)
+
+func newSharing(r *slots.Ring) *sharing {
+	n := r.Geometry().Slots
+	return &sharing{ring: r, quota: n, since: make([]slots.Word, n), last: make([]slots.Word, n), most: n, before: n}
+}
+
+// add notes that n slots of a worker were journalled, or struck if n is negative.
+func (s *sharing) add(owner, n int) {
+	s.taken[owner] += uint32(n)
+	s.sum += n
+}
+
+// Why a request is beyond what its worker may have.
+const (
+	beyondQuota = "more slots in flight than the process may have in the ring (limits.worker_slots)"
+	beyondBytes = "more bytes of slots in flight than the process may have (limits.worker_bytes)"
+	beyondShare = "more slots in flight than the process's share of the ring"
+)
+
+// excess says why the published request with the word w in slot i is more than its
+// worker may have; "" if it is not. Correct workers never hear of it: they hold
+// what they have in the journal, and hold no more than they may.
+func (s *sharing) excess(i int, w slots.Word) string {
+	have := int(s.taken[w.Owner()])
+	switch want := have + w.Run(); {
+	case have == 0: // one request is always allowed
+	case want > s.quota:
+		return beyondQuota
+	case want > s.bound() && w.Ticket() != s.since[i].Ticket():
+		return beyondShare
+	}
+	return ""
+}
+
+// bound is the largest share that a claim of these epochs can have been made under, and a
+// quarter.
+func (s *sharing) bound() int {
+	n := max(s.most, s.before)
+	return n + n/4
+}
+
+// due reports whether balance should be called: the ring seems crowded, or was, or
+// somebody else has written the word.
+func (s *sharing) due() bool {
+	return s.users > 1 && (crowded(s.sum, len(s.since)) || s.ring.Waiters()) || s.word.Slots() > 0 || s.ring.Share() != s.word
+}
+
+// crowded reports whether sum of n slots is enough for shares. It is more than what is
+// shared, so that processes that together hold what they would get do not have to count.
+func crowded(sum, n int) bool { return 8*sum >= 5*n }
+
+// balance publishes the share of each worker while the ring is crowded: from when
+// five eighths of it are held, with more than one process to hold them, until less than a
+// quarter is. Half of the ring is shared: the other half is for who comes next, and
+// free slots must be many for long runs to find enough of them side by side.
+func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32) {
+	if s.ring.Share() != s.word {
+		s.ring.SetShare(s.word)
+	}
+	if now < s.next {
+		return
+	}
+	clear(held[:])
+	n, sum := len(s.since), s.ring.Holders(held)
+	share := 0
+	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && 4*sum >= n) {
+		share = fairShare(held, n/2)
+	}
+	s.publish(share)
+	if now-s.began >= int64(epoch) {
+		s.began, s.before, s.most = now, s.most, n
+		if have := s.word.Slots(); have > 0 {
+			s.most = have
+		}
+		// SYNC POINT (share): after the share was stored by which claims are judged from
+		// now on. What is not claimed here yet was claimed by somebody who looks at
+		// the share later.
+		s.since, s.last = s.last, s.since
+		for i := range s.last {
+			s.last[i] = s.ring.Word(i)
+		}
+	}
+	took := shm.Nanotime() - now
+	s.next = now + max(int64(shareEvery), shareCost*took)
+}
+
+// publish makes n the share, 0 for none, unless it hardly differs from the present
+// one: each change makes the workers count.
+func (s *sharing) publish(n int) {
+	old := s.word.Slots()
+	if n == old || n > 0 && old > 0 && n > old-old/8 && n < old+old/8 {
+		return
+	}
+	s.word = s.word.Next(n)
+	s.ring.SetShare(s.word)
+	if n == 0 {
+		s.most = len(s.since)
+	}
+	s.most = max(s.most, n)
+	if n == 0 || old > 0 && n > old {
+		s.ring.WakeFree() // who was above the share may go on
+	}
+}
+
+// fairShare is the max-min fair share of the usable slots: who holds less keeps what
+// it holds, and what is left is divided equally among the others. It is at least one
+// slot.
+func fairShare(held *[slots.MaxOwner + 1]uint32, usable int) int {
+	share := 0
+	// Each round takes more holders out who hold less than the share; the bound
+	// only makes it less exact for very many who hold nearly the same.
+	for range 16 {
+		rest, sharers, largest := usable, 0, 0
+		for _, h := range held {
+			switch {
+			case h == 0:
+			case int(h) < share:
+				rest -= int(h)
+				largest = max(largest, int(h))
+			default:
+				sharers++
+			}
+		}
+		next := 0
+		if sharers > 0 {
+			next = rest / sharers
+		} else {
+			next = rest + largest // the one that holds most may have the rest
+		}
+		if next <= share {
+			break
+		}
+		share = next
+	}
+	return max(share, 1)
+}
+
+// quotaOf is the most slots of n that a worker may hold, as limits.worker_slots says
+// in percent; 0 for no limit.
+func quotaOf(n, percent int) int {
+	if percent >= 100 {
+		return 0
+	}
+	return max(n*percent/100, 1)
+}
+
+// joins notes that a client has a lane, and leaves that it uses no lane any more.
+func (d *agentDomain) joins(w *agentWorker, lane uint16) {
+	bit := uint64(1) << (lane % 64)
+	if l := d.outs[lane]; l != nil && !w.gone && w.uses[lane/64]&bit == 0 {
+		w.uses[lane/64] |= bit
+		l.sharing.users++
+	}
+}
+
+func (d *agentDomain) leaves(w *agentWorker) {
+	for _, l := range d.outLanes {
+		if bit := uint64(1) << (l.id % 64); w.uses[l.id/64]&bit != 0 {
+			w.uses[l.id/64] &^= bit
+			if l.sharing.users--; l.sharing.users < 2 {
+				l.sharing.publish(0)
+			}
+		}
+	}
+}
+
+// balance is a look at the shares of all rings that may need one.
+func (d *agentDomain) balance() {
+	now := int64(math.MinInt64)
+	for _, l := range d.outLanes {
+		if !l.sharing.due() {
+			continue
+		}
+		if now == math.MinInt64 {
+			now = shm.Nanotime()
+		}
+		l.sharing.balance(now, &d.held)
+	}
+}
+
+// excess says why a published request is more than its worker may have, and counts
+// it; "" if it is not.
+func (l *outLane) excess(i int, w slots.Word) string {
+	d, owner := l.domain, l.domain.workers[w.Owner()]
+	why := l.sharing.excess(i, w)
+	if why == "" && owner != nil {
+		most := d.workerBytes
+		if owner.told {
+			most = owner.mostBytes
+		}
+		if most > 0 && owner.bytes > 0 && owner.bytes+w.Run()*l.geo.SlotSize > most {
+			why = beyondBytes
+		}
+	}
+	if why != "" {
+		d.agent.count.OverLimit++
+		if owner != nil {
+			owner.overLimit++
+		}
+	}
+	return why
+}
+
+// hold notes that the run of the journalled word w is in flight, or, with sign -1,
+// that it is not any more.
+func (l *outLane) hold(w slots.Word, sign int) {
+	l.sharing.add(w.Owner(), sign*w.Run())
+	if owner := l.domain.workers[w.Owner()]; owner != nil {
+		owner.bytes += sign * w.Run() * l.geo.SlotSize
+	}
+}

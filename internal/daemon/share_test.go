@@ -1,0 +1,180 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/slots"
+)
+
+// What a worker has beyond its quota is refused and counted; what it may have is
+// not, and neither is what it claimed before its share became smaller.
+func TestRefusalBeyondQuotaAndShare(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	service, hostile, other := s.addService(), s.addWorker(11), s.addWorker(12)
+	out.sharing.quota = 10
+	sendAll := func(w *rigWorker, n int) (calls []*rigCall) {
+		for range n {
+			calls = append(calls, s.send(w, out.ring, 8, false, 1))
+		}
+		settle(s)
+		return calls
+	}
+	refused := func(calls []*rigCall, text string) (n int) {
+		t.Helper()
+		for _, c := range calls {
+			var h slots.Header
+			if c.ring.Answered(c.u, c.w.id) && h.Decode(c.ring.Header(c.u)) && h.Status == slots.StatusNotExecuted {
+				if got := string(c.ring.Payload(c.u)[:h.Length]); got != text[:len(got)] {
+					t.Errorf("refused because %q", got)
+				}
+				n++
+			}
+		}
+		return n
+	}
+	finish := func(calls ...*rigCall) {
+		t.Helper()
+		for range 20 {
+			s.work(service, in.ring, 64)
+			settle(s)
+		}
+		for _, c := range calls {
+			if !c.answered(t, 0) {
+				t.Error("no outcome")
+			}
+		}
+	}
+	many, few := sendAll(hostile, 30), sendAll(other, 10)
+	if a, b := refused(many, beyondQuota), refused(few, beyondQuota); a != 20 || b != 0 {
+		t.Errorf("refused %d of a hostile worker, %d of a good one", a, b)
+	}
+	if s.a.count.OverLimit != 20 || hostile.view.overLimit != 20 || other.view.overLimit != 0 || hostile.view.bytes != 10*128 {
+		t.Errorf("counted %d, %d, %d; %d bytes", s.a.count.OverLimit, hostile.view.overLimit, other.view.overLimit, hostile.view.bytes)
+	}
+	finish(append(many, few...)...)
+
+	out.sharing.quota, s.d.workerBytes = rigGeometry.Slots, 5*128
+	many = sendAll(hostile, 30)
+	if n := refused(many, beyondBytes); n != 25 {
+		t.Errorf("refused %d by bytes", n)
+	}
+	finish(many...)
+
+	// A share holds for what is claimed after its epoch has begun.
+	s.d.workerBytes = 0
+	sh := out.sharing
+	sh.publish(8)
+	many = sendAll(hostile, 30)
+	if n := refused(many, beyondShare); n != 0 {
+		t.Errorf("refused %d under a share that is new", n)
+	}
+	sh.most, sh.before = 8, 8
+	for range 5 {
+		many = append(many, s.send(hostile, out.ring, 8, false, 1))
+	}
+	for i := range sh.since {
+		sh.since[i] = out.ring.Word(i)
+	}
+	settle(s)
+	if n := refused(many, beyondShare); n != 0 {
+		t.Errorf("refused %d that were claimed before the share", n)
+	}
+	more := sendAll(hostile, 5)
+	if n := refused(more, beyondShare); n != 5 {
+		t.Errorf("refused %d by the share", n)
+	}
+	finish(append(many, more...)...)
+	if hostile.view.bytes != 0 || sh.sum != 0 {
+		t.Errorf("%d bytes, %d slots are left", hostile.view.bytes, sh.sum)
+	}
+	out.idle(t)
+	in.idle(t)
+	allFree(t, out.ring, 0)
+}
+
+func TestFairShare(t *testing.T) {
+	for _, c := range []struct {
+		held   []uint32
+		usable int
+		want   int
+	}{
+		{[]uint32{900}, 800, 800},
+		{[]uint32{900, 0}, 800, 800},
+		{[]uint32{8, 8, 8, 8, 8, 8, 8, 900}, 800, 744},
+		{[]uint32{500, 500, 500, 500}, 800, 200},
+		{[]uint32{1, 100, 600, 600}, 801, 350},
+		{[]uint32{10, 20}, 800, 790},
+		{nil, 800, 800},
+		{[]uint32{900, 900, 900}, 2, 1},
+	} {
+		var held [slots.MaxOwner + 1]uint32
+		copy(held[100:], c.held)
+		if got := fairShare(&held, c.usable); got != c.want {
+			t.Errorf("%v of %d: %d, want %d", c.held, c.usable, got, c.want)
+		}
+	}
+	for percent, want := range map[int]int{100: 0, 50: 2048, 1: 40} {
+		if got := quotaOf(4096, percent); got != want {
+			t.Errorf("%d %%: %d", percent, got)
+		}
+	}
+	if quotaOf(64, 1) != 1 {
+		t.Error("a quota of nothing")
+	}
+}
+
+// The share is published while the ring is crowded, taken back when it is not, and
+// put right when somebody else has written it.
+func TestShareOfACrowdedRing(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	service, a, b := s.addService(), s.addWorker(11), s.addWorker(12)
+	s.d.joins(a.view, rigLane)
+	s.d.joins(a.view, rigLane)
+	var calls []*rigCall
+	fill := func() {
+		for c := s.send(a, out.ring, 8, false, 1); c != nil; c = s.send(a, out.ring, 8, false, 1) {
+			calls = append(calls, c)
+		}
+		out.sharing.next = 0
+		s.a.cycle()
+	}
+	fill()
+	if out.ring.Share().Slots() != 0 {
+		t.Error("a share although nobody else has the lane")
+	}
+	s.d.joins(b.view, rigLane)
+	s.a.cycle()
+	out.sharing.next = 0
+	s.a.cycle()
+	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 || out.sharing.users != 2 {
+		t.Errorf("share %d, %d users", n, out.sharing.users)
+	}
+	out.ring.SetShare(slots.Share(0).Next(1))
+	s.a.cycle()
+	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 {
+		t.Errorf("share %d after somebody has written it", n)
+	}
+	for range 20 {
+		s.work(service, in.ring, 64)
+		settle(s)
+	}
+	for _, c := range calls {
+		c.answered(t, 0)
+	}
+	out.sharing.next = 0
+	s.a.cycle()
+	if n := out.ring.Share().Slots(); n != 0 {
+		t.Errorf("share %d of an empty ring", n)
+	}
+	out.sharing.publish(9)
+	s.bury(a)
+	if n := out.ring.Share().Slots(); n != 0 {
+		t.Errorf("share %d for the last one", n)
+	}
+	s.bury(b)
+	if out.sharing.users != 0 {
+		t.Errorf("%d users are left", out.sharing.users)
+	}
+}

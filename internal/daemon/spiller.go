@@ -1,0 +1,264 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// spiller sends a worker the answers that it does not take. The socket's buffer is the
+// queue: what is in it outlives this process as long as somebody keeps the socket, so
+// slots are freed only when their answers are there. Nobody waits for the worker: what
+// the socket cannot take stays in the slots.
+type spiller struct {
+	w *worker
+	// most is the most bytes, and patience the longest time, that the worker may
+	// leave unread; 0 for ever. What is more than most stays in the slots for grace.
+	most            int
+	patience, grace time.Duration
+	// store makes a memfd of a spill.
+	store func(spill []byte) (fd int, err error)
+
+	mu sync.Mutex
+	// sent are the spills that the worker has not said to have read, oldest first;
+	// unread is their size.
+	sent     []sentSpill
+	unread   int
+	seq      uint64
+	watching bool
+	over     bool // the worker is disconnected
+}
+
+// sentSpill is a spill that was sent. Its descriptor is kept to take its memory back,
+// which the worker could hold on to otherwise.
+type sentSpill struct {
+	seq       uint64
+	fd, bytes int
+	at        time.Time
+}
+
+// mostSent bounds the descriptors that are kept for one worker.
+const mostSent = 64
+
+func newSpiller(w *worker) *spiller {
+	limits := &w.domain.conductor.live().Limits
+	return &spiller{
+		w: w, most: limits.SpillBytes, patience: limits.SpillTimeout, grace: limits.SpillAfter,
+		seq:   rand.Uint64() >> 1, // not what the last core has used
+		store: func(spill []byte) (int, error) { return shm.CreateSealed("rdmad-spill", spill) },
+	}
+}
+
+// spillMost is how many bytes of answers one message brings at most, unless a single
+// answer has more: few messages, so that those for a worker that has stopped fit its
+// socket, and not more than is soon written.
+const spillMost = 1 << 20
+
+// start sends the answers of list, on another goroutine. It reports whether it does:
+// not when the conductor is stopping.
+func (s *spiller) start(list []overdue) bool {
+	return s.w.domain.conductor.spawn(func() { s.run(list) })
+}
+
+// run sends the answers of list, and stays as long as the worker may be found to be
+// too slow.
+func (s *spiller) run(list []overdue) {
+	d := s.w.domain
+	if !d.use() {
+		return // its answers are in slots that nobody else wants
+	}
+	defer d.using.RUnlock()
+	view := s.w.view
+	for len(list) > 0 {
+		spill, n := pack(list, min(spillMost, s.most))
+		part := list[:n]
+		list = list[n:]
+		faultpoint.Here("spill.before")
+		err := s.send(spill)
+		faultpoint.Here("spill.sent")
+		d.agent.commands.do(func() { d.view.spilled(view, part, len(spill), err) })
+		if err != nil {
+			d.conductor.log.Debug().Err(err).Int("worker", s.w.id).Msg("answers stay in their slots")
+			break
+		}
+	}
+	d.agent.commands.do(func() { view.spilling = false })
+	s.watch()
+}
+
+// pack makes a spill of the first n answers of list, whose bytes are about as many as
+// most. They lie in shared memory and their worker may take and free them meanwhile:
+// then it does not look at the copy, and the agent will not move them.
+func pack(list []overdue, most int) (spill []byte, n int) {
+	size := 0
+	for _, o := range list {
+		if n > 0 && size >= most {
+			break
+		}
+		size += slots.SpilledSize(o.lane.geo.Capacity(o.word.Run()))
+		n++
+	}
+	spill = slots.NewSpill(min(size, 2*most))
+	for _, o := range list[:n] {
+		run := o.word.Run()
+		if run < 1 || run > o.lane.geo.Slots-o.index {
+			continue // no correct worker's; the agent does not move it
+		}
+		a := slots.Spilled{Lane: o.lane.id, Run: slots.Run{Index: o.index, Len: run, Ticket: o.word.Ticket()}, Payload: o.lane.ring.PayloadAt(o.index, run)}
+		ok := a.Header.Decode(o.lane.ring.HeaderAt(o.index))
+		if !ok || a.Header.CheckAnswer(o.lane.geo, run, o.word.Ticket()) != nil {
+			const why = "the answer was damaged in shared memory"
+			a.Payload = []byte(why)
+			a.Header = slots.Header{Ticket: o.word.Ticket(), Run: uint16(run), Length: uint32(len(why)), Kind: slots.KindAnswer, Flags: slots.FlagError, Status: slots.StatusMaybeExecuted}
+		}
+		spill = slots.AppendSpilled(spill, &a)
+	}
+	return spill, n
+}
+
+// errMuch says that a worker has much to read.
+var errMuch = errors.New("the process has much to read")
+
+// errSlow says that a worker is disconnected, because it does not read or by itself.
+var errSlow = errors.New("the process is disconnected")
+
+// send puts a spill into the worker's socket, or disconnects it.
+func (s *spiller) send(spill []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.look(); err != nil {
+		return err
+	}
+	if len(s.sent) == mostSent {
+		return errMuch
+	}
+	if s.unread > 0 && s.unread+len(spill) > s.most {
+		if time.Since(s.sent[0].at) < s.grace {
+			return errMuch // it may be about to read
+		}
+		return s.disconnect(fmt.Sprintf("the process has left %d bytes of answers unread, and %d more wait (limits.spill_bytes is %d)", s.unread, len(spill), s.most))
+	}
+	fd, err := s.store(spill)
+	if err != nil {
+		return err
+	}
+	if err = s.w.conn.Offer(&attach.Message{Type: attach.TypeSpilled, Seq: s.seq + 1}, fd); err != nil {
+		shm.CloseFDs([]int{fd})
+		return err
+	}
+	s.seq++
+	s.unread += len(spill)
+	s.sent = append(s.sent, sentSpill{s.seq, fd, len(spill), time.Now()})
+	return nil
+}
+
+// taken notes that the worker has read what was sent up to seq. What it says of spills
+// that another core has sent means nothing.
+func (s *spiller) taken(seq uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.ContainsFunc(s.sent, func(o sentSpill) bool { return o.seq == seq }) {
+		return
+	}
+	for last := false; !last; {
+		last = s.sent[0].seq == seq
+		s.drop(true)
+	}
+}
+
+// drop forgets the oldest spill. With cut nobody can read it any more, and its memory is
+// free even if the worker holds on to it. The caller holds mu.
+func (s *spiller) drop(cut bool) {
+	o := s.sent[0]
+	s.sent = slices.Delete(s.sent, 0, 1)
+	s.unread -= o.bytes
+	if cut {
+		_ = unix.Ftruncate(o.fd, 0)
+	}
+	shm.CloseFDs([]int{o.fd})
+}
+
+// look disconnects the worker when it has left something unread for too long. The caller
+// holds mu.
+func (s *spiller) look() error {
+	if s.over {
+		return errSlow
+	}
+	if s.unread == 0 || s.patience == 0 {
+		return nil
+	}
+	if waited := time.Since(s.sent[0].at); waited > s.patience {
+		return s.disconnect(fmt.Sprintf("the process has left %d bytes of answers unread for %s (limits.spill_timeout)", s.unread, waited.Round(time.Millisecond)))
+	}
+	return nil
+}
+
+// disconnect ends the worker's attachment. Its serveWorker cleans up. The caller holds
+// mu.
+func (s *spiller) disconnect(why string) error {
+	s.over = true
+	for len(s.sent) > 0 {
+		s.drop(true)
+	}
+	d := s.w.domain
+	event.WorkerSlow.On(&d.conductor.log).Int("worker", s.w.id).Str("name", s.w.name).Int("pid", s.w.pid).Str("domain", d.name).Msg("slow worker disconnected: " + why)
+	d.agent.commands.do(func() { d.agent.count.SlowWorkers++ })
+	_ = s.w.conn.Offer(&attach.Message{Type: attach.TypeGoodbye, Reason: why})
+	_ = s.w.conn.Close()
+	return fmt.Errorf("%w: %s", errSlow, why)
+}
+
+// watchStep is how often a worker that leaves answers unread is looked at.
+const watchStep = time.Second
+
+// watch returns when the worker has read everything, or is disconnected.
+func (s *spiller) watch() {
+	s.mu.Lock()
+	again := s.watching || s.patience == 0
+	s.watching = !again || s.watching
+	s.mu.Unlock()
+	if again {
+		return
+	}
+	for {
+		s.mu.Lock()
+		if s.look() != nil || s.unread == 0 {
+			s.watching = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		if !sleep(s.w.domain.conductor.ctx, min(watchStep, s.patience/4)) {
+			return
+		}
+	}
+}
+
+// held returns the bytes that the worker has not read.
+func (s *spiller) held() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unread
+}
+
+// end gives up the descriptors of a worker that is detached. It may still read what it
+// was sent.
+func (s *spiller) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for len(s.sent) > 0 {
+		s.drop(false)
+	}
+}

@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// statusRoom is how much of a message's size is left to all that is not the status.
+const statusRoom = 256
+
+// sendStatus answers the question seq with the daemon's state.
+func (w *worker) sendStatus(seq uint64) error { return w.sendJSON(seq, w.domain.conductor.status()) }
+
+// stacksAsked answers with what the goroutines do.
+func (c *conductor) stacksAsked(w *worker, m *attach.Message) error {
+	if w.role != attach.RoleTool || !mayOperate(w.uid) {
+		return fmt.Errorf("%w: only root and user %d, whose daemon it is, may see its goroutines", attach.ErrPermission, os.Geteuid())
+	}
+	var text strings.Builder
+	// As a panic would print them; nothing of the Go runtime has a simpler form.
+	if err := pprof.Lookup("goroutine").WriteTo(&text, 2); err != nil {
+		return fmt.Errorf("stacks: %w", err)
+	}
+	return w.sendJSON(m.Seq, text.String())
+}
+
+// sendJSON answers the question seq with a value as JSON: in the message or, if it is too
+// large for that, in a memfd that comes with it.
+func (w *worker) sendJSON(seq uint64, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("status: %w", err)
+	}
+	m := &attach.Message{Type: attach.TypeStatusIs, Seq: seq, StatusJSON: data}
+	var fds []int
+	if len(data) > attach.MaxMessage-statusRoom {
+		fd, err := shm.CreateSealed("rdmad-status", data)
+		if err != nil {
+			return fmt.Errorf("%w: status of %d bytes: %w", attach.ErrLimit, len(data), err)
+		}
+		defer func() { _ = unix.Close(fd) }()
+		m.StatusJSON, fds = nil, []int{fd}
+	}
+	if err := w.conn.Send(m, fds...); err != nil {
+		if errors.Is(err, attach.ErrLimit) {
+			return err
+		}
+		w.domain.conductor.log.Debug().Err(err).Int("worker", w.id).Msg("status not sent")
+	}
+	return nil
+}

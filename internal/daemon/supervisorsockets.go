@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/event"
+)
+
+// ErrInUse is returned by Supervise when another daemon has the socket.
+var ErrInUse = errors.New("the socket is in use")
+
+// open takes the lock and opens the listening sockets, or takes those that the service
+// manager has passed.
+func (s *supervisor) open(passed []*os.File) error {
+	path := s.cfg.Node.Socket
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("directory of node.socket: %w", err)
+	}
+	if err := s.takeLock(path + ".lock"); err != nil {
+		return err
+	}
+	if err := s.adoptSockets(passed); err != nil {
+		return err
+	}
+	if s.socket == nil {
+		if err := s.listenWorkers(path); err != nil {
+			return err
+		}
+	}
+	if err := s.openObserve(); err != nil {
+		return err
+	}
+	if s.cfg.Node.Listen == "" || s.bootstrap != nil {
+		return nil
+	}
+	return s.listenPeers()
+}
+
+// adoptSockets takes the sockets that were passed: one for workers and, if the node has
+// peers, one for them.
+func (s *supervisor) adoptSockets(passed []*os.File) error {
+	for _, f := range passed {
+		address, err := unix.Getsockname(int(f.Fd()))
+		if err != nil {
+			return fmt.Errorf("a socket of the service manager: %w", err)
+		}
+		kind, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
+		if err != nil {
+			return fmt.Errorf("a socket of the service manager: %w", err)
+		}
+		local, isLocal := address.(*unix.SockaddrUnix)
+		switch {
+		case isLocal && kind == unix.SOCK_SEQPACKET && local.Name == s.cfg.Node.Socket && s.socket == nil:
+			s.socket, s.activated = f, true
+		case isLocal && kind == unix.SOCK_SEQPACKET:
+			return fmt.Errorf("the socket unit listens at %s, node.socket is %s: make them the same", local.Name, s.cfg.Node.Socket)
+		case !isLocal && kind == unix.SOCK_STREAM && s.cfg.Node.Listen != "" && s.bootstrap == nil:
+			s.bootstrap = f
+		case !isLocal && kind == unix.SOCK_STREAM:
+			_ = f.Close() // a node without peers listens for none
+		default:
+			return errors.New("the socket unit has a socket that is none for workers (ListenSequentialPacket=) and none for peers (ListenStream=)")
+		}
+	}
+	return nil
+}
+
+// listenWorkers opens the socket for workers.
+func (s *supervisor) listenWorkers(path string) error {
+	// The lock is ours, so what lies there is left over from a dead daemon.
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("old socket: %w", err)
+	}
+	s.removeCounters()
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return fmt.Errorf("node.socket: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	defer l.Close()
+	if err := os.Chmod(path, s.cfg.Node.SocketMode); err != nil {
+		return fmt.Errorf("node.socket_mode: %w", err)
+	}
+	if s.socket, err = l.File(); err != nil {
+		return fmt.Errorf("node.socket: %w", err)
+	}
+	return nil
+}
+
+// listenPeers opens the socket for peers.
+func (s *supervisor) listenPeers() error {
+	t, err := net.Listen("tcp", s.cfg.Node.Listen)
+	if err != nil {
+		return fmt.Errorf("node.listen: %w", err)
+	}
+	defer t.Close()
+	if s.bootstrap, err = t.(*net.TCPListener).File(); err != nil {
+		return fmt.Errorf("node.listen: %w", err)
+	}
+	return nil
+}
+
+// takeLock locks path for the life of this process.
+func (s *supervisor) takeLock(path string) error {
+	for s.lock == nil {
+		if err := s.tryLock(path); err != nil {
+			return err
+		}
+	}
+	if err := s.lock.Truncate(0); err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	if _, err := fmt.Fprintf(s.lock, "%d\n", os.Getpid()); err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	return nil
+}
+
+// tryLock sets lock, unless the daemon that had the file has removed it between
+// our opening and our locking it.
+func (s *supervisor) tryLock(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder := make([]byte, 16)
+		n, _ := f.ReadAt(holder, 0)
+		_ = f.Close()
+		return fmt.Errorf("%w: another rdmad (pid %s) serves %s", ErrInUse, strings.TrimSpace(string(holder[:n])), s.cfg.Node.Socket)
+	}
+	locked, err := f.Stat()
+	if err != nil {
+		return errors.Join(fmt.Errorf("lock file: %w", err), f.Close())
+	}
+	if there, err := os.Stat(path); err != nil || !os.SameFile(there, locked) {
+		return f.Close()
+	}
+	s.lock = f
+	return nil
+}
+
+// removeCounters removes the counters of a core that will not write any more.
+func (s *supervisor) removeCounters() {
+	if path := s.cfg.CountersPath(); path != "" {
+		if err := counters.Remove(path); err != nil {
+			event.CountersLeft.On(&s.log).Err(err).Msg("counters not removed")
+		}
+	}
+}
+
+// close gives everything back. The lock file goes last and while it is locked.
+func (s *supervisor) close() {
+	if s.socket != nil {
+		if !s.activated { // or nobody could start the service by it
+			_ = os.Remove(s.cfg.Node.Socket)
+		}
+		_ = s.socket.Close()
+		s.removeCounters()
+	}
+	if s.bootstrap != nil {
+		_ = s.bootstrap.Close()
+	}
+	s.closeObserve()
+	if s.depot != nil {
+		s.depot.Clear()
+	}
+	if err := s.backup.Close(); err != nil {
+		event.StoreClose.On(&s.log).Err(err).Msg("closing the service manager's store")
+	}
+	if s.exe != nil {
+		s.exe.close()
+	}
+	if s.lock != nil {
+		_ = os.Remove(s.lock.Name())
+		_ = s.lock.Close()
+	}
+}

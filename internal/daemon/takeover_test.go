@@ -1,0 +1,180 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/depot"
+)
+
+func metaOf(t *testing.T, v any) json.RawMessage {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// someFDs returns n descriptors.
+func someFDs(t *testing.T, n int) (fds []int) {
+	t.Helper()
+	for range n {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fds = append(fds, fd)
+	}
+	return fds
+}
+
+// leftBy is what a core of this program leaves, with one worker at the other end of the
+// connection.
+func leftBy(t *testing.T, cfg *config.Config) (items []depot.Item, worker *attach.Conn) {
+	t.Helper()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if worker, err = connOf(pair[1]); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Close() })
+	width := bits.Len(uint(cfg.Limits.Services))
+	return []depot.Item{
+		{Key: nodeKey, Meta: metaOf(t, nodeMeta{Versions: OwnVersions(), Boot: strings.TrimSpace(string(boot)), Incarnation: "0123456789abcdef"})},
+		{Key: "domain/default", Meta: metaOf(t, domainMeta{MethodBits: width, LastID: 3}), FDs: someFDs(t, 2)},
+		{Key: "method/default/0", Meta: metaOf(t, methodMeta{Service: "s", Method: "m", ID: 7 << width})},
+		{Key: "worker/default/3", Meta: metaOf(t, workerMeta{Role: attach.RoleClient}), FDs: append(someFDs(t, 1), pair[0])},
+		{Key: "region/default/1", Meta: metaOf(t, regionMeta{Generation: 1, Owner: 3, Size: 4096}), FDs: someFDs(t, 1)},
+		{Key: "lane/default/1", Meta: metaOf(t, laneMeta{}), FDs: someFDs(t, 2)},
+	}, worker
+}
+
+// A core goes on with what it understands completely, and with nothing otherwise: then
+// the workers are told, and the incarnation is a new one.
+func TestTakeOver(t *testing.T) {
+	cfg, err := config.Parse("test", []byte("[node]\nname = \"a\"\nsocket = \"/tmp/none.sock\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(key string, f func(i *depot.Item)) func([]depot.Item) []depot.Item {
+		return func(items []depot.Item) []depot.Item {
+			for k := range items {
+				if items[k].Key == key {
+					f(&items[k])
+				}
+			}
+			return items
+		}
+	}
+	node := func(f func(n *nodeMeta)) func([]depot.Item) []depot.Item {
+		return change(nodeKey, func(i *depot.Item) {
+			var n nodeMeta
+			if err := json.Unmarshal(i.Meta, &n); err != nil {
+				t.Fatal(err)
+			}
+			f(&n)
+			i.Meta = metaOf(t, n)
+		})
+	}
+	fewer := func(i *depot.Item) { _ = unix.Close(i.FDs[0]); i.FDs = i.FDs[1:] }
+	for name, c := range map[string]struct {
+		change func([]depot.Item) []depot.Item
+		usable bool
+	}{
+		"as it was":          {func(i []depot.Item) []depot.Item { return i }, true},
+		"another vault":      {node(func(n *nodeMeta) { n.Versions.Vault = "x" }), false},
+		"another ABI":        {node(func(n *nodeMeta) { n.Versions.ABI += 1 << 16 }), false},
+		"a newer minor ABI":  {node(func(n *nodeMeta) { n.Versions.ABI++ }), false},
+		"an older minor ABI": {node(func(n *nodeMeta) { n.Versions.ABI-- }), true},
+		"another depot":      {node(func(n *nodeMeta) { n.Versions.Depot++ }), false},
+		"another protocol":   {node(func(n *nodeMeta) { n.Versions.Attach++ }), false},
+		"another peer":       {node(func(n *nodeMeta) { n.Versions.Peer++ }), true},
+		"another boot":       {node(func(n *nodeMeta) { n.Boot = "x" }), false},
+		"no incarnation":     {node(func(n *nodeMeta) { n.Incarnation = "" }), false},
+		"no node":            {change(nodeKey, func(i *depot.Item) { i.Key = "edon" }), false},
+		"node is nonsense":   {change(nodeKey, func(i *depot.Item) { i.Meta = json.RawMessage(`[]`) }), false},
+		"no domain":          {change("domain/default", func(i *depot.Item) { i.Key = "domain/other" }), false},
+		"domain's bell":      {change("domain/default", fewer), false},
+		"other ids":          {change("domain/default", func(i *depot.Item) { i.Meta = metaOf(t, domainMeta{MethodBits: 3}) }), false},
+		"a method's id":      {change("method/default/0", func(i *depot.Item) { i.Key = "method/default/1" }), false},
+		"a worker's FDs":     {change("worker/default/3", fewer), false},
+		"a worker's id":      {change("worker/default/3", func(i *depot.Item) { i.Key = "worker/default/4096" }), false},
+		"region nonsense":    {change("region/default/1", func(i *depot.Item) { i.Meta = nil }), false},
+		"a lane's id":        {change("lane/default/1", func(i *depot.Item) { i.Key = "lane/default/-1" }), false},
+		"an unknown kind":    {change("lane/default/1", func(i *depot.Item) { i.Key = "thing/default/1" }), false},
+	} {
+		before := openNow(t)
+		items, worker := leftBy(t, cfg)
+		items = c.change(items)
+		k := &conductor{cfg: cfg, log: zerolog.Nop()}
+		left, err := k.takeOver(items)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if adopted := k.incarnation == "0123456789abcdef"; adopted != c.usable || k.salt == 0 {
+			t.Errorf("%s: incarnation %s, salt %#x", name, k.incarnation, k.salt)
+		}
+		if d := left.domains["default"]; c.usable && (d == nil || d.LastID != 3 || len(d.workers) != 1 || len(d.regions) != 1 || len(d.lanes) != 1 || len(d.methods) != 1) {
+			t.Errorf("%s: %+v", name, d)
+		} else if !c.usable && len(left.domains) > 0 {
+			t.Errorf("%s: %d domains are left", name, len(left.domains))
+		}
+		left.close()
+		m, _, err := worker.Recv()
+		told := err == nil && m.Type == attach.TypeGoodbye && strings.Contains(m.Reason, "attach again")
+		if !c.usable && !told && !strings.Contains(name, "worker") || c.usable && !errors.Is(err, attach.ErrClosed) {
+			t.Errorf("%s: the worker got %+v, %v", name, m, err)
+		}
+		_ = worker.Close()
+		if now := openNow(t); now > before {
+			t.Errorf("%s: %d descriptors, %d before", name, now, before)
+		}
+	}
+}
+
+func openNow(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// Workers of a domain that the node does not have any more are told so.
+func TestTakeOverWithoutADomain(t *testing.T) {
+	cfg, err := config.Parse("test", []byte("[node]\nname = \"a\"\nsocket = \"/tmp/none.sock\"\n[[domain]]\nname = \"blue\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	items, worker := leftBy(t, cfg)
+	k := &conductor{cfg: cfg, log: zerolog.Nop()}
+	left, err := k.takeOver(items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.incarnation != "0123456789abcdef" {
+		t.Errorf("incarnation %s", k.incarnation)
+	}
+	left.close()
+	if m, _, err := worker.Recv(); err != nil || m.Type != attach.TypeGoodbye || !strings.Contains(m.Reason, "no domain default any more") {
+		t.Errorf("the worker got %+v, %v", m, err)
+	}
+}

@@ -1,0 +1,257 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// traced makes a domain follow all that its workers ask for.
+func traced(d *agentDomain, count int64) *traceWatch {
+	w := &traceWatch{every: 1}
+	w.left.Store(count)
+	d.tracer = newTracer(d)
+	d.tracer.scopes[0] = &traceScope{watch: w}
+	return w
+}
+
+// found are the requests that are over.
+func (t *tracer) foundAll(all bool) (list []foundTrace) {
+	t.look()
+	t.harvest(0, all, func(e *sentTrace) { list = append(list, t.found(e)) })
+	return list
+}
+
+// Lies of a worker make a trace that says so, or is wrong, and no more: stages are never
+// negative and add up, and the request has its outcome.
+func TestTraceOfLies(t *testing.T) {
+	s := newSide(t, nil)
+	out, _ := s.localLane(t)
+	caller, service := s.addWorker(1), s.addService()
+	for _, lie := range []uint64{1, 1 << 40, 1<<63 - 1, slots.PackStamps(1, shm.Nanotime()+1e12), slots.MakeMark(1, 1), 1<<64 - 1} {
+		traced(s.d, 1)
+		u, err := out.ring.Claim(caller.id, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindRequest, Method: rigMethod, Trace: lie}
+		h.Encode(out.ring.Header(u))
+		out.ring.Publish(u, caller.id)
+		s.bells.MarkLane(rigLane)
+		settle(s)
+		hint, ok := service.rings.Down.Pop()
+		if !ok {
+			t.Fatal("not delivered")
+		}
+		picked, ok := out.ring.PickHinted(hint, service.id)
+		if !ok {
+			t.Fatal("not picked")
+		}
+		var req slots.Header
+		if !req.Decode(out.ring.Header(picked)) || !slots.IsMark(req.Trace) {
+			t.Errorf("%#x: the request is not marked: %#x", lie, req.Trace)
+		}
+		// A handler that ended before it began, an hour ago.
+		a := slots.Header{Ticket: picked.Ticket, Run: 1, Kind: slots.KindAnswer, Deadline: shm.Nanotime() - 3600e9, Trace: uint64(shm.Nanotime()) - 7200e9}
+		a.Encode(out.ring.Header(picked))
+		out.ring.Finish(picked, service.id)
+		service.rings.Up.Push(hint)
+		s.bells.MarkWorker(service.id)
+		settle(s)
+		caller.rings.SetTaken(req.Trace, shm.Nanotime()+1e15)
+		list := s.d.tracer.foundAll(false)
+		if len(list) != 1 {
+			t.Fatalf("%#x: %d traces", lie, len(list))
+		}
+		f := &list[0]
+		got := f.sent.split(f.near)
+		sum := got.claim + got.queue + got.post + got.wire + got.inbox + got.handler + got.back
+		if sum != got.total || min(got.claim, got.queue, got.post, got.wire, got.inbox, got.handler, got.back) < 0 || f.sent.taken != 0 || got.handled {
+			t.Errorf("%#x: %+v", lie, got)
+		}
+		if !out.ring.Acquire(u, caller.id) {
+			t.Fatalf("%#x: no answer", lie)
+		}
+		out.ring.Consume(u)
+		caller.rings.Down.Pop()
+	}
+}
+
+// As many requests are followed as there is room for; the others are only counted.
+func TestTraceTableIsBounded(t *testing.T) {
+	a, b, out, _ := remoteLane(t)
+	w := a.addWorker(1)
+	b.addService()
+	watch := traced(a.d, 1000)
+	const n = 100
+	publish := func(round int) {
+		for range out.geo.Slots {
+			u, err := out.ring.Claim(w.id, 1)
+			if err != nil {
+				return
+			}
+			h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindOneWay, Method: rigMethod + uint32(round)}
+			h.Encode(out.ring.Header(u))
+			out.ring.Publish(u, w.id)
+		}
+	}
+	for round := 0; watch.seen.Load() < n; round++ {
+		publish(1) // nobody serves it: answered at once
+		a.bells.MarkLane(rigLane)
+		settle(a, b)
+	}
+	if a.d.tracer.open != traceEntries || watch.skipped.Load() != watch.seen.Load()-traceEntries || watch.left.Load() != 1000-traceEntries {
+		t.Errorf("%d followed, %d skipped, %d seen, %d left", a.d.tracer.open, watch.skipped.Load(), watch.seen.Load(), watch.left.Load())
+	}
+	if list := a.d.tracer.foundAll(true); len(list) != traceEntries || a.d.tracer.open != 0 {
+		t.Errorf("%d traces, %d left", len(list), a.d.tracer.open)
+	}
+}
+
+// What a peer says is cut to what can be.
+func TestTraceOfALyingPeer(t *testing.T) {
+	now := shm.Nanotime()
+	e := sentTrace{began: now - 1000, published: now - 900, posted: now - 800, completed: now - 700, arrived: now - 100, settled: now - 50, taken: now}
+	e.group.writes = 1
+	for _, p := range []*stageBody{
+		nil, {}, {Now: 1 << 62}, {Now: -1}, {Posted: 600, Began: 100, Ended: 500, Now: 700}, {Posted: 1 << 60, Began: 1 << 61, Ended: 3},
+		{Posted: 500, Began: -9, Ended: -10, Picked: 1 << 50}, {Posted: 5, Collected: 1 << 40, Given: -1}, {Now: 500, Given: 400, Picked: 450},
+	} {
+		got := e.split(p)
+		list := []int64{got.claim, got.queue, got.post, got.wire, got.inbox, got.handler, got.back}
+		sum := int64(0)
+		for _, ns := range list {
+			if sum += ns; ns < 0 {
+				t.Errorf("%+v: %v", p, list)
+			}
+		}
+		if sum != got.total || got.total != 1000 {
+			t.Errorf("%+v: %v is %d, want %d", p, list, sum, got.total)
+		}
+	}
+	got := e.split(&stageBody{Posted: 400, Began: 100, Ended: 350, Collected: 360, Now: 700})
+	want := times{claim: 100, queue: 100, post: 100, wire: 200, inbox: 100, handler: 250, back: 150}
+	if got.claim != want.claim || got.queue != want.queue || got.post != want.post || got.wire != want.wire || got.inbox != want.inbox || got.handler != want.handler || got.back != want.back {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// A peer's key counts for its own lanes and its time, and there is room for a few.
+func TestTraceKeys(t *testing.T) {
+	tr := newTracer(nil)
+	for k := range uint32(maxTraceKeys) {
+		if !tr.admit("b", k+1, 100, 200) {
+			t.Fatalf("no room for key %d", k)
+		}
+	}
+	if tr.admit("b", 99, 100, 200) || !tr.admit("b", 3, 100, 300) || tr.idle(150) || !tr.idle(400) {
+		t.Error("keys are not bounded, or not in time")
+	}
+	b := &inLane{peer: &agentPeer{name: "b"}}
+	c := &inLane{peer: &agentPeer{name: "c"}}
+	if !tr.expects(b, slots.MakeMark(3, 1), 150) || tr.expects(c, slots.MakeMark(3, 1), 150) || tr.expects(b, slots.MakeMark(99, 1), 150) || tr.expects(b, slots.MakeMark(3, 1), 300) {
+		t.Error("a wrong request is followed")
+	}
+	if !tr.admit("b", 3, 150, 150) || tr.expects(b, slots.MakeMark(3, 1), 150) {
+		t.Error("a key that was taken back")
+	}
+}
+
+// Following requests allocates nothing on the agent's thread.
+func TestTraceDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	s := newSide(t, nil)
+	out, _ := s.localLane(t)
+	w := s.addWorker(1)
+	traced(s.d, 1<<40)
+	tr := s.d.tracer
+	if n := testing.AllocsPerRun(100, func() {
+		u, err := out.ring.Claim(w.id, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindOneWay, Method: 1 << 20} // nobody's: no texts are made
+		h.Encode(out.ring.Header(u))
+		out.ring.Publish(u, w.id)
+		s.bells.MarkLane(rigLane)
+		s.a.cycle()
+		tr.look()
+		tr.harvest(0, true, func(*sentTrace) {})
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A request that is taken back from a process that goes says so, and the stages are those
+// of the one that has answered.
+func TestTraceOfRedispatch(t *testing.T) {
+	s := newSide(t, nil)
+	out, _ := s.localLane(t)
+	caller, first := s.addWorker(1), s.addService()
+	traced(s.d, 10)
+	u, err := out.ring.Claim(caller.id, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindRequest, Method: rigMethod}
+	h.Encode(out.ring.Header(u))
+	out.ring.Publish(u, caller.id)
+	s.bells.MarkLane(rigLane)
+	settle(s)
+	second := s.addWorker(7)
+	second.view.mapped[rigLane/64] |= 1 << (rigLane % 64)
+	s.d.register(rigMethod, second.view)
+	s.d.detach(first.view)
+	settle(s)
+	hint, ok := second.rings.Down.Pop()
+	if !ok {
+		t.Fatal("not delivered again")
+	}
+	picked, ok := out.ring.PickHinted(hint, second.id)
+	if !ok {
+		t.Fatal("not picked")
+	}
+	s.d.tracer.look()
+	if list := s.d.tracer.foundAll(false); len(list) != 0 {
+		t.Errorf("over before its answer: %+v", list)
+	}
+	a := slots.Header{Ticket: picked.Ticket, Run: 1, Kind: slots.KindAnswer}
+	now := shm.Nanotime()
+	a.SetHandled(now, now)
+	a.Encode(out.ring.Header(picked))
+	out.ring.Finish(picked, second.id)
+	second.rings.Up.Push(hint)
+	s.bells.MarkWorker(second.id)
+	settle(s)
+	caller.rings.SetTaken(slots.MakeMark(s.d.tracer.key, s.d.tracer.n), shm.Nanotime())
+	list := s.d.tracer.foundAll(false)
+	if len(list) != 1 || list[0].near == nil || list[0].near.Again != 1 || list[0].near.Worker != 7 || list[0].near.Began == 0 || list[0].sent.taken == 0 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// A request that is sent again is followed on, by the connection that carried it last.
+func TestTraceOfResend(t *testing.T) {
+	a, b, out, _ := remoteLane(t)
+	w := a.addWorker(1)
+	b.addService()
+	traced(a.d, 10)
+	u, err := out.ring.Claim(w.id, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindRequest, Method: rigMethod}
+	h.Encode(out.ring.Header(u))
+	out.ring.Publish(u, w.id)
+	a.bells.MarkLane(rigLane)
+	settle(a, b)
+	out.resend = append(out.resend, u.Index)
+	out.send()
+	e := &a.d.tracer.sent[a.d.tracer.n%traceEntries]
+	if e.resent != 1 || a.d.tracer.open != 1 {
+		t.Errorf("%+v", e)
+	}
+}

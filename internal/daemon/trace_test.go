@@ -1,0 +1,382 @@
+package daemon_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// beginTrace has node n follow requests. collect returns what was found, at its end.
+func beginTrace(t *testing.T, n *daemontest.Node, spec attach.Trace) (collect func() []daemon.Trace) {
+	t.Helper()
+	collect, _ = followed(t, n, spec)
+	return collect
+}
+
+// followed is beginTrace, and begun is closed when the first request was found.
+func followed(t *testing.T, n *daemontest.Node, spec attach.Trace) (collect func() []daemon.Trace, begun <-chan struct{}) {
+	t.Helper()
+	s, err := attach.Open(t.Context(), n.Socket, attach.Hello{Role: attach.RoleTool, Name: "tracer"}, attach.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		list []daemon.Trace
+		err  error
+	}
+	done, first := make(chan result, 1), make(chan struct{})
+	go func() {
+		defer s.Release()
+		defer s.Close()
+		var r result
+		for ask := &spec; ; ask = nil {
+			a, err := s.Ask(context.Background(), &attach.Message{Type: attach.TypeTrace, Trace: ask})
+			if err != nil {
+				done <- result{r.list, err}
+				return
+			}
+			var got daemon.Traced
+			if err := json.Unmarshal(a.TracedJSON, &got); err != nil {
+				done <- result{r.list, err}
+				return
+			}
+			if len(r.list) == 0 && len(got.Traces) > 0 {
+				close(first)
+			}
+			if r.list = append(r.list, got.Traces...); got.Over != "" {
+				done <- r
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = s.Close() })
+	return func() []daemon.Trace {
+		t.Helper()
+		r := <-done
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		return r.list
+	}, first
+}
+
+// callUntil calls target until begun is closed.
+func callUntil(t *testing.T, c *client.Conn, target string, begun <-chan struct{}) {
+	t.Helper()
+	daemontest.Eventually(t, "a request is followed", func() error {
+		if _, err := c.Call(t.Context(), target, nil); err != nil {
+			return err
+		}
+		select {
+		case <-begun:
+			return nil
+		default:
+			return errors.New("not yet")
+		}
+	})
+}
+
+// stagesOf returns the stages of a trace by name, after a look at what must hold for all.
+func stagesOf(t *testing.T, tr *daemon.Trace) map[string]time.Duration {
+	t.Helper()
+	m := make(map[string]time.Duration)
+	var names []string
+	sum := int64(0)
+	for _, s := range tr.Stages {
+		if s.NS < 0 || !s.Known && s.NS != 0 && s.Stage != "handler" {
+			t.Errorf("stage %+v", s)
+		}
+		if s.Clock == "" {
+			t.Errorf("%s has no clock", s.Stage)
+		}
+		names = append(names, s.Stage)
+		sum += s.NS
+		m[s.Stage] = time.Duration(s.NS)
+	}
+	if want := []string{"claim", "queue", "post", "wire", "inbox", "handler", "back"}; !slices.Equal(names, want) {
+		t.Errorf("stages %v", names)
+	}
+	if sum != tr.TotalNS {
+		t.Errorf("the stages add up to %d ns, the total is %d", sum, tr.TotalNS)
+	}
+	return m
+}
+
+// keepCalling calls target until stop is called.
+func keepCalling(t *testing.T, c *client.Conn, target string, req []byte) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := c.Call(ctx, target, req); err != nil && ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+const slowHandler = 20 * time.Millisecond
+
+// slow is a handler that takes its time.
+func slow(c *server.Call) error {
+	time.Sleep(slowHandler) // what is measured
+	return c.Reply(c.Request())
+}
+
+// The time of a handler is the handler's, between nodes and within one, and the stages
+// add up to the time that the caller has waited.
+func TestTraceHandler(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	attachServer(t, b, map[string]server.Handler{"slow": slow})
+	attachServer(t, a, map[string]server.Handler{"near": slow})
+	c := attachClient(t, a)
+	for _, target := range []string{"b/text/slow", "a/text/near"} {
+		callable(t, c, target)
+		collect := beginTrace(t, a, attach.Trace{Service: "text", Count: 3, TimeoutMillis: 20000})
+		stop := keepCalling(t, c, target, []byte("hello"))
+		list := collect()
+		stop()
+		if len(list) != 3 {
+			t.Fatalf("%s: %d traces", target, len(list))
+		}
+		for _, tr := range list {
+			m := stagesOf(t, &tr)
+			if m["handler"] < slowHandler || m["handler"] > m["claim"]+time.Duration(tr.TotalNS) {
+				t.Errorf("%s: %+v", target, tr)
+			}
+			others := time.Duration(tr.TotalNS) - m["handler"]
+			if others <= 0 {
+				t.Errorf("%s: nothing but the handler: %+v", target, tr)
+			}
+			local := strings.HasPrefix(target, "a/")
+			want := daemon.Trace{From: "a", To: target[:1], Service: "text", Method: target[7:], Domain: "default", Kind: "request", Outcome: "answered"}
+			if tr.From != want.From || tr.To != want.To || tr.Service != want.Service || target != fmt.Sprintf("%s/%s/%s", tr.To, tr.Service, tr.Method) ||
+				tr.Kind != want.Kind || tr.Outcome != want.Outcome || tr.RequestBytes != 5 || tr.AnswerBytes != 5 || tr.Stage != "" || len(tr.Notes) != 0 {
+				t.Errorf("%s: %+v", target, tr)
+			}
+			if tr.Caller.PID != syscall.Getpid() || tr.Handler.PID != syscall.Getpid() || tr.Path.Local != local {
+				t.Errorf("%s: %+v", target, tr)
+			}
+			if local != (tr.Path.WRs == 0) || tr.Path.Slots < 1 || tr.Path.GroupMessages != 1 || tr.Path.AnswerMessages != 1 || tr.Path.Class == "" {
+				t.Errorf("%s: path %+v", target, tr.Path)
+			}
+			if !local && tr.Path.Provider != "tcp" || local && (m["wire"] != 0 || tr.Path.Provider != "local") {
+				t.Errorf("%s: %v, path %+v", target, m, tr.Path)
+			}
+		}
+	}
+}
+
+// A process that is stopped leaves its requests in the inbox, and a daemon that is
+// stopped on the wire.
+func TestTraceOfStoppedReceiver(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	p := daemontest.Spawn(t, "traced", b.Socket)
+	serve(t, a)
+	c := attachClient(t, a)
+	callable(t, c, "b/text/quick")
+	for _, test := range []struct {
+		what, stage string
+		stop        func() (resume func() error)
+	}{
+		{"process", "inbox", func() func() error {
+			if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			return func() error { return p.Process.Signal(syscall.SIGCONT) }
+		}},
+		{"daemon", "wire", func() func() error {
+			resume, err := b.StopCore()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resume
+		}},
+	} {
+		resume := test.stop()
+		// A peer that does not answer delays the beginning of a trace by 2 s.
+		collect, begun := followed(t, a, attach.Trace{Count: 10000, TimeoutMillis: 3500})
+		callUntil(t, c, "a/text/upper", begun)
+		if _, err := c.Go(context.Background(), "b/text/quick", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		list := slices.DeleteFunc(collect(), func(tr daemon.Trace) bool { return tr.Path.Local })
+		if err := resume(); err != nil {
+			t.Fatal(err)
+		}
+		if len(list) != 1 || list[0].Outcome != "under way" || list[0].Stage != test.stage {
+			t.Fatalf("%s: %+v", test.what, list)
+		}
+		m := stagesOf(t, &list[0])
+		if m[test.stage] < time.Duration(list[0].TotalNS)/2 {
+			t.Errorf("%s: %v of %d", test.what, m, list[0].TotalNS)
+		}
+		daemontest.Eventually(t, "goes on", func() error {
+			_, err := c.Call(t.Context(), "b/text/quick", []byte("x"))
+			return err
+		})
+	}
+}
+
+// runTraced serves text/quick until it is killed.
+func runTraced(args []string) error {
+	s, err := server.Attach(context.Background(), args[0], server.Name("traced"))
+	if err != nil {
+		return err
+	}
+	if err := s.Handle("text", "quick", func(c *server.Call) error { return c.Reply(c.Request()) }); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	return s.Serve(context.Background())
+}
+
+// Group sizes are those that the counters tell, and every request of a batch is found.
+func TestTraceGroups(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b)
+	c := attachClient(t, a)
+	callable(t, c, "b/text/upper")
+	m, err := c.Method(t.Context(), "b/text/upper")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const batch = 20
+	reqs := make([][]byte, batch)
+	for i := range reqs {
+		reqs[i] = []byte("abc")
+	}
+	collect, begun := followed(t, a, attach.Trace{Worker: fmt.Sprint(syscall.Getpid()), Count: 10000, TimeoutMillis: 2000})
+	callUntil(t, c, "b/text/upper", begun)
+	before := statusOf(t, a)
+	if _, err := m.CallBatch(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	after := statusOf(t, a)
+	groups := map[int]int{}
+	n := 0
+	for _, tr := range collect() {
+		stagesOf(t, &tr)
+		if tr.RequestBytes != 3 {
+			continue
+		}
+		n++
+		if tr.Path.GroupSlots < tr.Path.GroupMessages || tr.Path.WRs < 1 || tr.Path.SlotsPerWR != float64(tr.Path.GroupSlots)/float64(tr.Path.WRs) {
+			t.Errorf("path %+v", tr.Path)
+		}
+		groups[tr.Path.GroupMessages]++
+	}
+	if n != batch {
+		t.Errorf("%d traces of %d requests", n, batch)
+	}
+	sum := 0
+	for size, n := range groups {
+		if n%size != 0 {
+			t.Errorf("%d requests went in groups of %d", n, size)
+		}
+		sum += n / size
+	}
+	if sent := after.Counters["request_groups"] - before.Counters["request_groups"]; sent != uint64(sum) {
+		t.Errorf("the traces are of %d groups, the counters say %d", sum, sent)
+	}
+}
+
+func statusOf(t *testing.T, n *daemontest.Node) *daemon.Status {
+	t.Helper()
+	s, err := n.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// One-way messages, errors, streams and large messages say what they can.
+func TestTraceOfEverything(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s := serve(t, b)
+	if err := s.HandleStream("text", "stream", func(s *server.Stream) error {
+		for {
+			msg, err := s.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err == nil {
+				err = s.Send(msg)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := attachClient(t, a)
+	callable(t, c, "b/text/upper")
+	for _, test := range []struct {
+		what, kind, outcome string
+		do                  func() error
+	}{
+		{"one-way", "one-way", "answered", func() error { return c.Post(t.Context(), "b/text/upper", []byte("x")) }},
+		{"error", "request", "remote error", func() error {
+			if _, err := c.Call(t.Context(), "b/text/fail", nil); !errors.Is(err, client.ErrRemote) {
+				return fmt.Errorf("want a remote error: %w", err)
+			}
+			return nil
+		}},
+		{"large", "part", "answered", func() error {
+			_, err := c.Call(t.Context(), "b/text/upper", make([]byte, 1<<20))
+			return err
+		}},
+		{"stream", "part", "answered", func() error {
+			st, err := c.Stream(t.Context(), "b/text/stream")
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			if err := st.Send(t.Context(), []byte("x")); err != nil {
+				return err
+			}
+			_, err = st.Recv(t.Context())
+			return err
+		}},
+	} {
+		collect := beginTrace(t, a, attach.Trace{Service: "text", Count: 1, TimeoutMillis: 20000})
+		done := make(chan []daemon.Trace, 1)
+		go func() { done <- collect() }()
+		var list []daemon.Trace
+		for list == nil {
+			if err := test.do(); err != nil {
+				t.Fatalf("%s: %v", test.what, err)
+			}
+			select {
+			case list = <-done:
+			case <-time.After(time.Millisecond):
+			}
+		}
+		if len(list) != 1 || list[0].Kind != test.kind || list[0].Outcome != test.outcome {
+			t.Errorf("%s: %+v", test.what, list)
+			continue
+		}
+		m := stagesOf(t, &list[0])
+		if m["inbox"]+m["handler"]+m["back"] == 0 {
+			t.Errorf("%s: %+v", test.what, list[0])
+		}
+	}
+}

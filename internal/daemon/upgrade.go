@@ -1,0 +1,178 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/event"
+)
+
+// openPath opens a program without the right to read it.
+const openPath = unix.O_PATH | unix.O_CLOEXEC
+
+// How upgrades go.
+const (
+	// UpgradeDone: the new program is the core.
+	UpgradeDone = "done"
+	// UpgradeRefused: the program does not fit; the core goes on as if nothing had been.
+	UpgradeRefused = "refused"
+	// UpgradeUndone: the new program did not become ready, and the old one was
+	// started again.
+	UpgradeUndone = "undone"
+)
+
+// UpgradeStatus is how the last upgrade went.
+type UpgradeStatus struct {
+	// Number counts the upgrades since the supervisor started.
+	Number int `json:"number"`
+	// Result is one of the constants above, Reason why it is not UpgradeDone.
+	Result string `json:"result"`
+	Reason string `json:"reason,omitempty"`
+	// From are the versions of the core that ran before, and To those of the program
+	// that was to replace it, if it has said them.
+	From Versions `json:"from"`
+	To   Versions `json:"to"`
+	// PauseMS is how long no core served, in milliseconds.
+	PauseMS float64 `json:"pause_ms"`
+}
+
+// The bounds of an upgrade's steps.
+const (
+	probeTimeout    = 5 * time.Second
+	handOverTimeout = 5 * time.Second
+	readyTimeout    = 10 * time.Second
+)
+
+// upgrade replaces the core by the program at path, if that can go on where it ends.
+func (s *supervisor) upgrade(ctx context.Context) {
+	u := &UpgradeStatus{Number: 1}
+	if s.upgraded != nil {
+		u.Number += s.upgraded.Number
+	}
+	err := s.replace(ctx, u)
+	switch {
+	case err == nil:
+		u.Result = UpgradeDone
+		s.log.Info().Str("from", u.From.Version).Str("to", u.To.Version).Float64("pause_ms", u.PauseMS).Msg("the core was replaced")
+	case u.PauseMS == 0:
+		u.Result = UpgradeRefused
+	default:
+		u.Result = UpgradeUndone
+	}
+	if err != nil {
+		u.Reason = err.Error()
+		event.UpgradeFailed.On(&s.log).Err(err).Str("result", u.Result).Str("program", s.path).Msg("the core was not replaced")
+	}
+	s.upgraded = u
+	s.tell()
+}
+
+// replace does the work of upgrade. PauseMS stays 0 if the old core was not touched.
+func (s *supervisor) replace(ctx context.Context, u *UpgradeStatus) error {
+	if err := s.keptVersions(&u.From); err != nil {
+		return err
+	}
+	next, err := openExecutable(s.path, s.path)
+	if err != nil {
+		return err
+	}
+	if err = probe(ctx, next, &u.To); err == nil {
+		err = u.To.adopts(u.From)
+	}
+	if err != nil {
+		next.close()
+		return err
+	}
+	// Each step has its limit, together they are more than the watchdog's time.
+	s.backup.Tell("WATCHDOG=1")
+	begin := time.Now()
+	s.core.end(syscall.SIGUSR1, handOverTimeout)
+	s.backup.Tell("WATCHDOG=1")
+	err = s.succeed(ctx, next)
+	if err != nil {
+		s.backup.Tell("WATCHDOG=1")
+		next.close()
+		if ctx.Err() == nil {
+			// If that fails too, it is started again as after any death.
+			err = errors.Join(err, s.succeed(ctx, s.exe))
+		}
+	} else {
+		s.exe.close()
+		s.exe = next
+	}
+	u.PauseMS = float64(time.Since(begin).Microseconds()) / 1000
+	return err
+}
+
+// keptVersions finds out what the core has that runs.
+func (s *supervisor) keptVersions(v *Versions) error {
+	var n nodeMeta
+	if err := json.Unmarshal(s.depot.Meta(nodeKey), &n); err != nil || !s.core.known {
+		return errors.New("there is no core that serves")
+	}
+	*v = n.Versions
+	return nil
+}
+
+// probe asks a program for its versions.
+func probe(ctx context.Context, e *executable, v *Versions) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	cmd := e.command(ctx, "core", "--probe")
+	cmd.WaitDelay = time.Second // also when a child of it holds on to its output
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s does not say its versions: %w", e.path, err)
+	}
+	return nil
+}
+
+// succeed starts a core with a program and waits until it is ready. One that does not
+// become so is killed.
+func (s *supervisor) succeed(ctx context.Context, e *executable) error {
+	core, err := s.startCore(e)
+	if err != nil {
+		return err
+	}
+	s.core = core
+	late := time.NewTimer(readyTimeout)
+	defer late.Stop()
+	select {
+	case <-core.link.Ready():
+		core.known = true
+		return nil
+	case <-core.ended:
+		return fmt.Errorf("the new core did not start: %w", core.err)
+	case <-ctx.Done():
+		return ctx.Err() // the core is told to stop by follow
+	case <-late.C:
+		core.end(syscall.SIGKILL, readyTimeout)
+		return fmt.Errorf("the new core was not ready after %v", readyTimeout)
+	}
+}
+
+// tell tells the core what it has to say of the supervisor.
+func (s *supervisor) tell() {
+	errs := s.setup.Log.Errors()
+	n := note{UpgradeStatus: s.upgraded, Reload: s.reloaded, Errors: errs[:min(len(errs), toldErrors)]}
+	var err error
+	if s.reloaded != nil && s.reloaded.Result == ReloadDone {
+		for _, p := range partsOf(s.cfg.TOML()) {
+			err = errors.Join(err, s.depot.Note(note{Part: p}))
+		}
+	}
+	err = errors.Join(err, s.depot.Note(n))
+	if err != nil && !s.untold {
+		event.NoteLost.On(&s.log).Err(err).Msg("the core does not know what the supervisor has to say")
+	}
+	s.untold = err != nil
+}

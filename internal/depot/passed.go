@@ -1,0 +1,52 @@
+package depot
+
+import (
+	"os"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sys/unix"
+)
+
+// Passed are the descriptors that a service manager has passed to this process.
+type Passed struct {
+	// Sockets listen: those of a socket unit. They belong to the caller.
+	Sockets []*os.File
+	// kept are those that an earlier process has put into the store, by name.
+	kept map[string]int
+}
+
+// TakePassed takes over the descriptors that were passed (LISTEN_FDS), and unsets the
+// variables: they are not for children. Call it before descriptors are opened and before
+// other goroutines use the environment.
+func TakePassed() *Passed {
+	p := &Passed{kept: make(map[string]int)}
+	for _, f := range activation.Files(true) {
+		name := f.Name()
+		if !strings.Contains(name, "#") {
+			if listens(int(f.Fd())) {
+				p.Sockets = append(p.Sockets, f)
+				continue
+			}
+			_ = f.Close()
+			continue
+		}
+		// The descriptor is wanted, and not the file, which would close it in the end.
+		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		_ = f.Close()
+		if err != nil {
+			continue
+		}
+		if old, twice := p.kept[name]; twice {
+			_ = unix.Close(old)
+		}
+		p.kept[name] = fd
+	}
+	return p
+}
+
+// listens reports whether a descriptor is a socket that listens.
+func listens(fd int) bool {
+	on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	return err == nil && on == 1
+}

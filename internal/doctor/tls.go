@@ -1,0 +1,69 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/rdmasys"
+)
+
+// soon is how long before their end certificates are worth a warning.
+const soon = 30 * 24 * time.Hour
+
+// checkTLS: the files of [tls] are there, belong together and to this node, and are
+// valid for a while.
+func checkTLS(_ context.Context, e *Env) []Finding {
+	const name = "tls"
+	c := e.Config.TLS
+	if c.Mode != config.TLSRequired {
+		return good(name, `tls.mode = %q: peers are believed what they say, and what nodes say to each other is not encrypted`, c.Mode)
+	}
+	open := func(path string) (fs.File, error) { return e.Root.Open(inRoot(path)) }
+	m, err := nodecert.Load(open, nodecert.Files{Cert: c.Cert, Key: c.Key, CA: c.CA})
+	if err != nil {
+		remedy := "rdmad certs init makes the files; see docs/security.md"
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			remedy = "run this as the user that runs the daemon, who must be able to read the files"
+		case errors.Is(err, fs.ErrNotExist):
+			remedy = "make the files with rdmad certs init and copy them there, or correct the paths in [tls]"
+		}
+		return one(Fail, name, remedy, "%v", err)
+	}
+	now := time.Now()
+	if err := m.Usable(e.Config.Node.Name, now); err != nil {
+		return one(Fail, name, fmt.Sprintf("make a certificate for node %s: rdmad certs init --force", e.Config.Node.Name), "%s: %v", c.Cert, err)
+	}
+	var found []Finding
+	if left := m.Leaf.NotAfter.Sub(now); left < soon {
+		found = append(found, one(Warn, name, "rdmad certs init --force makes a new one; the daemon takes it without a restart",
+			"%s expires on %s, in %s", c.Cert, m.Leaf.NotAfter.UTC().Format(time.DateOnly), plural(int(left/(24*time.Hour)), "day"))...)
+	}
+	for _, a := range m.Authorities {
+		if a.NotAfter.Sub(now) < soon {
+			found = append(found, one(Warn, name, "make a new authority in another directory, and give all nodes both ca.pem in one file before the new certificates",
+				"%s: the authority %q expires on %s", c.CA, a.Subject.String(), a.NotAfter.UTC().Format(time.DateOnly))...)
+		}
+	}
+	if e.Config.Fabric.Provider == "tcp" && c.Data == "" && len(e.Config.Peers) > 0 {
+		found = append(found, one(Warn, name, `encrypt them with tls.data = "tls"; or use a network you trust, or IPsec, and say so with tls.data = "plain"`,
+			`fabric.provider = "tcp": data connections have no TLS`)...)
+	}
+	data := ""
+	if c.Data == config.TLSDataTLS {
+		data = "; data connections have TLS too"
+		if d, _, err := rdmasys.Choose(e.Devices, e.Config.Verbs.Device, e.Config.Verbs.Port); e.Config.Fabric.Provider == "auto" && e.Built && e.DevicesErr == nil && err == nil {
+			found = append(found, one(Fail, name, `set fabric.provider = "tcp", or tls.data = "plain" and see docs/security.md`,
+				`tls.data = "tls", but fabric.provider = "auto" would choose %s, and RDMA cannot encrypt: the daemon will not start`, d.Name)...)
+		}
+	}
+	if len(found) == 0 {
+		found = good(name, "%s is for %s until %s%s", c.Cert, nodecert.URI(m.Node), m.Leaf.NotAfter.UTC().Format(time.DateOnly), data)
+	}
+	return found
+}

@@ -1,0 +1,90 @@
+package event
+
+import "github.com/rs/zerolog"
+
+// What other nodes can bring about.
+const (
+	PeerUnreachable   Code = "peer-unreachable"
+	PeerDisconnected  Code = "peer-disconnected"
+	PeerRefused       Code = "peer-refused"
+	LinkGivenUp       Code = "link-given-up"
+	DirectoryFull     Code = "directory-full"
+	DrainPeers        Code = "drain-peers"
+	TLSFiles          Code = "tls-files"
+	TLSOwnCertificate Code = "tls-own-certificate"
+	TLSExpires        Code = "tls-expires"
+	TLSDataPlain      Code = "tls-data-plain"
+)
+
+var peerEvents = []Info{
+	{
+		Code: PeerUnreachable, Level: zerolog.WarnLevel,
+		Meaning: "A configured peer cannot be connected to. The daemon goes on trying; calls to it wait for limits.connect_wait and fail.",
+		Cause:   "The peer is down, its address is wrong, a firewall is between, or TLS does not agree. The line comes again only when the reason changes.",
+		Action:  "On this node `rdmad doctor --peer NAME`, on the other `rdmad status`.",
+		Shown:   "TestEventsOfPeers",
+	},
+	{
+		Code: PeerDisconnected, Level: zerolog.WarnLevel,
+		Meaning: "The connection to a peer has ended. What is under way waits for node.link_hold.",
+		Cause:   "The peer stopped or restarted, or the network between lost packets.",
+		Action:  "`rdmad status` shows whether it is back. If it is not: as for peer-unreachable.",
+		Shown:   "TestEventsOfPeers",
+	},
+	{
+		Code: PeerRefused, Level: zerolog.WarnLevel,
+		Meaning: "A connection to this node's bootstrap or data listener was refused. Further ones for the same reason are only counted.",
+		Cause:   "A node that is no [[peer]] here, a certificate that does not fit, another release, or something that is no rdmad.",
+		Action:  "`rdmad status` lists refusals with their reasons and what to do about each; docs/security.md explains them.",
+		Shown:   "TestEventsOfPeers",
+	},
+	{
+		Code: LinkGivenUp, Level: zerolog.WarnLevel,
+		Meaning: "A lost link did not come back within node.link_hold. Requests that were on the wire end as \"may have been executed\", the others as \"not executed\".",
+		Cause:   "As for peer-disconnected, for longer.",
+		Action:  "See the peer. A longer node.link_hold, which can be reloaded, waits longer.",
+		Shown:   "TestEventsOfPeers",
+	},
+	{
+		Code: DirectoryFull, Level: zerolog.ErrorLevel,
+		Meaning: "This node serves more methods than it can tell its peers; they do not hear of some.",
+		Cause:   "Tens of thousands of methods, mostly registered by mistake.",
+		Action:  "`rdmad services` lists them. Lower limits.services.",
+		Shown:   "not: needs tens of thousands of registrations",
+	},
+	{
+		Code: DrainPeers, Level: zerolog.WarnLevel,
+		Meaning: "The daemon has drained, and the named peers have not said that they are done with this node.",
+		Cause:   "The peers hang or are overloaded.",
+		Action:  "Look at them with `rdmad status`. Nothing is lost here.",
+		Shown:   "TestEventsOfPeers",
+	},
+	{
+		Code: TLSFiles, Level: zerolog.ErrorLevel,
+		Meaning: "The files of [tls] have changed and cannot be used. The old certificate stays in use.",
+		Cause:   "A half-written or wrong file, or permissions: the key must be its owner's alone.",
+		Action:  "`rdmad doctor` says what is wrong. Correct the file; it is read again by itself.",
+		Shown:   "TestEventsOfTLS",
+	},
+	{
+		Code: TLSOwnCertificate, Level: zerolog.ErrorLevel,
+		Meaning: "Peers will refuse this node's certificate.",
+		Cause:   "It has expired, is not valid yet, or is for another name than node.name.",
+		Action:  "Make a new one with `rdmad certs init --force`; it is used without a restart.",
+		Shown:   "TestEventsOfTLS",
+	},
+	{
+		Code: TLSExpires, Level: zerolog.WarnLevel,
+		Meaning: "This node's certificate expires within 30 days.",
+		Cause:   "Time.",
+		Action:  "Make a new one with `rdmad certs init --force`; it is used without a restart.",
+		Shown:   "TestEventsOfTLS",
+	},
+	{
+		Code: TLSDataPlain, Level: zerolog.WarnLevel,
+		Meaning: "tls.mode protects the bootstrap connections, and data goes over TCP unencrypted.",
+		Cause:   "tls.data is not set.",
+		Action:  "Set tls.data = \"tls\", or \"plain\" to say that it is known.",
+		Shown:   "TestEventsOfTLS",
+	},
+}

@@ -1,0 +1,196 @@
+//go:build libfabric && cgo && linux
+
+package libfabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+)
+
+// Bounds of the sleeps of a Connect, which moves its endpoint's messages on itself.
+const (
+	helloFirst = 50 * time.Microsecond
+	helloMost  = 2 * time.Millisecond
+)
+
+var errPeerGone = errors.New("the peer has closed its end")
+
+// greeting is what is known of the two greetings of a connection; guarded by Endpoint.mu.
+type greeting struct {
+	heard bool // the peer's has come
+	said  bool // this end's is under way
+	taken bool // and has arrived
+}
+
+// Connect implements fabric.Endpoint. The active end greets, and the passive one answers:
+// so only one of them opens a connection, where the provider has them. A peer with
+// another provider is a *PeerError.
+func (e *Endpoint) Connect(ctx context.Context, peer []byte, role fabric.Role) error {
+	a, err := decodeAddress(peer)
+	if err != nil {
+		return &fabric.ConnectError{Peer: "unknown", Err: err}
+	}
+	if err = e.begin(a); err == nil {
+		err = e.greet(ctx, role)
+	}
+	if err == nil {
+		err = e.connected()
+	}
+	if err != nil {
+		return &fabric.ConnectError{Peer: fmt.Sprintf("%s %s", a.provider, versionText(a.version)), Err: err}
+	}
+	return nil
+}
+
+// begin makes the peer known to the library.
+func (e *Endpoint) begin(a address) error {
+	if err := e.addr.fits(a); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch e.phase() {
+	case phaseNew:
+	case phaseClosed:
+		return fabric.ErrClosed
+	default:
+		return fabric.ErrInvalid
+	}
+	if a.token == e.addr.token {
+		return fmt.Errorf("%w: it is this end's own", errAddress)
+	}
+	if err := e.lib.join(a); err != nil {
+		return err
+	}
+	control, err := e.dev.controlOf(a.control)
+	if err != nil {
+		return err
+	}
+	e.peer, e.control = a, control
+	e.state.Store(uint32(phaseConnecting))
+	return nil
+}
+
+// greet exchanges greetings with the peer.
+func (e *Endpoint) greet(ctx context.Context, role fabric.Role) error {
+	for wait := helloFirst; ; wait = min(2*wait, helloMost) {
+		done, err := e.converse(role)
+		if done || err != nil {
+			return err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+			continue
+		case <-e.lost:
+			err = errPeerGone
+		case <-e.ended:
+			err = fabric.ErrClosed
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		timer.Stop()
+		return err
+	}
+}
+
+// converse moves the greetings on. Whatever else comes is held for Activate.
+func (e *Endpoint) converse(role fabric.Role) (done bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.destroyed {
+		return false, fabric.ErrClosed
+	}
+	if g := &e.greeted; !g.said && (role == fabric.Active || g.heard) {
+		if g.said, err = e.lib.sayHello(message{kind: msgHello, to: e.peer.token, from: e.addr.token}); err != nil {
+			return false, err
+		}
+	}
+	var wcs [16]cWC
+	for _, w := range wcs[:e.lib.poll(wcs[:])] {
+		if err := e.greetingOf(&w); err != nil {
+			return false, err
+		}
+	}
+	return e.greeted.heard && e.greeted.taken, nil
+}
+
+// greetingOf handles a completion before the connection is made; e.mu is held.
+func (e *Endpoint) greetingOf(w *cWC) error {
+	first := uint32(len(e.sq.slots) + len(e.loud.slots))
+	switch uint32(w.index) {
+	case first:
+		if w.status != 0 {
+			return callError("greeting", int(w.status))
+		}
+		m, err := e.lib.hello()
+		if err == nil && m.kind == msgHello && m.to == e.addr.token && m.from == e.peer.token {
+			e.greeted.heard = true
+			return nil
+		}
+		// A stranger's: the peer's is still to come.
+		return e.lib.expectHello()
+	case first + 1:
+		if w.status != 0 {
+			return callError("greeting", int(w.status))
+		}
+		e.greeted.taken = true
+	default:
+		if len(e.held) > maxEarly {
+			return fabric.ErrInvalid
+		}
+		e.held = append(e.held, *w)
+	}
+	return nil
+}
+
+// connected ends a Connect that went well.
+func (e *Endpoint) connected() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.phase() == phaseClosed:
+		return fabric.ErrClosed
+	case e.isLost:
+		return errPeerGone
+	}
+	e.state.Store(uint32(phaseConnected))
+	return nil
+}
+
+// peerGone handles the news that the peer has closed its end, or that it has failed.
+func (e *Endpoint) peerGone(why fabric.Status) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.isLost || e.phase() == phaseClosed {
+		return
+	}
+	e.isLost = true
+	close(e.lost)
+	if e.phase() < phaseConnected {
+		return
+	}
+	n := notice{e: e, why: fabric.StatusFlushed, vendor: VendorPeerClosed}
+	if why != fabric.StatusSuccess {
+		n.why, n.vendor = mirrored(why), VendorPeerFailed
+	}
+	e.cq.notify(n)
+}
+
+// mirrored is what a failure of the peer means at this end.
+func mirrored(why fabric.Status) fabric.Status {
+	switch why {
+	case fabric.StatusLocalLength, fabric.StatusLocalProtection:
+		return fabric.StatusRemoteInvalid
+	case fabric.StatusFatal:
+		return fabric.StatusRemoteOperation
+	case fabric.StatusFlushed, fabric.StatusRetryExceeded:
+		return fabric.StatusFlushed
+	default: // this side has refused a request of the peer
+		return fabric.StatusFatal
+	}
+}

@@ -1,0 +1,396 @@
+//go:build libfabric && cgo && linux
+
+package libfabric
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/poller"
+	"github.com/rdmad/rdmad/shm"
+)
+
+const (
+	// pollBatch is how many completions are fetched with one call into C.
+	pollBatch = 256
+	// A queue that nothing wakes, of a provider without descriptors or while the library has no
+	// room for what is posted, sleeps for a part of the time since something came, within
+	// bounds: so what comes is late by that part.
+	restPart            = 8
+	restLeast, restMost = 10 * time.Microsecond, time.Millisecond
+)
+
+// cq implements fabric.CQ. A queue of libfabric belongs to a domain, and every protection
+// domain here is one: so every endpoint has a queue of its own, and all of them are polled
+// with one call into C.
+type cq struct {
+	dev    *Device
+	poller *poller.Poller // nil: polled only
+	bell   *shm.Bell      // rings for notices; nil without a poller
+	timer  int            // of rests, -1 without a poller
+
+	// endpoints are those that are not closed, by serial number. The map in use
+	// is never changed, only replaced: Poll reads it without a lock.
+	endpoints atomic.Pointer[map[uint32]*Endpoint]
+	// noticed says that notices is not empty.
+	noticed atomic.Bool
+
+	mu      sync.Mutex
+	closed  bool // guarded by mu, written by the owner only
+	serial  uint32
+	notices []notice
+
+	// Everything below belongs to the owner of the CQ.
+
+	set    wireSet // active endpoints
+	active int     // endpoints in set
+	wcs    []cWC
+	// head and tail bound the fetched completions in wcs that were not handled.
+	head, tail int
+	// out is Poll's argument while it runs, and full of n completions; spill is
+	// what did not fit.
+	out   []fabric.Completion
+	n     int
+	spill []fabric.Completion
+	// ending are endpoints whose connection is gone and whose outstanding work
+	// requests are not reported yet.
+	ending []*Endpoint
+	// woken are endpoints for which something has come that waited for their owner.
+	woken []*Endpoint
+	// pushing are endpoints with work requests that the library had no room for.
+	pushing []*Endpoint
+	last    time.Time // something came
+	stats   CQStats
+}
+
+// CQStats are a queue's counters since it was made.
+type CQStats struct {
+	// Polls and Arms are calls into C for completions and for arming, Rests the sleeps that
+	// only their time ends.
+	Polls, Arms, Rests uint64
+	// Completions is how many completions the library made.
+	Completions uint64
+}
+
+// notice is something that another goroutine found out about an endpoint.
+type notice struct {
+	e      *Endpoint
+	closed bool // Close has closed the library's endpoint; else its peer is gone
+	why    fabric.Status
+	vendor uint32
+}
+
+// CreateCQ implements fabric.Device. The depth does not matter: every endpoint brings its own.
+func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
+	if depth < 1 {
+		return nil, fabric.ErrInvalid
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fabric.ErrClosed
+	}
+	q := &cq{dev: d, poller: p, timer: -1, wcs: make([]cWC, pollBatch)}
+	q.endpoints.Store(&map[uint32]*Endpoint{})
+	var err error
+	if q.set, err = newWireSet(); err != nil {
+		return nil, err
+	}
+	if p != nil {
+		if err := q.watch(); err != nil {
+			return nil, errors.Join(err, q.destroy())
+		}
+	}
+	d.queues++
+	return q, nil
+}
+
+// watch registers the queue's own descriptors with its poller.
+func (q *cq) watch() error {
+	var err error
+	if q.bell, err = shm.NewBell(); err != nil {
+		return err
+	}
+	// A new ring makes a new event, and so does a new time: neither need be read.
+	if err := q.poller.Add(q.bell.FD(), unix.EPOLLIN|unix.EPOLLET, wakeUp{}); err != nil {
+		return err
+	}
+	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return err
+	}
+	q.timer = timer
+	return q.poller.Add(q.timer, unix.EPOLLIN|unix.EPOLLET, wakeUp{})
+}
+
+type wakeUp struct{}
+
+// Ready implements poller.Handler: waking up was all.
+func (wakeUp) Ready(int, uint32) {}
+
+// Stats returns the counters. It belongs to the owner like Poll.
+func (q *cq) Stats() CQStats { return q.stats }
+
+// admit gives an endpoint its serial number.
+func (q *cq) admit(e *Endpoint) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return fabric.ErrClosed
+	}
+	for {
+		q.serial++
+		if _, taken := (*q.endpoints.Load())[q.serial]; !taken {
+			break
+		}
+	}
+	e.serial = q.serial
+	m := maps.Clone(*q.endpoints.Load())
+	m[e.serial] = e
+	q.endpoints.Store(&m)
+	return nil
+}
+
+// forget removes an endpoint.
+func (q *cq) forget(e *Endpoint) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m := maps.Clone(*q.endpoints.Load())
+	delete(m, e.serial)
+	q.endpoints.Store(&m)
+}
+
+// join adds an active endpoint to those that are polled.
+func (q *cq) join(e *Endpoint) error {
+	if e.destroyed {
+		return nil
+	}
+	if err := q.set.add(e.lib); err != nil {
+		return err
+	}
+	q.active++
+	if fd := e.lib.fd(); q.poller != nil && fd >= 0 {
+		if err := q.poller.Add(fd, unix.EPOLLIN, wakeUp{}); err != nil {
+			q.set.remove(e.lib)
+			q.active--
+			return err
+		}
+	}
+	return nil
+}
+
+// part is the opposite of join.
+func (q *cq) part(e *Endpoint) {
+	if e.destroyed {
+		return
+	}
+	q.set.remove(e.lib)
+	q.active--
+	if fd := e.lib.fd(); q.poller != nil && fd >= 0 {
+		// It fails only if the descriptor is not there.
+		_ = q.poller.Remove(fd)
+	}
+}
+
+// wake has Poll look at what an endpoint holds back.
+func (q *cq) wake(e *Endpoint) {
+	if !slices.Contains(q.woken, e) {
+		q.woken = append(q.woken, e)
+	}
+}
+
+// notify tells the owner about an endpoint. Any goroutine may call it.
+func (q *cq) notify(n notice) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.notices = append(q.notices, n)
+	q.noticed.Store(true)
+	if q.bell != nil {
+		q.bell.Ring()
+	}
+}
+
+// Poll implements fabric.CQ. It is one call into C as long as that returns less
+// than what there is room for.
+func (q *cq) Poll(c []fabric.Completion) (int, error) {
+	if q.closed {
+		return 0, fabric.ErrClosed
+	}
+	if len(c) == 0 {
+		return 0, nil
+	}
+	q.out, q.n = c, 0
+	if len(q.spill) > 0 {
+		q.n = copy(c, q.spill)
+		q.spill = slices.Delete(q.spill, 0, q.n)
+	}
+	q.look()
+	q.handle()
+	empty := false
+	for q.n < len(c) && !empty {
+		want := min(len(c)-q.n, len(q.wcs))
+		q.stats.Polls++
+		got := q.set.poll(q.wcs[:want])
+		q.head, q.tail = 0, got
+		q.stats.Completions += uint64(got)
+		q.handle()
+		empty = got < want && q.head == q.tail
+	}
+	q.push()
+	if empty {
+		q.settle()
+	}
+	n := q.n
+	q.out, q.n = nil, 0
+	if n > 0 && q.timer >= 0 {
+		q.last = time.Now()
+	}
+	return n, nil
+}
+
+// look lets endpoints go on that waited for their owner.
+func (q *cq) look() {
+	if len(q.woken) == 0 {
+		return
+	}
+	woken := q.woken
+	q.woken = nil
+	for _, e := range woken {
+		e.wake()
+	}
+}
+
+// push gives the library again what it had no room for.
+func (q *cq) push() {
+	if len(q.pushing) == 0 {
+		return
+	}
+	pushing := q.pushing
+	q.pushing = nil
+	for _, e := range pushing {
+		e.pushing = false
+		e.push()
+	}
+}
+
+// handle turns fetched completions into those of the caller, as many as fit.
+func (q *cq) handle() {
+	endpoints := *q.endpoints.Load()
+	for ; q.head < q.tail && q.n < len(q.out); q.head++ {
+		w := &q.wcs[q.head]
+		// Completions of a closed endpoint have been reported as flushed.
+		if e := endpoints[uint32(w.serial)]; e != nil {
+			e.complete(w)
+		}
+	}
+}
+
+// emit hands a completion to the caller of Poll, now or at its next call.
+func (q *cq) emit(c fabric.Completion) {
+	if q.n < len(q.out) {
+		q.out[q.n] = c
+		q.n++
+		return
+	}
+	q.spill = append(q.spill, c)
+}
+
+// settle handles notices and reports what is left of ended endpoints. The queues have
+// just been seen empty, so that everything that was known when a notice was written
+// has been reported before it.
+func (q *cq) settle() {
+	if q.noticed.Load() {
+		q.mu.Lock()
+		notices := q.notices
+		q.notices = nil
+		q.noticed.Store(false)
+		q.mu.Unlock()
+		for _, n := range notices {
+			n.e.noticed(n)
+		}
+	}
+	for _, e := range q.ending {
+		e.finish()
+	}
+	q.ending = q.ending[:0]
+}
+
+// Arm implements fabric.CQ. A CQ without a poller cannot be slept on. Where the provider has
+// no descriptors the sleep has a limit instead, that grows while nothing comes.
+func (q *cq) Arm() (bool, error) {
+	if q.closed {
+		return false, fabric.ErrClosed
+	}
+	if q.poller == nil {
+		return false, fabric.ErrNotSupported
+	}
+	if q.head < q.tail || len(q.spill)+len(q.woken)+len(q.ending) > 0 || q.noticed.Load() {
+		return false, nil
+	}
+	if q.active > 0 && q.dev.waits {
+		q.stats.Arms++
+		if !q.set.arm() {
+			return false, nil
+		}
+	}
+	if q.active > 0 && !q.dev.waits || len(q.pushing) > 0 {
+		if err := q.restLater(); err != nil {
+			return false, err
+		}
+	}
+	// A notice that comes later rings the bell.
+	return !q.noticed.Load(), nil
+}
+
+// restLater sets the time at which a sleep ends.
+func (q *cq) restLater() error {
+	q.stats.Rests++
+	rest := min(max(time.Since(q.last)/restPart, restLeast), restMost)
+	t := unix.ItimerSpec{Value: unix.NsecToTimespec(rest.Nanoseconds())}
+	return unix.TimerfdSettime(q.timer, 0, &t, nil)
+}
+
+// Close implements fabric.CQ. It also closes endpoints that are not closed.
+func (q *cq) Close() error {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return nil
+	}
+	q.closed = true
+	q.mu.Unlock()
+	var errs []error
+	for _, e := range *q.endpoints.Load() {
+		errs = append(errs, e.Close())
+	}
+	q.dev.mu.Lock()
+	q.dev.queues--
+	q.dev.mu.Unlock()
+	q.ending, q.woken, q.spill, q.pushing = nil, nil, nil, nil
+	return errors.Join(append(errs, q.destroy())...)
+}
+
+// destroy releases the queue itself.
+func (q *cq) destroy() error {
+	var errs []error
+	if q.timer >= 0 {
+		errs = append(errs, q.poller.Remove(q.timer), unix.Close(q.timer))
+	}
+	if q.bell != nil {
+		errs = append(errs, q.poller.Remove(q.bell.FD()), q.bell.Close())
+	}
+	q.set.free()
+	return errors.Join(errs...)
+}
+
+var _ fabric.CQ = (*cq)(nil)

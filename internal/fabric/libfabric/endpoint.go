@@ -1,0 +1,350 @@
+//go:build libfabric && cgo && linux
+
+package libfabric
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+)
+
+// phase is the life of an endpoint as seen from any goroutine.
+type phase uint32
+
+const (
+	phaseNew phase = iota
+	phaseConnecting
+	phaseConnected
+	phaseActive
+	phaseClosed
+)
+
+// linkState is the life of an endpoint as the owner of its CQ sees it.
+type linkState uint8
+
+const (
+	// linkOpen: work is accepted.
+	linkOpen linkState = iota
+	// linkDead: the library's endpoint is closed; what is outstanding is reported as flushed.
+	linkDead
+	// linkGone: nothing is left to report.
+	linkGone
+)
+
+// Endpoint implements fabric.Endpoint with a reliable-datagram endpoint that has one peer.
+// Address, Connect and, until Activate, Close may be called from any goroutine; the rest
+// belongs to the owner of the CQ.
+type Endpoint struct {
+	dev    *Device
+	pd     *protectionDomain
+	cq     *cq
+	tag    uint64
+	serial uint32 // of its completions
+	lib    wire
+	addr   address
+
+	state atomic.Uint32 // a phase, changed with mu held
+	ended chan struct{} // closed by Close
+	lost  chan struct{} // closed when the peer is known to be gone
+
+	mu        sync.Mutex
+	destroyed bool    // the library's endpoint is
+	peer      address // set by Connect
+	isLost    bool
+	greeted   greeting
+	control   *controlPeer // of the peer's device; nil if it need not be told
+	held      []cWC        // what came before Activate
+	// late is a neighbour that has ended and is closed together with this endpoint; guarded
+	// by neighbours.mu.
+	late *Endpoint
+
+	// Everything below belongs to the owner of the CQ. Until Activate that is whoever
+	// made the endpoint.
+
+	link   linkState
+	told   []notice // before Activate
+	cause  fabric.Status
+	vendor uint32
+
+	sendDepth, recvDepth int
+	// sq are the work requests, of which those before next have been given to the library,
+	// which needs no order to complete them; sends are the same for C.
+	sq    ring[sendEntry]
+	next  uint32
+	sends []cSend
+	// spare is where the data of those that must be copied, and had to wait, is copied to.
+	spare *pinnedBytes
+	// quiet are receives without memory, which take immediates. loud are those with memory,
+	// which take sends; those before given are the library's.
+	quiet, loud ring[recvEntry]
+	given       uint32
+	recvs       []cRecv
+	posted      uint64 // receives so far
+	// early are immediates that wait for a receive.
+	early queue[arrival]
+	// pushing: it is in cq.pushing.
+	pushing bool
+	stats   Stats
+}
+
+// Stats are an endpoint's counters since it was made.
+type Stats struct {
+	// SendCalls and RecvCalls are calls into C that post work requests, Sends and Recvs the
+	// work requests that the library has taken.
+	SendCalls, RecvCalls, Sends, Recvs uint64
+	// Again counts the calls for which the library had no room.
+	Again uint64
+}
+
+// Stats returns the counters. It belongs to the owner like PostSend.
+func (e *Endpoint) Stats() Stats { return e.stats }
+
+// ring is a queue of fixed capacity. Positions count up and wrap around with 32 bits.
+type ring[T any] struct {
+	slots      []T
+	head, tail uint32
+}
+
+// ringSize is the capacity of a ring for n entries, which is a power of two.
+func ringSize(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
+
+// newRing makes a ring for n entries.
+func newRing[T any](n int) ring[T] { return ring[T]{slots: make([]T, ringSize(n))} }
+
+func (r *ring[T]) len() int         { return int(r.tail - r.head) }
+func (r *ring[T]) at(pos uint32) *T { return &r.slots[pos&uint32(len(r.slots)-1)] }
+
+// find returns the position, from head on, of the entry at an index.
+func (r *ring[T]) find(index uint32) uint32 {
+	return r.head + (index-r.head)&uint32(len(r.slots)-1)
+}
+
+// queue is a queue of any length whose memory is used again.
+type queue[T any] struct {
+	items []T
+	first int
+}
+
+func (q *queue[T]) len() int { return len(q.items) - q.first }
+
+func (q *queue[T]) push(v T) {
+	if q.first > 0 && q.first == len(q.items) {
+		q.items, q.first = q.items[:0], 0
+	} else if q.first > 1024 && q.first > len(q.items)/2 {
+		// It may never be empty: what was taken out is given back all the same.
+		q.items, q.first = q.items[:copy(q.items, q.items[q.first:])], 0
+	}
+	q.items = append(q.items, v)
+}
+
+func (q *queue[T]) pop() T {
+	v := q.items[q.first]
+	q.first++
+	return v
+}
+
+// sendEntry is a work request in the send queue.
+type sendEntry struct {
+	id     uint64
+	op     fabric.Op
+	report bool // also in case of success
+	done   bool
+	status fabric.Status
+	vendor uint32
+}
+
+// recvEntry is a posted receive. number says when it was posted.
+type recvEntry struct {
+	id, number uint64
+	done       bool
+	status     fabric.Status
+	vendor     uint32
+	len        uint32
+}
+
+// arrival is an immediate that has come.
+type arrival struct{ imm, len uint32 }
+
+// maxEarly bounds the immediates that wait for receives. It is more than a peer that keeps
+// the rules of lanes can have under way.
+const maxEarly = 1 << 17
+
+// CreateEndpoint implements fabric.ProtectionDomain. Everything the data path needs is
+// allocated here.
+func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {
+	d := p.dev
+	q, ok := a.CQ.(*cq)
+	if !ok || q == nil || q.dev != d {
+		return nil, fabric.ErrInvalid
+	}
+	if a.SendDepth < 0 || a.SendDepth > d.limits.MaxSendDepth || a.RecvDepth < 0 || a.RecvDepth > d.limits.MaxRecvDepth {
+		return nil, fabric.ErrInvalid
+	}
+	e := &Endpoint{
+		dev: d, pd: p, cq: q, tag: a.Tag, ended: make(chan struct{}), lost: make(chan struct{}),
+		sendDepth: a.SendDepth, recvDepth: a.RecvDepth,
+		sq: newRing[sendEntry](a.SendDepth), quiet: newRing[recvEntry](a.RecvDepth), loud: newRing[recvEntry](a.RecvDepth),
+	}
+	e.sends, e.recvs = make([]cSend, len(e.sq.slots)), make([]cRecv, len(e.loud.slots))
+	if err := q.admit(e); err != nil {
+		return nil, err
+	}
+	if err := e.create(); err != nil {
+		q.forget(e)
+		return nil, err
+	}
+	return e, nil
+}
+
+// create makes the library's endpoint.
+func (e *Endpoint) create() error {
+	d := e.dev
+	lib, err := openWire(e.pd.pd, len(e.sq.slots), len(e.loud.slots), e.serial, e.cq.poller != nil, d.info.Limits.Key)
+	if err != nil {
+		return err
+	}
+	e.lib = lib
+	name, err := lib.name()
+	if err == nil && (len(name) == 0 || len(name) > maxName) {
+		err = fmt.Errorf("libfabric: address of %d bytes", len(name))
+	}
+	if err == nil {
+		err = lib.expectHello()
+	}
+	if err != nil {
+		return errors.Join(err, lib.close())
+	}
+	e.addr = address{
+		dataSize: uint8(min(d.info.Limits.Data, 8)), version: d.info.version, host: d.host, token: newToken(),
+		provider: d.info.Provider, name: name, control: d.ctlName,
+	}
+	e.addr.anchorAddr, e.addr.anchorKey = lib.anchor()
+	d.mu.Lock()
+	d.endpoints[e.addr.token] = e
+	d.mu.Unlock()
+	e.settleIn()
+	return nil
+}
+
+// Address implements fabric.Endpoint.
+func (e *Endpoint) Address() []byte { return e.addr.encode() }
+
+func (e *Endpoint) phase() phase { return phase(e.state.Load()) }
+
+// Activate implements fabric.Endpoint. What has completed before is reported by the
+// next Poll.
+func (e *Endpoint) Activate() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch e.phase() {
+	case phaseConnected:
+	case phaseClosed:
+		return fabric.ErrClosed
+	default:
+		return fabric.ErrInvalid
+	}
+	if err := e.cq.join(e); err != nil {
+		return err
+	}
+	e.state.Store(uint32(phaseActive))
+	e.cq.woken = append(e.cq.woken, e)
+	return nil
+}
+
+// Close implements fabric.Endpoint. It closes the library's endpoint: when it returns, the
+// library does not touch memory of this endpoint's work requests any more, and no
+// request of the peer reaches a region through it. The peer is told. Until Activate
+// it may be called from any goroutine, and ends a Connect.
+func (e *Endpoint) Close() error {
+	e.mu.Lock()
+	before := e.phase()
+	if before == phaseClosed {
+		e.mu.Unlock()
+		return nil
+	}
+	if before == phaseActive {
+		e.cq.part(e)
+	}
+	e.state.Store(uint32(phaseClosed))
+	close(e.ended)
+	err := e.destroy()
+	e.mu.Unlock()
+	e.dev.leave(e, fabric.StatusSuccess)
+	e.dev.mu.Lock()
+	delete(e.dev.endpoints, e.addr.token)
+	e.dev.mu.Unlock()
+	e.cq.forget(e)
+	e.cq.notify(notice{e: e, closed: true})
+	return err
+}
+
+// destroy ends the library's endpoint; e.mu is held.
+func (e *Endpoint) destroy() error {
+	if e.destroyed {
+		return nil
+	}
+	e.destroyed = true
+	err := e.bury()
+	if e.spare != nil {
+		e.spare.unpin()
+	}
+	return err
+}
+
+// fail ends the connection. Only the first cause counts. The library's endpoint goes, so that
+// it touches no memory of what is then reported as flushed, and the peer is told unless it
+// is the one that has said so.
+func (e *Endpoint) fail(why fabric.Status, vendor uint32, tell bool) {
+	if e.link != linkOpen {
+		return
+	}
+	e.link, e.cause, e.vendor = linkDead, why, vendor
+	e.cq.ending = append(e.cq.ending, e)
+	e.mu.Lock()
+	if !e.destroyed {
+		e.cq.part(e)
+	}
+	// A provider may refuse; there is nobody to tell.
+	_ = e.destroy()
+	e.mu.Unlock()
+	if !tell {
+		why = fabric.StatusSuccess
+	}
+	e.dev.leave(e, why)
+}
+
+// Describe says in one line what connects the endpoint. It may be called from any
+// goroutine.
+func (e *Endpoint) Describe() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.dev.Describe()
+	if e.peer.provider != "" {
+		s += fmt.Sprintf(", peer's provider %s", versionText(e.peer.version))
+	}
+	return s
+}
+
+// Explain implements fabric.Explainer. It may be called from any goroutine.
+func (e *Endpoint) Explain(c fabric.Completion) error {
+	if c.Status == fabric.StatusSuccess {
+		return nil
+	}
+	err := &CompletionError{Completion: c, Device: e.dev.Describe(), Peer: "none"}
+	e.mu.Lock()
+	if e.peer.provider != "" {
+		err.Peer = fmt.Sprintf("%s %s", e.peer.provider, versionText(e.peer.version))
+	}
+	e.mu.Unlock()
+	err.Cause, err.Next = likely(c)
+	return err
+}
+
+var (
+	_ fabric.Endpoint  = (*Endpoint)(nil)
+	_ fabric.Explainer = (*Endpoint)(nil)
+)

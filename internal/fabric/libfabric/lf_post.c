@@ -1,0 +1,190 @@
+//go:build libfabric && cgo && linux
+
+#include "lf_shim.h"
+
+#include <string.h>
+
+// The anchor's address stands in for that of an empty write, whose own means nothing.
+static ssize_t write_one(struct lf_ep *e, const struct lf_send *s, struct lf_req *r, uint64_t flags)
+{
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)s->addr, .iov_len = s->len};
+	struct fi_rma_iov to = {.addr = s->remote, .len = s->len, .key = s->rkey};
+	void *desc = (void *)(uintptr_t)s->desc;
+	struct fi_msg_rma m = {.msg_iov = &iov, .desc = &desc, .iov_count = 1, .addr = e->peer, .rma_iov = &to, .rma_iov_count = 1, .context = r};
+	if (s->len == 0) {
+		iov.iov_base = r;
+		desc = e->desc;
+		to.addr = e->anchor_addr;
+		to.key = e->anchor_key;
+		// Nothing can land, and the provider shm never says that it has.
+		flags &= ~FI_DELIVERY_COMPLETE;
+	}
+	if (s->op == LF_READ)
+		return fi_readmsg(e->ep, &m, flags & ~FI_DELIVERY_COMPLETE & ~FI_TRANSMIT_COMPLETE & ~FI_INJECT);
+	if (s->op == LF_WRITE_IMM) {
+		m.data = s->imm;
+		// Not every provider says how much has come.
+		if (e->pd->dev->info->domain_attr->cq_data_size >= 8)
+			m.data |= (uint64_t)s->len << 32;
+		flags |= FI_REMOTE_CQ_DATA;
+	}
+	return fi_writemsg(e->ep, &m, flags);
+}
+
+static ssize_t atomic_one(struct lf_ep *e, const struct lf_send *s, struct lf_req *r, uint64_t flags)
+{
+	r->operand = s->swap;
+	r->compare = s->compare;
+	struct fi_ioc op = {.addr = &r->operand, .count = 1}, old = {.addr = (void *)(uintptr_t)s->addr, .count = 1};
+	struct fi_ioc cmp = {.addr = &r->compare, .count = 1};
+	struct fi_rma_ioc to = {.addr = s->remote, .count = 1, .key = s->rkey};
+	void *own = e->desc, *desc = (void *)(uintptr_t)s->desc;
+	struct fi_msg_atomic m = {.msg_iov = &op, .desc = &own, .iov_count = 1, .addr = e->peer, .rma_iov = &to, .rma_iov_count = 1,
+		.datatype = FI_UINT64, .op = s->op == LF_CAS ? FI_CSWAP : FI_SUM, .context = r};
+	flags &= ~(FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE | FI_INJECT);
+	if (s->op == LF_CAS)
+		return fi_compare_atomicmsg(e->ep, &m, &cmp, &own, 1, &old, &desc, 1, flags);
+	return fi_fetch_atomicmsg(e->ep, &m, &old, &desc, 1, flags);
+}
+
+static ssize_t send_one(struct lf_ep *e, const struct lf_send *s, struct lf_req *r, uint64_t flags)
+{
+	struct iovec iov = {.iov_base = s->len ? (void *)(uintptr_t)s->addr : (void *)r, .iov_len = s->len};
+	void *desc = s->len ? (void *)(uintptr_t)s->desc : e->desc;
+	struct fi_msg m = {.msg_iov = &iov, .desc = &desc, .iov_count = 1, .addr = e->peer, .context = r};
+	// When a message has landed depends on the peer's receives: its completion says less.
+	return fi_sendmsg(e->ep, &m, (flags & ~FI_DELIVERY_COMPLETE) | FI_TRANSMIT_COMPLETE);
+}
+
+int lf_post(struct lf_ep *e, const struct lf_send *ring, uint32_t mask, uint32_t from, uint32_t n, int *rc)
+{
+	*rc = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct lf_send *s = &ring[(from + i) & mask];
+		struct lf_req *r = &e->reqs[(from + i) & mask];
+		uint64_t flags = FI_COMPLETION | e->pd->dev->complete | (i + 1 < n ? FI_MORE : 0) | (s->flags & LF_INLINE ? FI_INJECT : 0);
+		ssize_t err;
+		if (s->op == LF_SEND)
+			err = send_one(e, s, r, flags);
+		else if (s->op == LF_CAS || s->op == LF_ADD)
+			err = atomic_one(e, s, r, flags);
+		else
+			err = write_one(e, s, r, flags);
+		if (err) {
+			*rc = (int)err;
+			return (int)i;
+		}
+	}
+	return (int)n;
+}
+
+int lf_recv(struct lf_ep *e, const struct lf_recv *wrs, int n, int *rc)
+{
+	*rc = 0;
+	for (int i = 0; i < n; i++) {
+		const struct lf_recv *w = &wrs[i];
+		struct lf_req *r = &e->reqs[e->sends + w->index];
+		ssize_t err = fi_recv(e->ep, (void *)(uintptr_t)w->addr, w->len, (void *)(uintptr_t)w->desc, FI_ADDR_UNSPEC, r);
+		if (err) {
+			*rc = (int)err;
+			return i;
+		}
+	}
+	return n;
+}
+
+static uint32_t index_of(const struct lf_ep *e, const void *context, uint64_t flags)
+{
+	// Of an arrival the context means nothing.
+	if (flags & FI_REMOTE_CQ_DATA && !(flags & (FI_SEND | FI_WRITE | FI_READ | FI_ATOMIC)))
+		return LF_ARRIVED;
+	const struct lf_req *r = context;
+	return r ? r->index : e->sends + e->recvs + 2;
+}
+
+static int one_error(struct lf_ep *e, struct lf_wc *o)
+{
+	struct fi_cq_err_entry x = {0};
+	ssize_t n = fi_cq_readerr(e->cq, &x, 0);
+	if (n == -FI_EAGAIN)
+		return 0;
+	memset(o, 0, sizeof *o);
+	o->serial = e->serial;
+	if (n < 0) {
+		o->index = e->sends + e->recvs + 2;
+		o->status = (uint32_t)-n;
+		return 1;
+	}
+	o->index = index_of(e, x.op_context, x.flags);
+	o->status = x.err > 0 ? (uint32_t)x.err : FI_EOTHER;
+	o->vendor = (uint32_t)x.prov_errno;
+	o->len = (uint32_t)x.len;
+	return 1;
+}
+
+int lf_poll_one(struct lf_ep *e, struct lf_wc *out, int max)
+{
+	struct fi_cq_data_entry w[LF_BATCH];
+	int total = 0;
+	while (total < max) {
+		int want = max - total < LF_BATCH ? max - total : LF_BATCH;
+		ssize_t n = fi_cq_read(e->cq, w, (size_t)want);
+		if (n == -FI_EAGAIN || n == 0)
+			break;
+		if (n < 0) {
+			// Also of a queue that cannot be read at all: readerr says so again.
+			if (n == -FI_EAVAIL) {
+				int got = one_error(e, &out[total]);
+				total += got;
+				if (got)
+					continue;
+				break;
+			}
+			memset(&out[total], 0, sizeof *out);
+			out[total].serial = e->serial;
+			out[total].index = e->sends + e->recvs + 2;
+			out[total++].status = (uint32_t)-n;
+			break;
+		}
+		for (ssize_t i = 0; i < n; i++) {
+			struct lf_wc *o = &out[total++];
+			o->serial = e->serial;
+			o->index = index_of(e, w[i].op_context, w[i].flags);
+			o->status = o->vendor = 0;
+			o->len = (uint32_t)w[i].len;
+			o->data = w[i].data;
+			if (o->index == LF_ARRIVED && e->pd->dev->info->domain_attr->cq_data_size >= 8)
+				o->len = (uint32_t)(w[i].data >> 32);
+		}
+		if (n < want)
+			break;
+	}
+	return total;
+}
+
+int lf_poll(struct lf_set *s, struct lf_wc *out, int max)
+{
+	int total = 0;
+	for (int i = 0; i < s->n && total < max; i++) {
+		if (s->next >= s->n)
+			s->next = 0;
+		total += lf_poll_one(s->eps[s->next], out + total, max - total);
+		// One that has filled the rest of the room goes on after the others.
+		s->next++;
+	}
+	return total;
+}
+
+int lf_arm(struct lf_set *s)
+{
+	if (s->n == 0)
+		return 1;
+	struct fid_fabric *f = s->eps[0]->pd->dev->fabric;
+	return fi_trywait(f, s->fids, s->n) == 0;
+}
+
+int lf_arm_one(struct lf_ep *e)
+{
+	struct fid *f = &e->cq->fid;
+	return fi_trywait(e->pd->dev->fabric, &f, 1) == 0;
+}

@@ -1,0 +1,166 @@
+// The C side of the libfabric provider: what cgo cannot reach (static inline functions
+// and unions) or should reach once for a whole list. Structures that cross hold plain
+// numbers, no pointers to Go memory, and nothing keeps a pointer to Go memory after it
+// has returned, except a registration, whose memory the caller keeps in place. Handles
+// and the contexts of operations live in C memory. Nothing calls back into Go.
+// Functions return 0 or a count, or a negative fi_errno.
+#ifndef RDMAD_LIBFABRIC_SHIM_H
+#define RDMAD_LIBFABRIC_SHIM_H
+
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <stdint.h>
+
+enum { LF_NAME = 128, LF_ADDR = 192, LF_HELLO = 64, LF_OPERANDS = 24, LF_BATCH = 64 };
+
+// lf_query says what to look for; empty strings and zeros leave it open.
+struct lf_query {
+	char provider[LF_NAME], domain[LF_NAME], node[LF_NAME];
+	// need is whether what cannot be used is left out.
+	int32_t need, atomics, delivery;
+};
+
+// lf_info describes one fi_info.
+struct lf_info {
+	char provider[LF_NAME], fabric[LF_NAME], domain[LF_NAME], source[LF_NAME];
+	uint64_t caps, mode, max_msg, order, inject, cq_data, key_size, mr_mode, sends, recvs;
+	uint32_t format, endpoint, version, control, progress;
+};
+
+// lf_dev is an opened fabric and the fi_info that it was opened with.
+struct lf_dev {
+	struct fi_info *info;
+	struct fid_fabric *fabric;
+	uint64_t complete; // the flag that makes a completion say that data has landed
+	int32_t waits;     // completion queues have a descriptor
+	uint32_t serial;   // of the names of endpoints; atomic
+};
+
+struct lf_pd {
+	struct lf_dev *dev;
+	struct fid_domain *domain;
+};
+
+struct lf_mr {
+	struct fid_mr *mr;
+	uint64_t key, desc;
+};
+
+// lf_req is what the library may write to while an operation is under way. It comes
+// from registered memory: see lf_ep.
+struct lf_req {
+	struct fi_context2 ctx;
+	uint64_t operand, compare;
+	uint32_t index;
+};
+
+// lf_ep is an endpoint with its queue, its peer, and the contexts of its operations: first
+// those of sends, then of receives, then two of greetings.
+struct lf_ep {
+	struct lf_pd *pd;
+	struct fid_ep *ep;
+	struct fid_cq *cq;
+	struct fid_av *av;
+	struct fid_mr *own; // of reqs and greetings
+	void *desc;
+	fi_addr_t peer;
+	uint64_t anchor_addr, anchor_key; // of the peer: for writes and reads of nothing
+	struct lf_req *reqs;
+	uint8_t *area; // greetings, and this end's anchor
+	size_t area_size;
+	struct fid_mr *anchor;
+	uint32_t sends, recvs, serial;
+	int32_t fd; // of the queue, -1: none
+};
+
+enum { LF_WRITE = 1, LF_WRITE_IMM, LF_READ, LF_SEND, LF_CAS, LF_ADD };
+enum { LF_INLINE = 1 };
+
+struct lf_send {
+	uint64_t addr, desc, remote, rkey, compare, swap;
+	uint32_t len, imm;
+	uint8_t op, flags;
+};
+
+struct lf_recv {
+	uint64_t addr, desc;
+	uint32_t len, index;
+};
+
+// lf_wc is a completion: index is that of the lf_req, or LF_ARRIVED for data that has come
+// with a write. Status is 0 or an fi_errno.
+enum { LF_ARRIVED = 0xffffffffu };
+
+struct lf_wc {
+	uint64_t data;
+	uint32_t serial, index, status, vendor, len;
+};
+
+// lf_set is the endpoints that are polled together.
+struct lf_set {
+	struct lf_ep **eps;
+	struct fid **fids;
+	int32_t n, cap, next;
+};
+
+// lf_list describes what the query finds, and returns how much there is of it.
+int lf_list(const struct lf_query *q, struct lf_info *out, int max);
+int lf_open(const struct lf_query *q, struct lf_dev **out, struct lf_info *info);
+int lf_close(struct lf_dev *d);
+
+int lf_pd_open(struct lf_dev *d, struct lf_pd **out);
+int lf_pd_close(struct lf_pd *p);
+// lf_register registers memory; key is what to ask for where the provider does not choose.
+int lf_register(struct lf_pd *p, void *addr, uint64_t len, uint64_t access, uint64_t key, struct lf_mr *out);
+int lf_unregister(struct lf_mr *m);
+
+int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial, int wait, uint64_t key, struct lf_ep **out);
+int lf_ep_close(struct lf_ep *e);
+// lf_ep_name writes the endpoint's address and returns its length.
+int lf_ep_name(struct lf_ep *e, uint8_t *out, uint32_t max);
+// lf_ep_anchor says where a peer's writes and reads of nothing may go.
+void lf_ep_anchor(struct lf_ep *e, uint64_t *addr, uint64_t *key);
+int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anchor_addr, uint64_t anchor_key);
+// A greeting is one tagged message of LF_HELLO bytes, whose contexts are sends + recvs and
+// the one after that.
+int lf_hello_recv(struct lf_ep *e);
+int lf_hello_send(struct lf_ep *e, const uint8_t *msg);
+void lf_hello_read(struct lf_ep *e, uint8_t *msg);
+
+// lf_post posts n of the work requests in ring, from position from on, and returns how many
+// were taken. rc is 0, -FI_EAGAIN for no room now, or why the next one can never be
+// taken.
+int lf_post(struct lf_ep *e, const struct lf_send *ring, uint32_t mask, uint32_t from, uint32_t n, int *rc);
+int lf_recv(struct lf_ep *e, const struct lf_recv *wrs, int n, int *rc);
+// lf_poll moves completions of the endpoints of a set into out, those of each in turn.
+int lf_poll(struct lf_set *s, struct lf_wc *out, int max);
+int lf_poll_one(struct lf_ep *e, struct lf_wc *out, int max);
+// lf_arm returns 1 if all queues of the set may be slept on, else 0.
+int lf_arm(struct lf_set *s);
+int lf_arm_one(struct lf_ep *e);
+
+struct lf_set *lf_set_new(void);
+int lf_set_add(struct lf_set *s, struct lf_ep *e);
+void lf_set_remove(struct lf_set *s, struct lf_ep *e);
+void lf_set_free(struct lf_set *s);
+
+// lf_ctl is an endpoint for small messages to and from any others of its kind.
+struct lf_ctl;
+int lf_ctl_open(struct lf_dev *d, struct lf_ctl **out, int *fd);
+int lf_ctl_close(struct lf_ctl *c);
+int lf_ctl_name(struct lf_ctl *c, uint8_t *out, uint32_t max);
+int lf_ctl_peer(struct lf_ctl *c, const uint8_t *name, uint32_t len, uint64_t *addr);
+void lf_ctl_forget(struct lf_ctl *c, uint64_t addr);
+int lf_ctl_send(struct lf_ctl *c, uint64_t addr, const uint8_t *msg, uint32_t len);
+// lf_ctl_recv copies the next message to out and returns its length, 0: there is none.
+int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max);
+// lf_ctl_arm returns 1 if the descriptor may be slept on.
+int lf_ctl_arm(struct lf_ctl *c);
+
+#endif

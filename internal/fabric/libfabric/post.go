@@ -1,0 +1,182 @@
+//go:build libfabric && cgo && linux
+
+package libfabric
+
+import (
+	"fmt"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+)
+
+// PostSend implements fabric.Endpoint. It is one call into C, as long as the library has
+// room; what it has no room for waits here, and goes down with the next Poll.
+func (e *Endpoint) PostSend(wrs []fabric.SendWR) (int, error) {
+	if err := e.open(); err != nil {
+		return 0, err
+	}
+	if e.phase() < phaseConnected {
+		return 0, fmt.Errorf("%w: the endpoint is not connected", fabric.ErrInvalid)
+	}
+	room := e.sendDepth - e.sq.len()
+	n := 0
+	var refused error
+	first := e.sq.tail
+	for ; n < len(wrs); n++ {
+		if n == room {
+			refused = fabric.ErrQueueFull
+			break
+		}
+		w := &wrs[n]
+		if refused = e.build(&e.sends[e.sq.tail&uint32(len(e.sends)-1)], w); refused != nil {
+			break
+		}
+		*e.sq.at(e.sq.tail) = sendEntry{id: w.ID, op: w.Op, report: w.Flags&fabric.FlagSignaled != 0}
+		e.sq.tail++
+	}
+	if n == 0 {
+		return 0, refused
+	}
+	e.push()
+	e.keep(first, wrs[:n])
+	return n, refused
+}
+
+// open returns ErrClosed unless work is accepted.
+func (e *Endpoint) open() error {
+	if e.link != linkOpen || e.phase() == phaseClosed || e.cq.closed {
+		return fabric.ErrClosed
+	}
+	return nil
+}
+
+// build fills s from w.
+func (e *Endpoint) build(s *cSend, w *fabric.SendWR) error {
+	addr, desc, ok := e.pd.local(&w.Local)
+	if !ok || uint64(w.Local.Len) > e.dev.info.Limits.MaxMessage {
+		return fabric.ErrInvalid
+	}
+	*s = cSend{
+		addr: cUint64(addr), desc: cUint64(desc), len: cUint32(w.Local.Len), op: cUint8(w.Op), imm: cUint32(w.Imm),
+		remote: cUint64(w.RemoteAddr), rkey: cUint64(w.RemoteKey), compare: cUint64(w.Compare), swap: cUint64(w.Swap),
+	}
+	switch w.Op {
+	case fabric.OpWrite, fabric.OpWriteImm, fabric.OpSend:
+		if int(w.Local.Len) <= e.dev.limits.MaxInline && w.Local.Len > 0 {
+			s.flags = sendInline
+		} else if w.Flags&fabric.FlagInline != 0 && w.Local.Len > 0 {
+			return fabric.ErrInvalid
+		}
+		return nil
+	case fabric.OpRead:
+	case fabric.OpCompareSwap, fabric.OpFetchAdd:
+		if !e.dev.limits.Atomics {
+			return fabric.ErrNotSupported
+		}
+		if w.Local.Len != 8 || w.RemoteAddr%8 != 0 {
+			return fabric.ErrInvalid
+		}
+	default:
+		return fabric.ErrInvalid
+	}
+	if w.Flags&fabric.FlagInline != 0 {
+		return fabric.ErrInvalid
+	}
+	return nil
+}
+
+// push gives the library what it has not taken yet.
+func (e *Endpoint) push() {
+	if n := e.sq.tail - e.next; n > 0 && e.link == linkOpen {
+		taken, code := e.lib.post(e.sends, e.next, int(n))
+		e.stats.SendCalls++
+		e.stats.Sends += uint64(taken)
+		e.next += uint32(taken)
+		e.refused(code)
+	}
+	if n := e.loud.tail - e.given; n > 0 && e.link == linkOpen {
+		// From the first one on up to the end of the array, and the rest the next time.
+		at := e.given & uint32(len(e.recvs)-1)
+		taken, code := e.lib.recv(e.recvs[at:min(at+n, uint32(len(e.recvs)))])
+		e.stats.RecvCalls++
+		e.stats.Recvs += uint64(taken)
+		e.given += uint32(taken)
+		e.refused(code)
+	}
+	if e.link == linkOpen && (e.next != e.sq.tail || e.given != e.loud.tail) && !e.pushing {
+		e.pushing = true
+		e.cq.pushing = append(e.cq.pushing, e)
+	}
+}
+
+// refused handles the library's answer to a work request that it has not taken.
+func (e *Endpoint) refused(code int) {
+	switch code {
+	case 0:
+	case errAgain:
+		e.stats.Again++
+	default:
+		// It will never be taken.
+		e.fail(wcStatus(uint32(code)), uint32(code), true)
+	}
+}
+
+// keep copies the data of the work requests that have to wait and must be copied: their
+// memory may change. first is the position of the first of wrs.
+func (e *Endpoint) keep(first uint32, wrs []fabric.SendWR) {
+	if e.link != linkOpen {
+		return
+	}
+	size := e.dev.limits.MaxInline
+	for pos := e.next; pos != e.sq.tail; pos++ {
+		at := pos - first
+		if at >= uint32(len(wrs)) || wrs[at].Flags&fabric.FlagInline == 0 || wrs[at].Local.Len == 0 {
+			continue
+		}
+		if e.spare == nil {
+			e.spare = newPinnedBytes(len(e.sends) * size)
+		}
+		l := &wrs[at].Local
+		i := int(pos & uint32(len(e.sends)-1))
+		copy(e.spare.mem[i*size:i*size+int(l.Len)], l.Region.Bytes()[l.Offset:])
+		e.sends[i].addr, e.sends[i].desc = cUint64(e.spare.addr+uint64(i*size)), 0
+	}
+}
+
+// PostRecv implements fabric.Endpoint. Receives without memory are not known to the library
+// and take immediates, those with memory take sends. It is at most one call into C.
+func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
+	if err := e.open(); err != nil {
+		return 0, err
+	}
+	room := e.recvDepth - e.quiet.len() - e.loud.len()
+	n := 0
+	var refused error
+	for ; n < len(wrs); n++ {
+		if n == room {
+			refused = fabric.ErrQueueFull
+			break
+		}
+		l := &wrs[n].Local
+		addr, desc, ok := e.pd.local(l)
+		if !ok {
+			refused = fabric.ErrInvalid
+			break
+		}
+		r := &e.quiet
+		if l.Len > 0 {
+			r = &e.loud
+			at := r.tail & uint32(len(e.recvs)-1)
+			e.recvs[at] = cRecv{addr: cUint64(addr), desc: cUint64(desc), len: cUint32(l.Len), index: cUint32(at)}
+		}
+		*r.at(r.tail) = recvEntry{id: wrs[n].ID, number: e.posted}
+		r.tail++
+		e.posted++
+	}
+	if e.given != e.loud.tail {
+		e.push()
+	}
+	if e.early.len() > 0 && n > 0 {
+		e.cq.wake(e)
+	}
+	return n, refused
+}

@@ -1,0 +1,175 @@
+//go:build libfabric && cgo && linux
+
+package libfabric
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+)
+
+const (
+	// controlRest is how long the device's goroutine sleeps where no descriptor wakes it, as
+	// long as there are endpoints, and while the library takes no message.
+	controlRest = 2 * time.Millisecond
+	// letterTime is how long a message to a peer is tried: the peer may be gone, too.
+	letterTime = 2 * time.Second
+	// lastTime is the same for all of a device that is closed.
+	lastTime = 100 * time.Millisecond
+)
+
+// controlPeer is the control endpoint of a peer's device; guarded by Device.mu.
+type controlPeer struct {
+	name string
+	addr uint64
+	refs int     // endpoints that are connected to it, and letters
+	near *Device // of this process
+}
+
+// letter is a message that waits to be sent.
+type letter struct {
+	to    *controlPeer
+	m     message
+	until time.Time
+}
+
+// controlOf returns the control endpoint of a peer's device, to be released.
+func (d *Device) controlOf(name []byte) (*controlPeer, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fabric.ErrClosed
+	}
+	if near := neighbour(string(name)); near != nil {
+		return &controlPeer{near: near}, nil
+	}
+	p := d.peers[string(name)]
+	if p == nil {
+		addr, err := d.ctl.peer(name)
+		if err != nil {
+			return nil, err
+		}
+		p = &controlPeer{name: string(name), addr: addr}
+		d.peers[p.name] = p
+	}
+	p.refs++
+	return p, nil
+}
+
+// release gives a control endpoint back; d.mu is held.
+func (d *Device) release(p *controlPeer) {
+	if p.refs--; p.refs == 0 {
+		delete(d.peers, p.name)
+		d.ctl.forget(p.addr)
+	}
+}
+
+// leave tells the peer of an endpoint that it has ended, once. why is the status that it has
+// failed with, or StatusSuccess.
+func (d *Device) leave(e *Endpoint, why fabric.Status) {
+	e.mu.Lock()
+	to := e.control
+	e.control = nil
+	m := message{kind: msgGone, why: why, to: e.peer.token, from: e.addr.token}
+	lost := e.isLost
+	e.mu.Unlock()
+	if to == nil {
+		return
+	}
+	if to.near != nil {
+		to.near.heard(m)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if lost || d.closed {
+		d.release(to)
+		return
+	}
+	d.outbox = append(d.outbox, letter{to: to, m: m, until: time.Now().Add(letterTime)})
+	d.bell.Ring()
+}
+
+// serve takes and sends control messages until the device is closed.
+func (d *Device) serve() {
+	defer d.wg.Done()
+	fds := []unix.PollFd{{Fd: int32(d.bell.FD()), Events: unix.POLLIN}, {Fd: int32(d.ctl.fd), Events: unix.POLLIN}}
+	for {
+		working := d.receive()
+		timeout, open := d.deliver(time.Now())
+		if !open {
+			return
+		}
+		if working && d.waits && !d.ctl.arm() {
+			timeout = 0
+		}
+		if !working {
+			fds[1].Fd = -1 // there will be no more messages
+		}
+		// An interrupted wait is one without events.
+		if n, err := unix.Poll(fds, timeout); n > 0 && err == nil && fds[0].Revents != 0 {
+			d.bell.Silence()
+		}
+	}
+}
+
+// receive handles messages that have come. It returns false if there will be no more.
+func (d *Device) receive() bool {
+	for {
+		m, ok, err := d.ctl.receive()
+		if err != nil || !ok {
+			return err == nil
+		}
+		d.heard(m)
+	}
+}
+
+// heard handles a message, which may come from anybody who knows the token.
+func (d *Device) heard(m message) {
+	d.mu.Lock()
+	e := d.endpoints[m.to]
+	d.mu.Unlock()
+	if e == nil || m.kind != msgGone {
+		return
+	}
+	e.mu.Lock()
+	ok := e.peer.token == m.from && e.phase() != phaseNew
+	e.mu.Unlock()
+	if ok {
+		e.peerGone(m.why)
+	}
+}
+
+// deliver sends what the library takes, and returns for how many milliseconds nothing is to
+// be done, -1: until somebody rings. open is false when the device was closed and nothing
+// more can be said.
+func (d *Device) deliver(now time.Time) (timeout int, open bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	left := d.outbox[:0]
+	for _, l := range d.outbox {
+		if d.closed && l.until.Sub(now) > lastTime {
+			l.until = now.Add(lastTime)
+		}
+		// An error is as good as a peer that is gone.
+		sent, _ := d.ctl.send(l.to.addr, l.m)
+		if sent || now.After(l.until) {
+			d.release(l.to)
+			continue
+		}
+		left = append(left, l)
+	}
+	clear(d.outbox[len(left):])
+	d.outbox = left
+	switch {
+	case len(left) > 0:
+		return int(controlRest.Milliseconds()), true
+	case d.closed:
+		return 0, false
+	case !d.waits && len(d.endpoints) > 0:
+		return int(controlRest.Milliseconds()), true
+	}
+	return -1, true
+}

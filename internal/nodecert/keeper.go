@@ -1,0 +1,111 @@
+package nodecert
+
+import (
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// fresh is how young a file may be for its times to say little: it could be written
+// again without a change of them. Such files are read again next time.
+const fresh = 100 * time.Millisecond
+
+// stamp tells whether a file has changed since.
+type stamp struct {
+	inode            uint64
+	size             int64
+	modified, change syscall.Timespec
+}
+
+// Keeper keeps the material of a node up to date with its files. Its methods are
+// safe for concurrent use.
+type Keeper struct {
+	files Files
+	node  string
+	// event is told of material that was read again, or why the files cannot be
+	// used and the last that could is kept. Each is told once.
+	event func(*Material, error)
+
+	mu      sync.Mutex
+	current *Material
+	seen    [3]stamp
+	settled bool // seen is old enough to be relied on
+	lastErr string
+}
+
+// NewKeeper reads the files of a node for the first time. Material whose time is over,
+// or has not come, is taken all the same: peers refuse it, and better files may come.
+// For any other problem the error says that there is nothing to begin with.
+func NewKeeper(files Files, node string, event func(*Material, error)) (*Keeper, error) {
+	k := &Keeper{files: files, node: node, event: event}
+	k.look()
+	m, err := Load(Open, files)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Usable(node, time.Now()); err != nil {
+		if m.Node != node {
+			return nil, err
+		}
+		k.lastErr = err.Error()
+	}
+	k.current = m
+	return k, nil
+}
+
+// Material returns what the files hold, or what they held when they could last be
+// used. It costs three calls of stat while nothing changes.
+func (k *Keeper) Material() *Material {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.look() {
+		return k.current
+	}
+	m, err := Load(Open, k.files)
+	if err == nil {
+		err = m.Usable(k.node, time.Now())
+	}
+	if err != nil {
+		if k.lastErr != err.Error() {
+			k.lastErr = err.Error()
+			k.event(nil, err)
+		}
+		return k.current
+	}
+	k.lastErr = ""
+	if !m.Leaf.Equal(k.current.Leaf) || !m.Roots.Equal(k.current.Roots) {
+		k.event(m, nil)
+	}
+	k.current = m
+	return m
+}
+
+// look notes the state of the files and reports whether they are to be read again.
+// It is taken before they are read: what changes in between is seen next time.
+func (k *Keeper) look() bool {
+	var now [3]stamp
+	youngest := time.Time{}
+	for i, path := range []string{k.files.Cert, k.files.Key, k.files.CA} {
+		info, err := os.Stat(path)
+		if err != nil {
+			continue // a file that is not there is a change too
+		}
+		now[i] = stampOf(info)
+		if c := time.Unix(now[i].change.Unix()); c.After(youngest) {
+			youngest = c
+		}
+	}
+	changed := now != k.seen || !k.settled
+	k.seen, k.settled = now, time.Since(youngest) > fresh
+	return changed
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{size: info.Size()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.inode, s.modified, s.change = st.Ino, st.Mtim, st.Ctim
+	}
+	return s
+}

@@ -1,0 +1,189 @@
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
+)
+
+// The bounds of what whoever connects can make the daemon spend.
+const (
+	// maxConns is how many connections a listener has at a time; others wait.
+	maxConns = 64
+	// maxHeader is how large the header of a request may be, in bytes.
+	maxHeader = 16 << 10
+	// A request must come within readTimeout, and be answered within writeTimeout, but
+	// for profiles and for what the page sends for long. idleTimeout is how long a
+	// connection may wait for its next request.
+	readTimeout  = 5 * time.Second
+	writeTimeout = 10 * time.Second
+	idleTimeout  = 30 * time.Second
+	// maxProfile is the longest profile, in seconds. One is made at a time.
+	maxProfile = 120
+	// fresh is how long a status, metrics and the life of agents are good for; patience is
+	// how long agents may take to answer.
+	freshStatus  = time.Second
+	freshMetrics = 250 * time.Millisecond
+	patience     = 2 * time.Second
+)
+
+// Options is what a Server serves.
+type Options struct {
+	// Source is the daemon.
+	Source Source
+	// Page gets all requests that nothing else is for; nil: there is a list of what there
+	// is. Its answers have no time limit but those that it sets.
+	Page http.Handler
+	// Peers says what readiness takes: ReadyNone, ReadyAny or ReadyAll.
+	Peers string
+}
+
+// What peers must be connected for a node to be ready.
+const (
+	ReadyNone = "none"
+	ReadyAny  = "any"
+	ReadyAll  = "all"
+)
+
+// Server answers requests by HTTP. Its methods are safe for concurrent use.
+type Server struct {
+	options Options
+	status  shared[json.RawMessage]
+	alive   shared[struct{}]
+	metrics http.Handler
+	// profiling is full while a profile is made.
+	profiling chan struct{}
+	with      *http.Server // with profiles
+	without   *http.Server
+	cancel    context.CancelFunc
+}
+
+// New returns a server that serves nobody yet.
+func New(o Options) *Server {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{options: o, profiling: make(chan struct{}, 1), cancel: cancel}
+	s.status = shared[json.RawMessage]{fresh: freshStatus, patience: patience, ask: func() (json.RawMessage, error) { return o.Source.Status(ctx) }}
+	s.alive = shared[struct{}]{fresh: freshStatus, patience: patience, ask: func() (struct{}, error) {
+		o.Source.Alive(ctx)
+		return struct{}{}, nil
+	}}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCollector(o.Source), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.metrics = promhttp.HandlerFor(newGatherer(registry), promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
+	server := func(profiles bool) *http.Server {
+		return &http.Server{
+			Handler: guarded(s.handler(profiles)), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+			BaseContext: func(net.Listener) context.Context { return ctx },
+		}
+	}
+	s.with, s.without = server(true), server(false)
+	return s
+}
+
+// Serve answers requests on l, and closes it, until Close; then it returns nil. profiles:
+// /debug/pprof is among them.
+func (s *Server) Serve(l net.Listener, profiles bool) error {
+	server := s.without
+	if profiles {
+		server = s.with
+	}
+	if err := server.Serve(netutil.LimitListener(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Close ends all connections, and makes Serve return.
+func (s *Server) Close() error {
+	s.cancel()
+	return errors.Join(s.with.Close(), s.without.Close())
+}
+
+// handler returns what answers requests.
+func (s *Server) handler(profiles bool) http.Handler {
+	mux := http.NewServeMux()
+	timed := func(pattern string, h http.HandlerFunc) {
+		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
+			// A client that does not read is not waited for.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+			h(w, r)
+		})
+	}
+	timed("/metrics", s.metrics.ServeHTTP)
+	timed("/healthz", s.healthz)
+	timed("/readyz", s.readyz)
+	timed("/statusz", s.statusz)
+	if profiles {
+		s.profiles(mux)
+	} else {
+		timed("/debug/pprof/", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "profiles are to be had by the Unix socket only, unless observe.pprof is true", http.StatusForbidden)
+		})
+	}
+	if page := s.options.Page; page != nil {
+		mux.Handle("/", page)
+	} else {
+		timed("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "rdmad\n\n/metrics\n/healthz\n/readyz\n/statusz\n/debug/pprof/\n")
+		})
+	}
+	return mux
+}
+
+// Status is the status that /statusz shows, which is at most a second old.
+func (s *Server) Status(ctx context.Context) (json.RawMessage, error) {
+	status, err := s.status.get(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the agents do not answer: %w", err)
+	}
+	return status, nil
+}
+
+func (s *Server) statusz(w http.ResponseWriter, r *http.Request) {
+	status, err := s.Status(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(status)
+}
+
+// profiles adds what package pprof has, one at a time.
+func (s *Server) profiles(mux *http.ServeMux) {
+	add := func(pattern string, h http.HandlerFunc) {
+		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
+			if n := r.FormValue("seconds"); n != "" {
+				if k, err := strconv.ParseFloat(n, 64); err != nil || !(k >= 0 && k <= maxProfile) {
+					http.Error(w, fmt.Sprintf("seconds must be at most %d", maxProfile), http.StatusBadRequest)
+					return
+				}
+			}
+			select {
+			case s.profiling <- struct{}{}:
+				defer func() { <-s.profiling }()
+			default:
+				http.Error(w, "another profile is being made", http.StatusTooManyRequests)
+				return
+			}
+			h(w, r)
+		})
+	}
+	add("/debug/pprof/", pprof.Index)
+	add("/debug/pprof/cmdline", pprof.Cmdline)
+	add("/debug/pprof/profile", pprof.Profile)
+	add("/debug/pprof/symbol", pprof.Symbol)
+	add("/debug/pprof/trace", pprof.Trace)
+}

@@ -1,0 +1,28 @@
+package scaling
+
+import "time"
+
+// Budgets: what may not be exceeded, as the tests of many workers and peers check with
+// real daemons (test/scale_test.go). They leave room for what a garbage-collected heap
+// varies by.
+const (
+	// WorkerBudget is the daemon's memory for an attached worker without requests, in bytes.
+	WorkerBudget = 256 << 10
+	// WorkerGoroutines are the core's goroutines for one.
+	WorkerGoroutines = 1
+	// LinkBudget is the daemon's memory for a peer besides its lanes, in bytes.
+	LinkBudget = 512 << 10
+	// LinkGoroutines are the core's goroutines for a peer, with or without lanes.
+	LinkGoroutines = 8
+	// LinkFDs are the descriptors of a peer without lanes, and LaneFDs those of a lane's
+	// end: ring, vault and connection in the core, ring and vault in the supervisor.
+	LinkFDs = 1
+	LaneFDs = 5
+	// OpenBudget is how long the first call to a peer takes that has no lane yet.
+	OpenBudget = 50 * time.Millisecond
+	// OpenFrames are the messages between the daemons to open a lane: one each way.
+	OpenFrames = 2
+	// IdleWakes is how often a process may be woken in two seconds without work: by the
+	// measurement, and by what the Go runtime does once in minutes.
+	IdleWakes = 10
+)

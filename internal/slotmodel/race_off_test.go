@@ -1,0 +1,5 @@
+//go:build !race
+
+package slotmodel
+
+const raceEnabled = false

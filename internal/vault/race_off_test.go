@@ -1,0 +1,5 @@
+//go:build !race
+
+package vault_test
+
+const raceEnabled = false

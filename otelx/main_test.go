@@ -1,0 +1,9 @@
+package otelx
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/internal/daemontest"
+)
+
+func TestMain(m *testing.M) { daemontest.Main(m) }

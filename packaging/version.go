@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// described is what "git describe --tags --long --always --dirty" prints behind a tag:
+// the tag, the commits since, the commit, and whether there are changes.
+var described = regexp.MustCompile(`^v?(\d+(?:\.\d+)*(?:-[0-9A-Za-z.]+)?)-(\d+)-g([0-9a-f]+)(-dirty)?$`)
+
+// packageVersion makes a version that dpkg and rpm order as time does of what git
+// describe says. Without a tag it is the program's own version with the number of
+// commits behind it. An rc1 comes before its release, a commit after the tag it follows.
+func packageVersion(describe, own string, commits int) (string, error) {
+	if m := described.FindStringSubmatch(describe); m != nil {
+		v := strings.Replace(m[1], "-", "~", 1)
+		if m[2] != "0" {
+			v += "+" + m[2] + ".g" + m[3]
+		}
+		return v + dirt(v, m[4]), nil
+	}
+	commit, dirty := strings.CutSuffix(describe, "-dirty")
+	if !regexp.MustCompile(`^[0-9a-f]{4,40}$`).MatchString(commit) {
+		return "", fmt.Errorf("git describe printed %q, want TAG-N-gCOMMIT with a tag such as v1.2.3, or a commit", describe)
+	}
+	v := fmt.Sprintf("%s+%d.g%s", own, commits, commit)
+	if dirty {
+		v += ".dirty"
+	}
+	return v, nil
+}
+
+// dirt is the suffix for changes that no commit has.
+func dirt(version, dirty string) string {
+	switch {
+	case dirty == "":
+		return ""
+	case strings.Contains(version, "+"):
+		return ".dirty"
+	}
+	return "+dirty"
+}

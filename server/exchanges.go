@@ -1,0 +1,264 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/exchange"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+const (
+	// maxExchanges is how many exchanges a process has at a time at most.
+	maxExchanges = 16 << 10
+	// exchangeLease is how long an exchange lasts without a part, besides the time for
+	// which a lost link is waited for: its requester has died, or its node is gone.
+	exchangeLease = 15 * time.Second
+	// holdLimit is how long a wait for news of a stream is held back before it is
+	// answered without any, so that the requester shows that it is there.
+	holdLimit = 5 * time.Second
+)
+
+// exchanges are those that requesters have with this process: large requests that are
+// coming in, large answers that are being fetched, and streams.
+type exchanges struct {
+	server *Server
+	// limit bounds the bytes of all large requests and answers, maxStreams the
+	// handlers of streams.
+	limit      int64
+	maxStreams int
+	lease      time.Duration
+
+	mu    sync.Mutex
+	open  map[uint64]*serverExchange
+	bytes int64
+	// streams are the handlers of streams that run.
+	streams int
+	closed  bool
+	// running are stream handlers and goroutines that move parts.
+	running sync.WaitGroup
+}
+
+// serverExchange is one of them. What it is does not change.
+type serverExchange struct {
+	id     uint64
+	method uint32
+	bytes  int64
+	lease  *time.Timer
+	// from is who has it with this process, and began when, by CLOCK_MONOTONIC.
+	from  caller
+	began int64
+
+	// One of these.
+	request *largeRequest
+	answer  *largeAnswer
+	stream  *Stream
+}
+
+func (x *exchanges) init(s *Server, o *options) {
+	x.server, x.limit, x.maxStreams, x.lease = s, o.large, o.streams, exchangeLease
+	x.open = make(map[uint64]*serverExchange)
+}
+
+// add enters an exchange that takes so many bytes. It returns false, and why, if there
+// is no room for it.
+func (x *exchanges) add(e *serverExchange) (ok bool, why string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.closed:
+		return false, "the process is stopping"
+	case len(x.open) >= maxExchanges:
+		return false, "the process has too many exchanges (large messages and streams)"
+	case e.stream != nil && x.streams >= x.maxStreams:
+		return false, "the process has too many streams (server.Streams)"
+	case e.bytes > x.limit-x.bytes:
+		return false, "the process has no room for more large messages now (server.LargeMessages)"
+	}
+	for e.id == 0 || x.open[e.id] != nil {
+		e.id = randomID()
+	}
+	e.began = shm.Nanotime()
+	x.open[e.id] = e
+	x.bytes += e.bytes
+	if e.stream != nil {
+		x.streams++ // until its handler returns
+	}
+	e.lease = time.AfterFunc(x.lease, func() { x.expire(e) })
+	return true, ""
+}
+
+// randomID makes a number that no other process can guess: parts are addressed by it.
+func randomID() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// find returns an exchange of the method and renews its lease; nil if there is none.
+func (x *exchanges) find(id uint64, method uint32) *serverExchange {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.open[id]
+	if e == nil || e.method != method {
+		return nil
+	}
+	e.lease.Reset(x.lease)
+	return e
+}
+
+// remove forgets an exchange. It reports whether it was there.
+func (x *exchanges) remove(e *serverExchange) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.open[e.id] != e {
+		return false
+	}
+	delete(x.open, e.id)
+	x.bytes -= e.bytes
+	e.lease.Stop()
+	return true
+}
+
+// expire ends an exchange whose requester has not been heard of.
+func (x *exchanges) expire(e *serverExchange) {
+	if x.remove(e) && e.stream != nil {
+		e.stream.giveUp(ErrGivenUp)
+	}
+}
+
+// streamOver notes that the handler of a stream has returned.
+func (x *exchanges) streamOver() {
+	x.mu.Lock()
+	x.streams--
+	x.mu.Unlock()
+}
+
+// left returns how many streams and large answers their callers have not fetched to
+// the end, and whether handlers of streams run.
+func (x *exchanges) left() (n int, running bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.open {
+		if e.stream != nil || e.answer != nil {
+			n++
+		}
+	}
+	return n, x.streams > 0
+}
+
+// begin counts a goroutine that uses the shared memory; x.running.Done must follow.
+// False: the server is closing.
+func (x *exchanges) begin() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return false
+	}
+	x.running.Add(1)
+	return true
+}
+
+// shut ends all exchanges, and returns when no goroutine uses the shared memory for
+// them any more. The handlers of streams have been told before.
+func (x *exchanges) shut() {
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	x.running.Wait()
+	x.mu.Lock()
+	var left []*serverExchange
+	for _, e := range x.open {
+		e.lease.Stop()
+		left = append(left, e)
+	}
+	clear(x.open)
+	x.mu.Unlock()
+	for _, e := range left {
+		if e.stream != nil {
+			e.stream.abandon()
+		}
+	}
+}
+
+// Why parts cannot be done.
+const (
+	unknownExchange = "the process has no such exchange: it was given up, or was idle for too long"
+	stopping        = "the process is stopping"
+)
+
+// largeRequest is a request that arrives in parts.
+type largeRequest struct {
+	mu  sync.Mutex
+	buf []byte
+	// got is how many bytes have come, busy how many parts are on their way into
+	// buf.
+	got  uint64
+	busy int
+	over bool // the handler has it, or nobody
+}
+
+// reserve checks a part and counts it; arrived must follow if it returns memory.
+func (r *largeRequest) reserve(off uint64, n uint32) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || !slots.Inside(off, uint64(n), uint64(len(r.buf))) || r.got+uint64(n) > uint64(len(r.buf)) {
+		return nil
+	}
+	r.busy++
+	return r.buf[off : off+uint64(n) : off+uint64(n)]
+}
+
+// arrived ends what reserve began, for n bytes that have come.
+func (r *largeRequest) arrived(n int) {
+	r.mu.Lock()
+	r.got += uint64(n)
+	r.busy--
+	r.mu.Unlock()
+}
+
+// take returns the request if it is complete, once.
+func (r *largeRequest) take() ([]byte, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || r.busy > 0 || r.got != uint64(len(r.buf)) {
+		return nil, false
+	}
+	r.over = true
+	return r.buf, true
+}
+
+// largeAnswer is an answer that is fetched in parts.
+type largeAnswer struct {
+	buf []byte
+
+	mu sync.Mutex
+	// served is how many bytes were given out. The requester asks for each once.
+	served uint64
+}
+
+// give counts n bytes that were given out and reports whether they were the last.
+func (a *largeAnswer) give(n int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.served += uint64(n)
+	return a.served >= uint64(len(a.buf))
+}
+
+// spill makes the answer of c, which does not fit its run, one that its requester
+// fetches, and writes the first bytes of it. It returns the payload's length.
+func (x *exchanges) spill(c *Call) (length int, status slots.Status, text string) {
+	e := &serverExchange{from: caller{c.lane, c.header.From}, method: c.header.Method, bytes: int64(len(c.spilled)), answer: &largeAnswer{buf: c.spilled}}
+	if ok, why := x.add(e); !ok {
+		return 0, slots.StatusRemote, "the answer cannot be kept: " + why
+	}
+	p := c.ring.Payload(c.run)
+	n := copy(p[exchange.PartSize:max(exchange.PartSize, int(c.header.Answer))], c.spilled)
+	e.answer.give(n)
+	a := exchange.PartAnswer{ID: e.id, Credit: uint64(len(c.spilled)), Kind: exchange.KindMore, To: uint16(x.server.id), Length: uint32(n)}
+	a.Encode(p)
+	return exchange.PartSize + n, slots.StatusOK, ""
+}

@@ -1,0 +1,312 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmad/rdmad/internal/exchange"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// part is a picked request that carries a part of an exchange. It can be kept and
+// answered later, by any goroutine, once.
+type part struct {
+	x      *exchanges
+	ring   *slots.Ring
+	run    slots.Run
+	lane   uint16
+	header slots.Header
+	head   exchange.PartRequest
+	// carried is what goes with it.
+	carried []byte
+	// began is when it was taken, if it is followed by a trace, else 0.
+	began int64
+	// later: the hint that announces the answer is not the worker's to push.
+	later bool
+}
+
+// isPart reports whether the request that h names is a part that wants no handler, and
+// whether it opens an exchange. The look at its header decides no more than who looks
+// closer, and when.
+func (s *Server) isPart(h slots.Hint) (part, opens bool) {
+	r := s.lanes[int(h.Lane())%slots.MaxLanes].Load()
+	if r == nil || h.Index() >= r.Geometry().Slots {
+		return false, false
+	}
+	run := r.AnswerWord(h.Index()).Run()
+	if run < 1 || run > r.Geometry().Slots-h.Index() {
+		return false, false
+	}
+	return isPart(r.HeaderAt(h.Index()), r.PayloadAt(h.Index(), run))
+}
+
+func isPart(header, payload []byte) (part, opens bool) {
+	if slots.Flags(header[offFlags])&slots.FlagPart == 0 {
+		return false, false
+	}
+	at := int(header[offRefs])*slots.RefSize + offOp
+	if at >= len(payload) {
+		return true, false
+	}
+	op := exchange.Op(payload[at])
+	return op != exchange.OpRun, op == exchange.OpOpenCall || op == exchange.OpOpenStream
+}
+
+// Where the bytes that isPart looks at are in the header of a message and in that of a
+// part.
+const (
+	offFlags = 15
+	offRefs  = 44
+	offOp    = 24
+)
+
+// serve deals with the picked request of c, a part. It is quick: what takes long goes
+// on in a goroutine, or is kept until there is something to say.
+func (x *exchanges) serve(c *Call) {
+	p := &part{x: x, ring: c.ring, run: c.run, lane: c.lane}
+	if !p.header.Decode(c.ring.Header(c.run)) || p.header.Ticket != c.run.Ticket {
+		p.fail(slots.StatusInvalid, "the request was damaged in shared memory")
+		return
+	}
+	if err := p.header.CheckRequest(c.ring.Geometry(), c.run.Len); err != nil {
+		p.fail(slots.StatusInvalid, err.Error())
+		return
+	}
+	if slots.IsMark(p.header.Trace) {
+		p.began = shm.Nanotime()
+	}
+	if p.header.Flags&slots.FlagCarry != 0 {
+		var ok bool
+		if p.carried, ok = takeCarried(c.ring.Payload(c.run), &p.header, nil); !ok {
+			p.fail(slots.StatusInvalid, badCarried)
+			return
+		}
+	}
+	data, err := p.head.Decode(p.payload())
+	if err != nil {
+		p.fail(slots.StatusInvalid, err.Error())
+		return
+	}
+	if p.header.Deadline != 0 && shm.Nanotime() > p.header.Deadline {
+		p.fail(slots.StatusDeadline, "too late at the handler's process")
+		return
+	}
+	switch p.head.Op {
+	case exchange.OpOpenCall:
+		x.openCall(p, data)
+		return
+	case exchange.OpOpenStream:
+		x.openStream(p, data)
+		return
+	}
+	e := x.find(p.head.ID, p.header.Method)
+	switch {
+	case e == nil && p.head.Op == exchange.OpClose:
+		p.ack(nil)
+	case e == nil:
+		p.fail(slots.StatusNotExecuted, unknownExchange)
+	case p.head.Op == exchange.OpClose:
+		x.close(e)
+		p.ack(nil)
+	case p.head.Op == exchange.OpPush && e.request != nil:
+		x.push(p, e, data)
+	case p.head.Op == exchange.OpPull && e.answer != nil:
+		x.pull(p, e)
+	case p.head.Op == exchange.OpSend && e.stream != nil:
+		e.stream.received(p, data)
+	case p.head.Op == exchange.OpWait && e.stream != nil:
+		e.stream.hold(p)
+	default:
+		p.fail(slots.StatusInvalid, fmt.Sprintf("operation %d is not for this exchange", p.head.Op))
+	}
+}
+
+// openCall begins a large request.
+func (x *exchanges) openCall(p *part, data []byte) {
+	total := p.head.Credit
+	if total < 1 || total > exchange.MaxMessage || uint64(len(data)) > total {
+		p.fail(slots.StatusInvalid, fmt.Sprintf("a request of %d bytes, at most %d", total, exchange.MaxMessage))
+		return
+	}
+	r := &largeRequest{}
+	e := &serverExchange{from: caller{p.lane, p.header.From}, method: p.header.Method, bytes: int64(total), request: r}
+	// Entered before the memory is taken, with e.request not yet usable.
+	if ok, why := x.add(e); !ok {
+		p.fail(slots.StatusNotExecuted, why)
+		return
+	}
+	buf := make([]byte, total)
+	n := copy(buf, data)
+	r.mu.Lock()
+	r.buf, r.got = buf, uint64(n)
+	r.mu.Unlock()
+	p.answer(&exchange.PartAnswer{ID: e.id, Credit: total, Kind: exchange.KindOpened}, nil, nil)
+}
+
+// takeLarge makes the request that has come in parts the one of c, whose request only
+// says that it is to run.
+func (c *Call) takeLarge() (status slots.Status, text string) {
+	var h exchange.PartRequest
+	if _, err := h.Decode(c.ring.Payload(c.run)[int(c.header.Refs)*slots.RefSize : c.header.Length]); err != nil {
+		return slots.StatusInvalid, err.Error()
+	}
+	x := &c.server.exchanges
+	e := x.find(h.ID, c.header.Method)
+	if e == nil || e.request == nil || h.Op != exchange.OpRun {
+		return slots.StatusNotExecuted, unknownExchange
+	}
+	buf, ok := e.request.take()
+	if !ok {
+		return slots.StatusInvalid, "a request that is not complete"
+	}
+	c.large, c.largeIn = buf, e
+	return slots.StatusOK, ""
+}
+
+// push takes a part of a large request.
+func (x *exchanges) push(p *part, e *serverExchange, data []byte) {
+	to := e.request.reserve(p.head.Offset, p.head.Length)
+	if to == nil {
+		p.fail(slots.StatusInvalid, "bytes beyond the request, or twice")
+		return
+	}
+	if p.head.Flags&exchange.FlagRegion == 0 {
+		e.request.arrived(copy(to, data))
+		p.ack(e)
+		return
+	}
+	p.elsewhere(func(c *Call) {
+		n, err := c.Region(c.NumRegions()-1).ReadAt(to, 0)
+		if err != nil {
+			n = 0
+		}
+		e.request.arrived(n)
+		if err != nil {
+			p.notMoved(err)
+			return
+		}
+		p.ack(e)
+	})
+}
+
+// pull gives out a part of a large answer.
+func (x *exchanges) pull(p *part, e *serverExchange) {
+	a, off := e.answer, p.head.Offset
+	if p.head.Length < 1 || !slots.Inside(off, uint64(p.head.Length), uint64(len(a.buf))) {
+		p.fail(slots.StatusInvalid, "bytes beyond the answer")
+		return
+	}
+	from := a.buf[off : off+uint64(p.head.Length)]
+	done := func(n int) *exchange.PartAnswer {
+		if a.give(n) {
+			x.remove(e)
+		}
+		return &exchange.PartAnswer{ID: e.id, Offset: off, Kind: exchange.KindData, Flags: p.head.Flags & exchange.FlagRegion, Length: uint32(n)}
+	}
+	if p.head.Flags&exchange.FlagRegion == 0 {
+		from = from[:min(len(from), p.room())]
+		p.answer(done(len(from)), from, nil)
+		return
+	}
+	p.elsewhere(func(c *Call) {
+		if _, err := c.Region(c.NumRegions()-1).WriteAt(from, 0); err != nil {
+			p.notMoved(err)
+			return
+		}
+		p.answer(done(len(from)), nil, nil)
+	})
+}
+
+// notMoved answers a part whose bytes could not be moved, and do not count. If what was
+// allowed to be done with the region was lost, for example because a daemon has been
+// replaced, the requester allows it anew.
+func (p *part) notMoved(err error) {
+	if errors.Is(err, ErrLost) {
+		p.fail(slots.StatusNotExported, err.Error())
+		return
+	}
+	p.fail(slots.StatusNotExecuted, err.Error())
+}
+
+// close ends an exchange that its requester gives up.
+func (x *exchanges) close(e *serverExchange) {
+	if e.stream != nil {
+		e.stream.giveUp(ErrGivenUp)
+		return // it is removed when its handler has returned
+	}
+	x.remove(e)
+}
+
+// elsewhere calls f, on a goroutine of its own, with the regions that the part refers
+// to. f answers the part.
+func (p *part) elsewhere(f func(c *Call)) {
+	if !p.x.begin() {
+		p.fail(slots.StatusNotExecuted, stopping)
+		return
+	}
+	p.later = true
+	go func() {
+		defer p.x.running.Done()
+		c := &Call{server: p.x.server, ring: p.ring, run: p.run, lane: p.lane, header: p.header}
+		c.openRegions()
+		f(c)
+	}()
+}
+
+// payload is what follows the references to regions.
+func (p *part) payload() []byte {
+	return p.ring.Payload(p.run)[int(p.header.Refs)*slots.RefSize : p.header.Length : p.header.Length]
+}
+
+// room is how many bytes fit an answer besides its header.
+func (p *part) room() int {
+	return max(0, int(p.header.Answer)-exchange.PartSize)
+}
+
+// ack answers a part that there is nothing else to say to.
+func (p *part) ack(e *serverExchange) {
+	a := exchange.PartAnswer{ID: p.head.ID, Kind: exchange.KindAck}
+	if e != nil && e.request != nil {
+		a.Credit = uint64(len(e.request.buf))
+	}
+	p.answer(&a, nil, nil)
+}
+
+// answer answers the part, with data and what follows it. Both must fit its room.
+func (p *part) answer(a *exchange.PartAnswer, data, rest []byte) {
+	to := p.ring.Payload(p.run)
+	n := exchange.PartSize
+	n += copy(to[n:], data)
+	n += copy(to[n:], rest)
+	a.To = uint16(p.x.server.id)
+	a.Encode(to)
+	if p.header.Kind == slots.KindOneWay {
+		p.finish(slots.Header{Flags: slots.FlagControl})
+		return
+	}
+	h := slots.Header{Flags: slots.FlagPart, Length: uint32(n)}
+	if a.Flags&exchange.FlagRegion != 0 {
+		h.Flags |= slots.FlagControl // the data has gone another way
+	}
+	p.finish(h)
+}
+
+// fail answers the part with an error.
+func (p *part) fail(status slots.Status, text string) {
+	n := copy(p.ring.Payload(p.run), text)
+	p.finish(slots.Header{Flags: slots.FlagError, Status: status, Length: uint32(n)})
+}
+
+func (p *part) finish(h slots.Header) {
+	h.Ticket, h.Run, h.Kind = p.run.Ticket, uint16(p.run.Len), slots.KindAnswer
+	h.Method, h.Answer, h.Trace, h.Cookie = p.header.Method, p.header.Answer, p.header.Trace, p.header.Cookie
+	if p.began != 0 {
+		h.SetHandled(p.began, shm.Nanotime())
+	}
+	h.Encode(p.ring.Header(p.run))
+	p.ring.Finish(p.run, p.x.server.id)
+	if p.later {
+		p.x.server.pool.announce(slots.MakeHint(p.lane, p.run.Index, p.run.Ticket))
+	}
+}

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"time"
+
+	"github.com/rdmad/rdmad/slots"
+)
+
+// serveParts serves the parts that wait behind requests for which no worker is free.
+// They want no handler, and handlers may be waiting for them. It reports whether there
+// were any. Only the monitor calls it.
+func (p *pool) serveParts(c *Call) bool {
+	parts := p.takeParts()
+	if len(parts) == 0 {
+		return false
+	}
+	for _, h := range parts {
+		p.serve(c, h)
+	}
+	p.mu.Lock()
+	p.relieving = false
+	p.unmapRetired()
+	for _, h := range parts {
+		p.up.Stage(h)
+	}
+	p.up.Publish()
+	p.mu.Unlock()
+	p.reported()
+	return true
+}
+
+// takeParts takes what waits, keeps the requests for the workers, and returns the parts.
+func (p *pool) takeParts() (parts []slots.Hint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	closed := p.closed.Load()
+	take := p.down.Pop
+	if closed {
+		// What workers have left behind comes first.
+		left := append(p.again, p.waiting...)
+		p.again, p.waiting = nil, nil
+		take = func() (h slots.Hint, ok bool) {
+			if len(left) == 0 {
+				return p.down.Pop()
+			}
+			h, left = left[0], left[1:]
+			return h, true
+		}
+	}
+	for range slots.HintEntries {
+		h, ok := take()
+		if !ok {
+			break
+		}
+		if part, opens := p.server.isPart(h); part && !(opens && closed) {
+			parts = append(parts, h)
+		} else {
+			p.waiting = append(p.waiting, h)
+		}
+	}
+	if len(parts) > 0 {
+		// Keeps the memory of the lanes. Counted as a worker that serves it would let
+		// two workers sleep on the daemon's bell.
+		p.relieving = true
+	}
+	return parts
+}
+
+const (
+	// lingerLimit is how long a server that closes waits for callers to ask for the next
+	// part of what its handlers have left for them, which on a busy machine takes a while.
+	lingerLimit = 3 * time.Second
+	// lingerMost bounds the wait for all of it: a caller may ask for little at a time.
+	lingerMost = 15 * time.Second
+)
+
+// linger goes on serving parts when the pool is shut: the ends of streams, and large
+// answers, are fetched by their callers after the handlers have returned. What has not
+// begun is left to other processes.
+func (p *pool) linger(c *Call, t *time.Ticker) {
+	t.Reset(tick)
+	var over, asked time.Time // when the last handler has returned, and the last part was asked for
+	for {
+		// In this order: a handler that returns leaves its answer before it is over.
+		inside := p.inside()
+		left, running := p.server.exchanges.left()
+		running = running || inside
+		if left == 0 && !inside {
+			return
+		}
+		now := time.Now()
+		if !running && over.IsZero() {
+			over, asked = now, now
+		}
+		// Before the judgement: this process may have been the one that did not run.
+		if p.serveParts(c) {
+			asked = now
+		}
+		if !over.IsZero() && (now.Sub(asked) > lingerLimit || now.Sub(over) > lingerMost) {
+			return
+		}
+		select {
+		case <-t.C:
+		case <-p.server.session.Done():
+			return
+		}
+	}
+}
+
+// inside reports whether a worker is inside a handler, which may leave a large answer.
+func (p *pool) inside() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.serving > 0
+}
+
+// announce tells the daemon of an answer that is given outside a worker's batch.
+func (p *pool) announce(h slots.Hint) {
+	p.mu.Lock()
+	p.up.Push(h)
+	p.mu.Unlock()
+	p.reported()
+}

@@ -1,0 +1,30 @@
+package server
+
+import (
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+)
+
+// Mode is how workers wait for requests; see WaitMode. As a text it is "event",
+// "busy", "adaptive", or "adaptive:" and a time such as "20us".
+type Mode = shm.WaitMode
+
+const (
+	// Event sleeps at once and is woken by the daemon. It is the default.
+	Event = shm.WaitEvent
+	// Busy polls and never sleeps, as long as Serve runs: the quickest way where
+	// there are processors to spare, and one processor's time even if no request
+	// ever comes.
+	Busy = shm.WaitBusy
+)
+
+// Adaptive polls for d, at most a millisecond, and then sleeps. It polls less and less
+// often where that turns out to be in vain, or keeps others from the processor, so
+// that it costs next to nothing there.
+func Adaptive(d time.Duration) Mode { return shm.WaitAdaptive(d) }
+
+// WaitMode sets how the server waits for requests, and its handlers for operations on
+// regions; the default is Event. Only one worker at a time polls for requests; the
+// others that have nothing to do sleep.
+func WaitMode(m Mode) Option { return func(o *options) { o.wait = m } }

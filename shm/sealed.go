@@ -1,0 +1,68 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// finalSeals are those of a memfd whose bytes nobody can change any more, not even its
+// creator, which can only take them all back.
+const finalSeals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// CreateSealed makes a memfd that holds data, and seals it so that its bytes cannot
+// change. It can only be cut: truncating it gives its memory back, whoever still has a
+// descriptor. The descriptor is the caller's to close. It fails when there is no memory
+// for it.
+func CreateSealed(name string, data []byte) (fd int, err error) {
+	if fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+		return -1, fmt.Errorf("shm: memfd_create %q: %w", name, err)
+	}
+	for at := 0; at < len(data) && err == nil; {
+		var n int
+		if n, err = unix.Pwrite(fd, data[at:], int64(at)); err == nil {
+			at += n
+		} else if errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, finalSeals)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("shm: memfd %q of %d bytes: %w", name, len(data), err)
+	}
+	return fd, nil
+}
+
+// ReadSealed returns what CreateSealed in another process has put into the memfd fd,
+// in memory of the caller's own; nothing if its creator has taken it back. It takes over fd, also when it fails: with
+// ErrNotSealed if the bytes could still change, with ErrBadSegment if they are more
+// than most or the descriptor is no memfd.
+func ReadSealed(fd, most int) ([]byte, error) {
+	f := os.NewFile(uintptr(fd), "memfd")
+	defer f.Close()
+	got, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: not a memfd: %w", ErrBadSegment, err)
+	}
+	if got&finalSeals != finalSeals {
+		return nil, fmt.Errorf("%w: seals %#x, want %#x", ErrNotSealed, got, finalSeals)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("shm: stat memfd: %w", err)
+	}
+	if st.Size() > int64(most) {
+		return nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrBadSegment, st.Size(), most)
+	}
+	data := make([]byte, st.Size())
+	if _, err := io.ReadFull(io.NewSectionReader(f, 0, st.Size()), data); err != nil {
+		return nil, fmt.Errorf("shm: read memfd: %w", err)
+	}
+	return data, nil
+}

@@ -1,0 +1,176 @@
+package test
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// manager is a service manager that keeps descriptors, as systemd does.
+type manager struct {
+	t      *testing.T
+	socket string
+	conn   *net.UnixConn
+	read   chan struct{} // closed when nobody reads any more
+
+	mu    sync.Mutex
+	kept  map[string]int
+	ready int
+}
+
+func newManager(t *testing.T, dir string) *manager {
+	t.Helper()
+	m := &manager{t: t, socket: filepath.Join(dir, "notify"), kept: map[string]int{}, read: make(chan struct{})}
+	var err error
+	if m.conn, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.socket, Net: "unixgram"}); err != nil {
+		t.Fatal(err)
+	}
+	go m.listen()
+	t.Cleanup(func() {
+		_ = m.conn.Close()
+		<-m.read
+		for _, fd := range m.kept {
+			_ = unix.Close(fd)
+		}
+	})
+	return m
+}
+
+// listen does what services say.
+func (m *manager) listen() {
+	defer close(m.read)
+	buf := make([]byte, 4096)
+	for {
+		n, fds, err := shm.RecvFDs(m.conn, buf)
+		if err != nil {
+			return
+		}
+		said := map[string]string{}
+		for line := range strings.Lines(string(buf[:n])) {
+			key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+			said[key] = value
+		}
+		m.mu.Lock()
+		name := said["FDNAME"]
+		old, known := m.kept[name]
+		switch {
+		case said["FDSTORE"] == "1" && len(fds) == 1 && name != "" && !known:
+			m.kept[name], fds = fds[0], nil
+		case said["FDSTOREREMOVE"] == "1" && known:
+			_ = unix.Close(old)
+			delete(m.kept, name)
+		case said["READY"] == "1":
+			m.ready++
+		}
+		m.mu.Unlock()
+		shm.CloseFDs(fds)
+	}
+}
+
+// names returns the names of what is kept.
+func (m *manager) names() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.kept))
+}
+
+// run starts a service with what is kept.
+func (m *manager) run(args ...string) *exec.Cmd {
+	m.t.Helper()
+	cmd := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`}, args...)...)
+	var names []string
+	m.mu.Lock()
+	for name, fd := range m.kept {
+		again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		names = append(names, name)
+		f := os.NewFile(uintptr(again), name)
+		defer f.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+	}
+	m.mu.Unlock()
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+m.socket, fmt.Sprint("LISTEN_FDS=", len(names)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd
+}
+
+// A supervisor that is killed, and with it its core, goes on where it was if the service
+// manager keeps its descriptors: workers stay attached.
+func TestServiceManagerKeepsDescriptors(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{Extra: "[log]\nlevel = \"error\"\n"}, "a")
+	m := newManager(t, c.dir)
+	args := []string{programs.rdmad, "run", "-c", filepath.Join(c.dir, "a.toml")}
+	first := m.run(args...)
+	eventually(t, "the node runs", func() bool {
+		conn, err := client.Attach(bounded(t), c.socket("a"))
+		return err == nil && conn.Close() == nil
+	})
+	service := startService(t, c, "a", "jobs")
+	conn := c.attach("a")
+	works := func(when string) {
+		t.Helper()
+		if _, err := conn.Call(bounded(t), "a/jobs/who", nil); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+	}
+	works("at first")
+	region, err := conn.AllocRegion(bounded(t), 1<<16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, ids := c.status("a"), methodIDs(c, "a")
+	for n := range 3 {
+		if err := first.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = first.Wait()
+		first = m.run(args...)
+		eventually(t, "another supervisor runs", func() bool {
+			s, err := askStatus(t, c.socket("a"))
+			return err == nil && s.PIDs.Supervisor == first.Process.Pid
+		})
+		works(fmt.Sprint("supervisor ", n))
+		if s := c.status("a"); s.Incarnation != before.Incarnation || methodIDs(c, "a") != ids {
+			t.Errorf("incarnation %s, was %s; methods %s, were %s", s.Incarnation, before.Incarnation, methodIDs(c, "a"), ids)
+		}
+	}
+	if m.mu.Lock(); m.ready < 4 {
+		t.Errorf("%d supervisors said that they run", m.ready)
+	}
+	m.mu.Unlock()
+	if err := region.Free(); err != nil {
+		t.Error(err)
+	}
+	var counted tally
+	_ = service.in.Close()
+	service.hear(&counted)
+	service.finish()
+	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(); err != nil {
+		t.Errorf("the last supervisor: %v", err)
+	}
+	eventually(t, "nothing is kept", func() bool { return len(m.names()) == 0 })
+	<-conn.Done()
+}

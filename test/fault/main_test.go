@@ -1,0 +1,19 @@
+//go:build faultpoints
+
+package fault
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/daemontest"
+)
+
+// limit is how long anything that must happen may take.
+const limit = 90 * time.Second
+
+func TestMain(m *testing.M) {
+	daemontest.Helper("victim", runVictim)
+	daemontest.Helper("servant", runServant)
+	daemontest.Main(m)
+}

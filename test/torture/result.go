@@ -1,0 +1,255 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// result is what a run has come to.
+type result struct {
+	Failed bool `json:"failed"`
+	// Why is why it ended.
+	Why     string  `json:"why"`
+	Seed    uint64  `json:"seed"`
+	Seconds float64 `json:"seconds"`
+	// Command repeats the run.
+	Command  string   `json:"command"`
+	Problems []string `json:"problems"`
+	// Unreached are the limits that were not reached.
+	Unreached []string          `json:"unreached,omitempty"`
+	Faults    []faultResult     `json:"faults"`
+	Skipped   map[string]string `json:"skipped,omitempty"`
+	Calls     *judgement        `json:"calls"`
+	// Unexplained is how many calls failed without any fault.
+	Unexplained int              `json:"unexplained"`
+	Reattached  uint64           `json:"reattached"`
+	BadRequests uint64           `json:"bad_requests"`
+	Crashes     int              `json:"crashes"`
+	Recoveries  []recoveryResult `json:"recoveries"`
+	Ratios      []ratio          `json:"ratios"`
+	Usage       []usageResult    `json:"usage"`
+
+	run *run
+}
+
+// faultResult is how often a fault was injected, and how many calls failed because of it.
+type faultResult struct {
+	Name     string `json:"name"`
+	Injected int    `json:"injected"`
+	Errors   int    `json:"errors"`
+}
+
+// recoveryResult is how long something took to be well again, in milliseconds.
+type recoveryResult struct {
+	Name  string  `json:"name"`
+	Count int     `json:"count"`
+	P50   float64 `json:"p50_ms"`
+	P99   float64 `json:"p99_ms"`
+	Max   float64 `json:"max_ms"`
+}
+
+// ratio compares the witness's calls in two phases that took turns.
+type ratio struct {
+	Name string `json:"name"`
+	// Unit is of Before and During.
+	Unit   string  `json:"unit"`
+	Before float64 `json:"before"`
+	During float64 `json:"during"`
+	Ratio  float64 `json:"ratio"`
+}
+
+// usageResult is what a process had at the start and at the end.
+type usageResult struct {
+	Name       string `json:"name"`
+	Start, End usage
+}
+
+func newResult(r *run, why string) *result {
+	return &result{run: r, Why: why, Seed: r.options.seed, Command: r.options.command, Seconds: time.Since(r.began).Seconds(),
+		Skipped: r.skipped, Crashes: r.crashes, Unreached: r.unreached(), Problems: []string{}}
+}
+
+// problem notes what is wrong, if anything.
+func (res *result) problem(err error) {
+	if err != nil {
+		res.Failed = true
+		res.Problems = append(res.Problems, err.Error())
+	}
+}
+
+// usage compares what the daemons have with what they had.
+func (res *result) usage(start, end usages) {
+	for i := range start {
+		res.Usage = append(res.Usage, usageResult{usageNames[i], start[i], end[i]})
+	}
+	for _, p := range end.grown(start) {
+		res.problem(fmt.Errorf("%s", p))
+	}
+}
+
+// judged enters what the books say.
+func (res *result) judged(j *judgement, unexplained int) {
+	r := res.run
+	res.Calls, res.Unexplained = j, unexplained
+	res.Reattached, res.BadRequests = r.board.get(boardReattached), r.board.get(boardBadRequests)
+	if j.bad() {
+		res.problem(fmt.Errorf("lost %d, duplicated %d, executed though denied %d, stuck %d, wrong %d", j.Lost, j.Duplicated, j.Denied, j.Stuck, j.Wrong))
+	}
+	if n := res.BadRequests + r.board.get(boardForeign); n > 0 {
+		res.problem(fmt.Errorf("%d requests had wrong bytes when they came to their handlers", n))
+	}
+	if unexplained > 0 {
+		res.problem(fmt.Errorf("%d calls failed while no fault was injected", unexplained))
+	}
+	errors, injected := map[string]int{}, map[string]int{}
+	times := [recoveries][]time.Duration{}
+	for _, i := range r.injections {
+		errors[i.fault.name] += i.errors
+		injected[i.fault.name]++
+		for what, d := range i.recovered {
+			times[what] = append(times[what], d)
+		}
+	}
+	for _, f := range r.possible {
+		res.Faults = append(res.Faults, faultResult{f.name, injected[f.name], errors[f.name]})
+		if errors[f.name] > 0 && slices.Contains(r.options.noErrors, f.name) {
+			res.problem(fmt.Errorf("%d calls failed because of %s", errors[f.name], f.name))
+		}
+	}
+	for what, ds := range times {
+		if len(ds) > 0 {
+			res.Recoveries = append(res.Recoveries, recoveryResult{recoveryNames[what], len(ds),
+				millis(quantile(ds, 0.5)), millis(quantile(ds, 0.99)), millis(slices.Max(ds))})
+		}
+	}
+	res.ratios()
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// fewCalls are too few to compare, and fewInTurn too few for a figure of a turn.
+const (
+	fewCalls  = 100
+	fewInTurn = 50
+)
+
+// ratios compares phases.
+func (res *result) ratios() {
+	r := res.run
+	for _, c := range []struct {
+		name         string
+		before, with phase
+		rate         bool
+	}{
+		{"p99 of calls beside hostile workers, to that in calm", phaseCalm, phaseHostile, false},
+		{"p99 of calls beside hostile workers, to that beside honest ones as busy", phaseNeighbours, phaseHostile, false},
+		{"p99 of calls beside a hostile peer", phasePeerCalm, phaseHostilePeer, false},
+		{"calls of others while a worker is stopped", phaseRunning, phaseStopped, true},
+	} {
+		calls, _ := r.board.latency(c.before, 0.99)
+		callsWith, _ := r.board.latency(c.with, 0.99)
+		if min(calls, callsWith) < fewCalls || min(len(r.p99s[c.before]), len(r.p99s[c.with])) == 0 {
+			continue
+		}
+		// Medians: one turn in which something else took the machine decides nothing.
+		before, with := quantile(r.p99s[c.before], 0.5), quantile(r.p99s[c.with], 0.5)
+		x := ratio{Name: c.name, Unit: "ms", Before: millis(before), During: millis(with)}
+		if c.rate {
+			x.Unit, x.Before, x.During = "calls/s", float64(calls)/r.phaseTime[c.before].Seconds(), float64(callsWith)/r.phaseTime[c.with].Seconds()
+		}
+		x.Ratio = x.During / x.Before
+		res.Ratios = append(res.Ratios, x)
+	}
+	if during := millis(r.hostileTime); during > 0 {
+		honest := millis(r.neighbourTime)
+		res.Ratios = append(res.Ratios, ratio{Name: "processor time of hostile workers, to that of honest ones", Unit: "ms", Before: honest, During: during, Ratio: during / honest})
+	}
+}
+
+// write prints the result.
+func (res *result) write(out io.Writer, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(res)
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	p := func(format string, args ...any) { fmt.Fprintf(t, format, args...) }
+	p("\nfault\tinjected\tcalls that failed\n")
+	for _, f := range res.Faults {
+		p("%s\t%d\t%d\n", f.Name, f.Injected, f.Errors)
+	}
+	for _, name := range slices.Sorted(maps.Keys(res.Skipped)) {
+		p("%s\tskipped\t%s\n", name, res.Skipped[name])
+	}
+	if j := res.Calls; j != nil {
+		p("\ncalls\t%d\thandlers ran %d times\n", j.Calls, j.Executions)
+		for _, name := range outcomeNames {
+			if n := j.Outcomes[name]; n > 0 {
+				p("  %s\t%d\n", name, n)
+			}
+		}
+		p("  of killed workers\t%d\n", j.Open)
+		p("failed\t%d\n", len(j.failures))
+		for _, style := range slices.Sorted(maps.Keys(j.Failures)) {
+			var how []string
+			for _, o := range slices.Sorted(maps.Keys(j.Failures[style])) {
+				how = append(how, fmt.Sprintf("%d %s", j.Failures[style][o], o))
+			}
+			p("  %s\t\t%s\n", style, strings.Join(how, ", "))
+		}
+		p("\nlost\t%d\tanswered, but not executed\nduplicated\t%d\texecuted more than once\ndenied\t%d\texecuted, but said not to be\nstuck\t%d\twithout an outcome\nwrong\t%d\twrong bytes, or an error that no call may end with\n",
+			j.Lost, j.Duplicated, j.Denied, j.Stuck, j.Wrong)
+	}
+	p("unexplained\t%d\tfailed while no fault was injected\nbad requests\t%d\twrong bytes at a handler\ncrashes\t%d\tof daemons\nattached again\t%d\tprocesses that lost their daemon\n", res.Unexplained, res.BadRequests, res.Crashes, res.Reattached)
+	if len(res.Recoveries) > 0 {
+		p("\nrecovery\tcount\tp50 ms\tp99 ms\tmost ms\n")
+		for _, x := range res.Recoveries {
+			p("%s\t%d\t%.1f\t%.1f\t%.1f\n", x.Name, x.Count, x.P50, x.P99, x.Max)
+		}
+	}
+	if len(res.Ratios) > 0 {
+		p("\ncompared\tbefore\tduring\tratio\n")
+		for _, x := range res.Ratios {
+			p("%s\t%.3g %s\t%.3g %s\t%.2f\n", x.Name, x.Before, x.Unit, x.During, x.Unit, x.Ratio)
+		}
+	}
+	p("\nprocess\tmemory at start, end\tdescriptors at start, end\n")
+	for _, u := range res.Usage {
+		p("%s\t%d MiB, %d MiB\t%d, %d\n", u.Name, u.Start.Anon>>20, u.End.Anon>>20, u.Start.FDs, u.End.FDs)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return res.conclude(out)
+}
+
+// conclude says how the run ended.
+func (res *result) conclude(out io.Writer) error {
+	fmt.Fprintf(out, "\nThe run took %.1f s and ended because %s.\n", res.Seconds, res.Why)
+	for _, u := range res.Unreached {
+		fmt.Fprintf(out, "limit not reached: %s\n", u)
+	}
+	if !res.Failed {
+		_, err := fmt.Fprintf(out, "Nothing was lost. Seed %d.\n", res.Seed)
+		return err
+	}
+	fmt.Fprintln(out, "FAILED:")
+	for _, p := range res.Problems {
+		fmt.Fprintln(out, " ", p)
+	}
+	if res.Calls != nil {
+		for _, e := range res.Calls.Examples {
+			fmt.Fprintln(out, "   ", e)
+		}
+	}
+	_, err := fmt.Fprintf(out, "To repeat it: %s\n", res.Command)
+	return err
+}

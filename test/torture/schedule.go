@@ -1,0 +1,165 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// calm is the most time between two faults.
+const calm = 100 * time.Millisecond
+
+// schedule injects faults, one after the other, until the limits are reached or the time is
+// over, and says which.
+func (r *run) schedule() (why string, err error) {
+	rng := rand.New(rand.NewPCG(r.options.seed, 1))
+	end := time.Now().Add(r.options.duration)
+	for n := uint64(0); ; n++ {
+		open := r.open()
+		switch {
+		case r.ctx.Err() != nil:
+			return "it was interrupted", nil
+		case !time.Now().Before(end):
+			return fmt.Sprintf("its %v are over", r.options.duration), nil
+		case len(r.options.limits) > 0 && len(r.unreached()) == 0:
+			return "all limits were reached", nil
+		case len(open) == 0:
+			r.sleep(min(calm, time.Until(end))) // there is nothing to inject: only load
+			continue
+		}
+		f := choose(rng, open)
+		i := &injection{run: r, fault: f, rng: rand.New(rand.NewPCG(r.options.seed, 2+n)), recovered: map[recovery]time.Duration{}}
+		if err := r.inject(i); err != nil {
+			return "a fault was not survived", err
+		}
+		r.sleep(time.Duration(i.rng.Int64N(int64(calm))))
+	}
+}
+
+// inject injects one fault and checks that it did no more than it was to.
+func (r *run) inject(i *injection) error {
+	if err := r.coresAre(i.fault.name, false); err != nil {
+		return err
+	}
+	i.began = now()
+	r.current.Store(i.fault)
+	err := i.fault.inject(i)
+	r.current.Store(nil)
+	i.ended = now()
+	if err != nil && r.ctx.Err() != nil {
+		return nil // interrupted, not failed
+	}
+	r.note(i)
+	if err != nil {
+		return fmt.Errorf("%s: %w", i.fault.name, err)
+	}
+	return errors.Join(r.coresAre(i.fault.name, i.fault.core), r.fleet.failed())
+}
+
+// choose chooses a fault by weight.
+func choose(rng *rand.Rand, open []*fault) *fault {
+	sum := 0
+	for _, f := range open {
+		sum += f.weight
+	}
+	at := rng.IntN(sum)
+	for _, f := range open {
+		if at -= f.weight; at < 0 {
+			return f
+		}
+	}
+	return open[0]
+}
+
+// open returns the faults that are to be injected: those that can be, and of which there
+// have not been enough.
+func (r *run) open() (open []*fault) {
+	for _, f := range r.possible {
+		enough := len(r.options.limits) > 0
+		limited := false
+		for _, g := range groups {
+			limit, ok := r.options.limits[g.flag]
+			if ok && slices.Contains(g.faults, f.name) {
+				limited = true
+				enough = enough && r.done(g) >= limit
+			}
+		}
+		if !limited || !enough {
+			open = append(open, f)
+		}
+	}
+	return open
+}
+
+// unreached returns the limits that have not been reached.
+func (r *run) unreached() (left []string) {
+	for _, g := range groups {
+		if limit, ok := r.options.limits[g.flag]; ok && r.done(g) < limit {
+			left = append(left, fmt.Sprintf("%s %d of %d", g.flag, r.done(g), limit))
+		}
+	}
+	return left
+}
+
+// done returns how many faults of a group there have been.
+func (r *run) done(g group) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range g.faults {
+		n += r.counts[name]
+	}
+	return n
+}
+
+// note enters an injection.
+func (r *run) note(i *injection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.injections = append(r.injections, i)
+	r.counts[i.fault.name]++
+}
+
+// coresAre checks that the cores are the ones that were there last, unless they may have
+// changed.
+func (r *run) coresAre(when string, may bool) error {
+	for i, n := range r.nodes {
+		pid, err := n.core(r.ctx)
+		if r.ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if pid != r.cores[i] && !may {
+			r.crashes++
+			return fmt.Errorf("the core of node %s crashed (%s): it was %d and is %d%s", n.name, when, r.cores[i], pid, n.process.Tail())
+		}
+		r.cores[i] = pid
+		if err := n.process.Ended(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// during is a phase of some time.
+func (r *run) during(p phase, d time.Duration) {
+	r.board.words[boardPhase].Store(uint64(p))
+	began, before := now(), r.board.counts(p)
+	r.sleep(d)
+	r.board.words[boardPhase].Store(uint64(phaseNone))
+	r.phaseTime[p] += time.Duration(now() - began)
+	if calls, p99 := r.board.counts(p).since(before).latency(0.99); calls >= fewInTurn {
+		r.p99s[p] = append(r.p99s[p], p99)
+	}
+}
+
+// sleep waits, less if the run is interrupted.
+func (r *run) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-r.ctx.Done():
+	}
+}

@@ -1,0 +1,84 @@
+package test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+	"github.com/rdmad/rdmad/internal/daemon"
+)
+
+// The command follows requests of other processes, for people and for programs. The names
+// of the members of its JSON are what others rely on.
+func TestTraceCommand(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	startEcho(t, c, "b")
+	c.awaitService("a", "b", "echo", "echo", 0)
+	command := func(args ...string) *running {
+		cmd := rdmad(t, args...)
+		cmd.Env = append(cmd.Env, "RDMAD_SOCKET="+c.socket("a"))
+		return begin(t, cmd)
+	}
+	load := command("bench", "call", "--clients", "2", "--depth", "4", "--duration", "30s", "--target", "b")
+	r := command("trace", "--count", "3", "--sample", "5", "--worker", "bench-call").end()
+	r.check(t, "rdmad trace", 0, "request 3: b/echo/echo of bench-call", "answered", "handled by echo", "STAGE", "claim", "inbox", "total", "path: tcp to", "group of", "work request")
+	r = command("trace", "--count", "2", "--json").end()
+	r.check(t, "rdmad trace --json", 0)
+	var got map[string]any
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := got["traces"].([]any)
+	if len(list) != 2 || got["node"] != "a" || got["ended"] != "count" {
+		t.Fatalf("%v", got)
+	}
+	for path, want := range map[string]string{
+		"":       "ended node seen skipped traces",
+		"traces": "answer_bytes caller detail domain from handler kind method outcome path request_bytes service stages to total_ns",
+		"caller": "id name pid",
+		"stages": "clock known ns stage",
+		"detail": "collected_ns completed_ns given_ns posted_ns taken_ns",
+		"path":   "address answer_group_messages class device group_messages group_slots inline lane local number provider queued redispatched resent slot slots slots_per_wr wrs",
+	} {
+		of := got
+		if path != "" {
+			of = list[0].(map[string]any)
+		}
+		switch path {
+		case "", "traces":
+		case "stages":
+			of = of[path].([]any)[0].(map[string]any)
+		default:
+			of = of[path].(map[string]any)
+		}
+		var keys []string
+		for k := range of {
+			if k != "notes" {
+				keys = append(keys, k)
+			}
+		}
+		if slices.Sort(keys); strings.Join(keys, " ") != want {
+			t.Errorf("%q has %q", path, strings.Join(keys, " "))
+		}
+	}
+	_ = load.cmd.Process.Kill()
+	_ = load.end()
+}
+
+// A daemon that is upgraded ends the trace, with one clear line.
+func TestTraceDuringUpgrade(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	cmd := rdmad(t, "trace", "--service", "nobody", "--timeout", "40s", "--socket", c.socket("a"))
+	r := begin(t, cmd)
+	eventually(t, "the trace has begun", func() bool {
+		return slices.ContainsFunc(c.status("a").Workers, func(w daemon.WorkerStatus) bool { return w.Name == "rdmad-trace" })
+	})
+	run(t, rdmad(t, "upgrade", "--socket", c.socket("a"))).check(t, "rdmad upgrade", 0)
+	got := r.end()
+	got.check(t, "rdmad trace", 1, "the trace has ended after 0 of 1 requests", "upgraded")
+	if strings.Count(got.errOut, "\n") != 1 {
+		t.Errorf("not one line: %s", got.errOut)
+	}
+}

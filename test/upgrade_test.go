@@ -1,0 +1,156 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+	"github.com/rdmad/rdmad/internal/daemon"
+)
+
+// upgraded is what the command says as JSON.
+type upgraded struct {
+	CoreBefore int `json:"core_before"`
+	CoreAfter  int `json:"core_after"`
+	daemon.UpgradeStatus
+}
+
+// replaceable is a node whose program can be replaced.
+type replaceable struct {
+	*cluster
+	program string
+}
+
+// newReplaceable starts node a from a program of its own.
+func newReplaceable(t *testing.T) *replaceable {
+	t.Helper()
+	c := newCluster(t, sandbox.Settings{}, "a")
+	r := &replaceable{cluster: c, program: filepath.Join(c.dir, "program")}
+	own, err := os.ReadFile(programs.rdmad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.replace(own)
+	ports, err := sandbox.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.nodes["a"], err = sandbox.NewNode(r.program, c.dir, "a", ports[0], nil, sandbox.Settings{Fabric: *fabricName}); err != nil {
+		t.Fatal(err)
+	}
+	c.start("a")
+	return r
+}
+
+// replace puts another program where the node's was, as an installation does.
+func (r *replaceable) replace(content []byte) {
+	r.t.Helper()
+	if err := os.WriteFile(r.program+".new", content, 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(r.program+".new", r.program); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// script makes a program that says the versions of the real one and does something else
+// when it is to be a core.
+func script(core string) []byte {
+	return fmt.Appendf(nil, "#!/bin/sh\ncase \"$*\" in\n*--probe*) exec %s core --probe ;;\nesac\n%s\n", programs.rdmad, core)
+}
+
+// built builds rdmad with variables of package daemon set.
+func built(t *testing.T, set ...string) []byte {
+	t.Helper()
+	if *prebuilt != "" {
+		t.Skip("there is no Go to build another program with")
+	}
+	file := filepath.Join(t.TempDir(), "rdmad")
+	var flags []string
+	for _, s := range set {
+		flags = append(flags, "-X github.com/rdmad/rdmad/internal/daemon."+s)
+	}
+	if out, err := exec.Command("go", "build", "-o", file, "-ldflags", strings.Join(flags, " "), "../cmd/rdmad").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// upgrade runs the command and checks how it ends.
+func (r *replaceable) upgrade(status int, result, reason string) (u upgraded) {
+	r.t.Helper()
+	got := run(r.t, rdmad(r.t, "upgrade", "--json", "--socket", r.socket("a")))
+	if err := json.Unmarshal([]byte(got.out), &u); err != nil {
+		r.t.Fatalf("%v: %+v", err, got)
+	}
+	if got.status != status || u.Result != result || !strings.Contains(u.Reason, reason) || (u.Reason == "") != (result == daemon.UpgradeDone) {
+		r.t.Errorf("status %d, want %d: %+v, want %q because of %q", got.status, status, u, result, reason)
+	}
+	if s := r.status("a"); s.Upgrade == nil || *s.Upgrade != u.UpgradeStatus || s.PIDs.Core != u.CoreAfter {
+		r.t.Errorf("the status has %+v and core %d, the command said %+v", s.Upgrade, s.PIDs.Core, u)
+	}
+	return u
+}
+
+// The core is replaced under workers that are attached; a program that does not fit, or
+// does not start, is not their business either.
+func TestUpgrade(t *testing.T) {
+	r := newReplaceable(t)
+	startService(t, r.cluster, "a", "jobs")
+	conn := r.attach("a")
+	works := func(when string) {
+		t.Helper()
+		if _, err := conn.Call(bounded(t), "a/jobs/who", nil); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+	}
+	works("at first")
+	u := r.upgrade(0, daemon.UpgradeDone, "")
+	if u.CoreBefore == u.CoreAfter || u.PauseMS <= 0 {
+		t.Errorf("%+v", u)
+	}
+	works("after an upgrade to the same")
+	same := u.CoreAfter
+
+	r.replace(built(t, "vaultVersion=other", "Version=7.7.7"))
+	if u = r.upgrade(1, daemon.UpgradeRefused, "vault version other"); u.CoreAfter != same || u.To.Version != "7.7.7" || u.PauseMS != 0 {
+		t.Errorf("%+v", u)
+	}
+	r.replace([]byte("no program"))
+	r.upgrade(1, daemon.UpgradeRefused, "does not say its versions")
+	r.replace([]byte("#!/bin/sh\necho '{}'\n"))
+	r.upgrade(1, daemon.UpgradeRefused, "ABI 0.0")
+	if err := os.Remove(r.program); err != nil {
+		t.Fatal(err)
+	}
+	if u = r.upgrade(1, daemon.UpgradeRefused, "no such file"); u.CoreAfter != same {
+		t.Errorf("%+v", u)
+	}
+	works("after upgrades that were refused")
+
+	r.replace(script("exit 3"))
+	if u = r.upgrade(1, daemon.UpgradeUndone, "exit status 3"); u.CoreAfter == same || u.PauseMS <= 0 {
+		t.Errorf("%+v", u)
+	}
+	works("after a program that does not start")
+	r.killCore("a") // followed by the program that works, whose file is not there any more
+	works("after a kill")
+
+	r.replace(built(t, "Version=7.7.7"))
+	if u = r.upgrade(0, daemon.UpgradeDone, ""); u.From.Version != daemon.Version || u.To.Version != "7.7.7" || r.status("a").Version != "7.7.7" {
+		t.Errorf("%+v", u)
+	}
+	works("after an upgrade to another version")
+	if got := run(t, rdmad(t, "status", "--socket", r.socket("a"))); !strings.Contains(got.out, "from rdmad "+daemon.Version+" to 7.7.7: done") {
+		t.Errorf("status says %s", got.out)
+	}
+}
