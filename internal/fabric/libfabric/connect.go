@@ -66,6 +66,9 @@ func (e *Endpoint) begin(a address) error {
 	if err := e.lib.join(a); err != nil {
 		return err
 	}
+	if e.dev.info.Provider == shmProvider && !present(string(a.name)) {
+		return errPeerGone
+	}
 	control, err := e.dev.controlOf(a.control)
 	if err != nil {
 		return err

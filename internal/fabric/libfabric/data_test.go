@@ -132,6 +132,38 @@ func TestNoRoom(t *testing.T) {
 	})
 }
 
+// An endpoint that is closed while the library has no room for its work is not used any more.
+func TestCloseWithoutRoom(t *testing.T) {
+	const depth = 4096
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		p := newPairing(t, cfg, depth, 4096)
+		defer p.close()
+		key := p.mr[0].Remote()
+		wrs := make([]fabric.SendWR, depth)
+		for i := range wrs {
+			wrs[i] = fabric.SendWR{ID: uint64(i), Op: fabric.OpWrite, Flags: fabric.FlagSignaled,
+				Local: fabric.Local{Region: p.mr[1], Len: 8}, RemoteAddr: key.Addr, RemoteKey: key.Key}
+		}
+		n, err := p.ep[1].PostSend(wrs)
+		if n != depth || err != nil {
+			t.Fatalf("PostSend took %d, %v", n, err)
+		}
+		p.must(p.ep[1].Close())
+		before := p.ep[1].Stats()
+		if before.Again == 0 || before.Sends == depth {
+			t.Fatalf("there was room for everything: %+v", before)
+		}
+		left := depth
+		p.collect(func(end int, c fabric.Completion) bool {
+			left -= end
+			return left == 0
+		})
+		if after := p.ep[1].Stats(); after != before {
+			t.Errorf("work went to the closed endpoint: %+v before, %+v after", before, after)
+		}
+	})
+}
+
 // A group is one call into C, and so is a look for completions, however many there are.
 func TestCostOfAGroup(t *testing.T) {
 	eachProvider(t, func(t *testing.T, cfg Config) {

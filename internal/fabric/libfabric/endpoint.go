@@ -225,7 +225,11 @@ func (e *Endpoint) create() error {
 	e.addr.anchorAddr, e.addr.anchorKey = lib.anchor()
 	d.mu.Lock()
 	d.endpoints[e.addr.token] = e
+	first := len(d.endpoints) == 1
 	d.mu.Unlock()
+	if first {
+		d.bell.Ring() // the device's goroutine did not look for messages while nobody could get any
+	}
 	e.settleIn()
 	return nil
 }

@@ -84,8 +84,12 @@ func (e *Endpoint) build(s *cSend, w *fabric.SendWR) error {
 	return nil
 }
 
-// push gives the library what it has not taken yet.
+// push gives the library what it has not taken yet. Of an endpoint that was closed since there is
+// nothing to give it to: what was not taken is reported as flushed.
 func (e *Endpoint) push() {
+	if e.phase() == phaseClosed {
+		return
+	}
 	if n := e.sq.tail - e.next; n > 0 && e.link == linkOpen {
 		taken, code := e.lib.post(e.sends, e.next, int(n))
 		e.stats.SendCalls++

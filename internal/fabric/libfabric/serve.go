@@ -24,7 +24,7 @@ const (
 type controlPeer struct {
 	name string
 	addr uint64
-	refs int     // endpoints that are connected to it, and letters
+	refs int     // endpoints that are connected to it, and letters; 0 only with shm: see files.go
 	near *Device // of this process
 }
 
@@ -60,10 +60,11 @@ func (d *Device) controlOf(name []byte) (*controlPeer, error) {
 
 // release gives a control endpoint back; d.mu is held.
 func (d *Device) release(p *controlPeer) {
-	if p.refs--; p.refs == 0 {
-		delete(d.peers, p.name)
-		d.ctl.forget(p.addr)
+	if p.refs--; p.refs > 0 || d.info.Provider == shmProvider {
+		return // with shm until it has gone: see files.go
 	}
+	delete(d.peers, p.name)
+	d.ctl.forget(p.addr)
 }
 
 // leave tells the peer of an endpoint that it has ended, once. why is the status that it has
@@ -73,7 +74,8 @@ func (d *Device) leave(e *Endpoint, why fabric.Status) {
 	to := e.control
 	e.control = nil
 	m := message{kind: msgGone, why: why, to: e.peer.token, from: e.addr.token}
-	lost := e.isLost
+	// With shm the peer's device must know this one before it gets a message: see files.go.
+	unheard := e.isLost || e.dev.info.Provider == shmProvider && !e.greeted.heard
 	e.mu.Unlock()
 	if to == nil {
 		return
@@ -84,7 +86,7 @@ func (d *Device) leave(e *Endpoint, why fabric.Status) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if lost || d.closed {
+	if unheard || d.closed {
 		d.release(to)
 		return
 	}
@@ -97,7 +99,9 @@ func (d *Device) serve() {
 	defer d.wg.Done()
 	fds := []unix.PollFd{{Fd: int32(d.bell.FD()), Events: unix.POLLIN}, {Fd: int32(d.ctl.fd), Events: unix.POLLIN}}
 	for {
+		departed := d.departed()
 		working := d.receive()
+		d.forget(departed)
 		timeout, open := d.deliver(time.Now())
 		if !open {
 			return
