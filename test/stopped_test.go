@@ -55,14 +55,14 @@ func stuffRole(ctx context.Context, args *roleArgs, say *json.Encoder) error {
 		return err
 	}
 	defer conn.Close()
-	m, err := conn.Method(ctx, args.Node+"/"+args.Service+"/sleep")
+	m, err := conn.Method(ctx, args.Node+"/"+args.Service+"/"+args.Method)
 	if err != nil {
 		return err
 	}
 	var fs []*client.Future
 	eager := m.With(client.NoWait(), client.AnswerSize(8))
 	for {
-		f, err := eager.Go(ctx, encoded(uint64(args.Most)))
+		f, err := eager.Go(ctx, nil)
 		if err != nil {
 			break
 		}
@@ -82,8 +82,11 @@ func stuffRole(ctx context.Context, args *roleArgs, say *json.Encoder) error {
 // Four processes that fill the ring and are stopped keep nobody from it once their
 // requests are answered, and have their answers when they go on.
 func TestStoppedWorkersThatHoldEverything(t *testing.T) {
-	c, args := shareRig(t, quarters, "sleep", 4*quarter)
-	args.Most = longMillis
+	c, args := shareRig(t, quarters, "who", 4)
+	// None is answered before all are sent, and those who have sent them stopped.
+	held := holdRequests(t, c, "b", 4*quarter)
+	c.awaitService("a", "b", "held", "hold", 0)
+	args.Service, args.Method = "held", "hold"
 	stuffed, sum := map[*member]int{}, 0
 	for range 4 {
 		m := startMember(t, "stuff", args)
@@ -96,6 +99,7 @@ func TestStoppedWorkersThatHoldEverything(t *testing.T) {
 		stuffed[m] = n
 		sum += n
 	}
+	held.letGo()
 	other := c.attach("a")
 	for range quarter {
 		if _, err := other.Call(bounded(t), "b/jobs/who", nil); err != nil {

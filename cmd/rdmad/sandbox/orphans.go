@@ -15,15 +15,20 @@ import (
 // ends, so that endOrphans finds what a command left behind.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// orphanGrace is how long orphans get to end by themselves after a SIGTERM, and
-// then to be gone after a SIGKILL.
-const orphanGrace = 2 * time.Second
+const (
+	// orphanGrace is how long orphans get to end by themselves after a SIGTERM.
+	orphanGrace = 2 * time.Second
+	// orphanEnd is how long they then get to be gone after a SIGKILL.
+	orphanEnd = 20 * time.Second
+)
 
 // endOrphans ends all children of this process other than those given. It
 // gives up on processes that not even a SIGKILL ends.
 func endOrphans(known ...int) {
 	signalled := map[int]bool{}
-	for begin := time.Now(); time.Since(begin) < 2*orphanGrace; time.Sleep(retryPause) {
+	begin, killing := time.Now(), time.Time{}
+	// Counted from the first SIGKILL: this process may not have run for a while before.
+	for killing.IsZero() || time.Since(killing) < orphanEnd {
 		children := childrenOf(os.Getpid())
 		children = slices.DeleteFunc(children, func(pid int) bool {
 			if slices.Contains(known, pid) {
@@ -36,15 +41,19 @@ func endOrphans(known ...int) {
 		if len(children) == 0 {
 			return
 		}
+		if killing.IsZero() && time.Since(begin) > orphanGrace {
+			killing = time.Now()
+		}
 		for _, pid := range children {
 			switch {
-			case time.Since(begin) > orphanGrace:
+			case !killing.IsZero():
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			case !signalled[pid]:
 				signalled[pid] = true
 				_ = syscall.Kill(pid, syscall.SIGTERM)
 			}
 		}
+		time.Sleep(retryPause)
 	}
 }
 
