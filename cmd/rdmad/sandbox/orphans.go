@@ -29,18 +29,16 @@ func endOrphans(known ...int) {
 	begin, killing := time.Now(), time.Time{}
 	// Counted from the first SIGKILL: this process may not have run for a while before.
 	for killing.IsZero() || time.Since(killing) < orphanEnd {
-		children := childrenOf(os.Getpid())
-		children = slices.DeleteFunc(children, func(pid int) bool {
-			if slices.Contains(known, pid) {
-				return true
-			}
-			// Reap it if it has ended.
-			got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-			return err == nil && got == pid
-		})
+		children := slices.DeleteFunc(childrenOf(os.Getpid()), func(pid int) bool { return slices.Contains(known, pid) })
 		if len(children) == 0 {
 			return
 		}
+		// Reap those that have ended. Their own children may have become this process's
+		// since it looked, so it looks again.
+		children = slices.DeleteFunc(children, func(pid int) bool {
+			got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			return err == nil && got == pid
+		})
 		if killing.IsZero() && time.Since(begin) > orphanGrace {
 			killing = time.Now()
 		}
