@@ -42,6 +42,7 @@ type Conn struct {
 	// looked are methods that are being looked up for the first time.
 	looked map[string]*Method
 	queue  *Queue // see Queue
+	pace   pace
 	// spare are regions for the transfer of large messages.
 	spare []*Region
 }

@@ -6,3 +6,16 @@ func HoldSpills(c *Conn) (read func()) {
 	c.spills.mu.Lock()
 	return c.spills.mu.Unlock
 }
+
+// Pace returns whether large messages of c may take all the room there is, and when others were
+// seen last.
+func Pace(c *Conn) (alone bool, seen int64) {
+	if !c.gate.enter() {
+		return false, 0
+	}
+	defer c.gate.leave()
+	alone = c.pace.alone(c)
+	c.pace.mu.Lock()
+	defer c.pace.mu.Unlock()
+	return alone, c.pace.seen[(c.pace.oldest+few-1)%few]
+}

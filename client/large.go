@@ -145,6 +145,7 @@ func (f *Future) more(p []byte) error {
 	if err != nil || a.Kind != exchange.KindMore || a.Credit > MaxMessage || uint64(len(data)) > a.Credit {
 		return f.corrupt(slots.ErrProtocol)
 	}
+	f.m.conn.pace.own.Add(int64(f.run.Len))
 	return &moreError{
 		transfer: transfer{m: f.m, r: f.route, id: a.ID, to: a.To},
 		total:    int(a.Credit), first: append([]byte(nil), data...),

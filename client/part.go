@@ -49,7 +49,14 @@ func (m *Method) writePart(ctx context.Context, r *route, p *part, d *draft) err
 	if err != nil {
 		return err
 	}
+	large := int64(run)
+	switch p.head.Op {
+	case exchange.OpOpenStream, exchange.OpSend, exchange.OpWait:
+		large = 0 // a stream's messages may be small, and in a hurry
+	}
+	m.conn.pace.own.Add(large) // before the claim: see alone
 	if err = v.claimIn(ctx, r, s, run, d); err != nil {
+		m.conn.pace.own.Add(-large)
 		if ctx.Err() != nil {
 			return &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
 		}

@@ -8,12 +8,15 @@ import (
 )
 
 const (
-	// transferWindow is how many parts of a large message are under way at once.
-	transferWindow = 2
-	// inlinePart and regionPart are how many bytes of a large message one part has,
-	// in slots and in a region.
+	// inlinePart is how many bytes of a large message one part has in slots.
 	inlinePart = 128 << 10
-	regionPart = 128 << 10
+	// modestWindow is how many parts of a large message are under way at once, and
+	// modestPart how many bytes one has in a region, while others use the lanes, too.
+	modestWindow = 2
+	modestPart   = 128 << 10
+	// ampleWindow and amplePart are that while nobody does.
+	ampleWindow = 4
+	amplePart   = 512 << 10
 	// spareRegions is how many regions for transfers a connection keeps.
 	spareRegions = 2
 	// maxRepeats is how often a part, or a request with regions, is sent again whose
@@ -30,7 +33,7 @@ type transfer struct {
 	to uint16
 
 	region *Region // nil if the bytes go in slots
-	flying [transferWindow]flyingPart
+	flying [ampleWindow]flyingPart
 }
 
 // flyingPart is a part under way.
@@ -50,16 +53,13 @@ func (t *transfer) move(ctx context.Context, buf []byte, from int, up bool) erro
 	if len(buf)-from >= max(1, t.m.opts.rendezvous) {
 		t.takeRegion(ctx)
 	}
-	size := t.inlineSize()
-	if t.region != nil {
-		size = regionPart
-	}
 	var err error
 	clean := true
+	window, size := t.pace()
 	for next, first, count := from, 0, 0; next < len(buf) && err == nil || count > 0; {
-		if next < len(buf) && err == nil && count < transferWindow {
+		if next < len(buf) && err == nil && count < window {
 			n := min(size, len(buf)-next)
-			k := (first + count) % transferWindow
+			k := (first + count) % ampleWindow
 			var f *Future
 			if f, err = t.send(ctx, k, buf[next:next+n], next, up); err == nil {
 				t.flying[k] = flyingPart{f, next, n}
@@ -68,7 +68,7 @@ func (t *transfer) move(ctx context.Context, buf []byte, from int, up bool) erro
 			}
 			continue
 		}
-		k := first % transferWindow
+		k := first % ampleWindow
 		e := t.await(ctx, k, buf, up)
 		for n := 0; t.region != nil && n < maxRepeats && errors.Is(e, ErrNotExported); n++ {
 			e = t.again(ctx, k, buf, up)
@@ -81,9 +81,21 @@ func (t *transfer) move(ctx context.Context, buf []byte, from int, up bool) erro
 			}
 		}
 		first, count = first+1, count-1
+		window, size = t.pace()
 	}
 	t.giveRegion(clean)
 	return err
+}
+
+// pace returns how many parts may be under way now, and how large the next one is at most.
+func (t *transfer) pace() (window, size int) {
+	switch {
+	case t.region == nil:
+		return modestWindow, t.inlineSize()
+	case t.m.conn.pace.alone(t.m.conn):
+		return ampleWindow, amplePart
+	}
+	return modestWindow, modestPart
 }
 
 // again sends a part once more whose node has forgotten the region, or what it allowed
@@ -112,14 +124,14 @@ func (t *transfer) send(ctx context.Context, k int, buf []byte, off int, up bool
 	}
 	switch {
 	case t.region != nil:
-		ref, err := t.region.Ref(k*regionPart, len(buf), rights)
+		ref, err := t.region.Ref(k*amplePart, len(buf), rights)
 		if err != nil {
 			return nil, err
 		}
 		p.region = ref
 		p.head.Flags = exchange.FlagRegion
 		if up {
-			copy(t.region.Bytes()[k*regionPart:], buf)
+			copy(t.region.Bytes()[k*amplePart:], buf)
 		}
 	case up:
 		p.data = buf
@@ -139,7 +151,7 @@ func (t *transfer) await(ctx context.Context, k int, buf []byte, up bool) error 
 		case up || a.Kind != exchange.KindData || a.Offset != uint64(p.off) || int(a.Length) != p.n:
 			return exchange.ErrProtocol
 		case t.region != nil:
-			copy(buf[p.off:p.off+p.n], t.region.Bytes()[k*regionPart:])
+			copy(buf[p.off:p.off+p.n], t.region.Bytes()[k*amplePart:])
 		default:
 			copy(buf[p.off:], data)
 		}
@@ -157,7 +169,7 @@ func (t *transfer) takeRegion(ctx context.Context) {
 	}
 	c.mu.Unlock()
 	if t.region == nil {
-		r, err := c.session.AllocRegion(ctx, transferWindow*regionPart)
+		r, err := c.session.AllocRegion(ctx, ampleWindow*amplePart)
 		if err != nil {
 			return
 		}
