@@ -12,7 +12,7 @@ FUZZTIME ?= 10s
 # The file that the demo serves; any file of some size will do.
 FILE ?= bin/rdmad
 # The most time that the tests of one package may take.
-TEST_TIMEOUT ?= 10m
+TEST_TIMEOUT ?= 20m
 
 # The providers verbs and libfabric are built in where their libraries and a C compiler
 # are; then the linters look at them, too.

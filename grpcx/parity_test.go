@@ -185,7 +185,8 @@ func TestStatus(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	each(t, func(t *testing.T, k stack) {
-		ended := make(chan error, 64)
+		// Of its own each: a handler may begin after its caller has given up.
+		ended, streamEnded := make(chan error, 64), make(chan error, 64)
 		deadline := make(chan time.Time, 64)
 		s := &scripted{
 			unary: func(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
@@ -197,7 +198,7 @@ func TestDeadline(t *testing.T) {
 			},
 			duplex: func(stream testgrpc.TestService_FullDuplexCallServer) error {
 				_, err := stream.Recv()
-				ended <- err
+				streamEnded <- err
 				return err
 			},
 		}
@@ -227,7 +228,7 @@ func TestDeadline(t *testing.T) {
 			_, err = stream.Recv()
 			want(t, err, codes.DeadlineExceeded, "")
 			select {
-			case err := <-ended:
+			case err := <-streamEnded:
 				if status.Code(err) != codes.DeadlineExceeded && status.Code(err) != codes.Canceled {
 					t.Error(err)
 				}

@@ -70,7 +70,7 @@ func namespaced(ctx context.Context, args ...string) (string, error) {
 	c.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
 	}
-	c.WaitDelay = 10 * time.Second
+	c.WaitDelay = time.Minute
 	out, err := c.CombinedOutput()
 	return string(out), err
 }

@@ -154,10 +154,11 @@ func TestServiceManagerKeepsDescriptors(t *testing.T) {
 			t.Errorf("incarnation %s, was %s; methods %s, were %s", s.Incarnation, before.Incarnation, methodIDs(c, "a"), ids)
 		}
 	}
-	if m.mu.Lock(); m.ready < 4 {
-		t.Errorf("%d supervisors said that they run", m.ready)
-	}
-	m.mu.Unlock()
+	eventually(t, "four supervisors have said that they run", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.ready >= 4
+	})
 	if err := region.Free(); err != nil {
 		t.Error(err)
 	}

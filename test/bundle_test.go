@@ -85,7 +85,7 @@ func TestSupportBundle(t *testing.T) {
 
 	dir := t.TempDir()
 	file := filepath.Join(dir, "bundle.tar.gz")
-	r := run(t, rdmad(t, "support-bundle", "--socket", c.socket("a"), "-o", file, "--json"))
+	r := run(t, rdmad(t, "support-bundle", "--socket", c.socket("a"), "-o", file, "--json", "--limit", "60s"))
 	r.check(t, "support-bundle", 0, file)
 	parts := readBundle(t, file)
 	for name, want := range map[string]string{
@@ -125,12 +125,10 @@ func TestSupportBundle(t *testing.T) {
 func TestSupportBundleOfHangingCore(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	core := c.status("a").PIDs.Core
-	if err := syscall.Kill(core, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stopCore(t, c, "a")
 	defer func() { _ = syscall.Kill(core, syscall.SIGCONT) }()
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	r := run(t, rdmad(t, "support-bundle", "--socket", c.socket("a"), "--limit", "1s", "-o", file))
+	r := run(t, rdmad(t, "support-bundle", "--socket", c.socket("a"), "--limit", "5s", "-o", file))
 	r.check(t, "support-bundle", 0, "not had", "status.json", "goroutines.txt")
 	parts := readBundle(t, file)
 	for _, name := range []string{"status.json", "errors.txt", "goroutines.txt"} {

@@ -97,7 +97,7 @@ func (c *cluster) awaitPeer(node, peer, state string) {
 // A peer whose link is away may come back with requests under way: until node.link_hold has
 // passed the node is not drained.
 func TestDrainWaitsForLostPeers(t *testing.T) {
-	c := newPair(t, sandbox.Settings{})
+	c := newPair(t, sandbox.Settings{LinkHold: "10m"}) // the link is away until the test is over
 	c.awaitPeer("b", "a", "connected")
 	if err := c.nodes["a"].Process().Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -114,19 +114,22 @@ func TestDrainWaits(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startEcho(t, c, "a")
 	startService(t, c, "b", "jobs")
-	c.awaitService("a", "b", "jobs", "sleep", 0)
+	c.awaitService("a", "b", "jobs", "who", 0)
+	held := holdRequests(t, c, "b", 1)
+	c.awaitService("a", "b", "held", "hold", 0)
 	conn := c.attach("a")
-	f, err := conn.Go(bounded(t), "b/jobs/sleep", encoded(1500))
+	f, err := conn.Go(bounded(t), "b/held/hold", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the request is with its handler", func() bool { return c.status("b").Counters["requests_received"] > 0 })
+	eventually(t, "the request is with its handler", func() bool { return held.begun.Load() > 0 })
 
 	r := run(t, rdmad(t, "drain", "--timeout", "50ms", "--socket", c.socket("b")))
 	r.check(t, "a drain with too little time", 1, "node b is out of service, but not drained", "1 requests", "not finished with it: a", "rdmad drain --undo")
 	if strings.Count(r.errOut, "\n") != 1 {
 		t.Errorf("not one line:\n%s", r.errOut)
 	}
+	held.letGo()
 	if _, err := f.Wait(bounded(t)); err != nil {
 		t.Errorf("the request that was under way: %v", err)
 	}

@@ -54,17 +54,8 @@ func TestCoreIsKilled(t *testing.T) {
 	c := newCluster(t, sandbox.Settings{}, "a")
 	c.edit("a", swap(t, `drain_timeout = "3s"`, `drain_timeout = "0s"`))
 	cmd := begin(t, exec.Command(programs.rdmad, "run", "-c", filepath.Join(c.dir, "a.toml")))
-	core := 0
-	eventually(t, "the node serves", func() bool {
-		s, err := askStatus(t, c.socket("a"))
-		if err == nil {
-			core = s.PIDs.Core
-		}
-		return err == nil
-	})
-	if err := syscall.Kill(core, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the node serves", func() bool { _, err := askStatus(t, c.socket("a")); return err == nil })
+	stopCore(t, c, "a")
 	if err := cmd.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +210,8 @@ func TestEventsOfHost(t *testing.T) {
 		for _, conn := range idle {
 			_ = conn.Close()
 		}
-		return slices.ContainsFunc(few.status("a").Errors, func(e event.Entry) bool { return e.Code == event.AcceptFailed })
+		s, err := askStatus(t, few.socket("a")) // which may have to wait for a descriptor, too
+		return err == nil && slices.ContainsFunc(s.Errors, func(e event.Entry) bool { return e.Code == event.AcceptFailed })
 	})
 	file := func() string { return cmd.errOut.String() }
 	few.counts("a", "accept-failed")

@@ -102,9 +102,39 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// Requests are spread over the processes of a service.
+// Requests are spread over the processes of a service: of those that are under way at once,
+// and none of which ends, each process has its part. Then each answers some of many.
 func TestBalance(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
+	const atOnce, handlers = 32, 32
+	held := []*holding{holdRequests(t, c, "b", handlers), holdRequests(t, c, "b", handlers)}
+	c.awaitService("b", "b", "held", "hold", 2)
+	c.awaitService("a", "b", "held", "hold", 0)
+	caller := c.attach("a")
+	hold, err := caller.Method(bounded(t), "b/held/hold")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fs []*client.Future
+	for range atOnce {
+		f, err := hold.Go(bounded(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fs = append(fs, f)
+	}
+	eventually(t, "all are under way", func() bool { return held[0].begun.Load()+held[1].begun.Load() == atOnce })
+	for i, h := range held {
+		if n := h.begun.Load(); n < atOnce/5 {
+			t.Errorf("process %d has %d of %d requests", i, n, atOnce)
+		}
+		h.letGo()
+	}
+	for _, f := range fs {
+		if _, err := f.Wait(bounded(t)); err != nil {
+			t.Error(err)
+		}
+	}
 	startService(t, c, "b", "jobs")
 	startService(t, c, "b", "jobs")
 	c.awaitService("b", "b", "jobs", "sleep", 2)
@@ -133,9 +163,5 @@ func TestBalance(t *testing.T) {
 	if len(served) != 2 {
 		t.Fatalf("%d processes served: %v", len(served), served)
 	}
-	for pid, n := range served {
-		if n < callers*calls/5 {
-			t.Errorf("process %d served %d of %d calls", pid, n, callers*calls)
-		}
-	}
+	t.Logf("calls by process: %v", served) // as many as each had time for
 }

@@ -14,7 +14,7 @@ import (
 
 // Daemons and workers that have nothing to do do nothing.
 func TestIdle(t *testing.T) {
-	const idleFor, attempts, workers = 2 * time.Second, 5, 8
+	const idleFor, attempts, workers = 2 * time.Second, 15, 8
 	c := newPair(t, sandbox.Settings{})
 	service := startService(t, c, "b", "jobs")
 	c.awaitService("a", "b", "jobs", "post", 0)

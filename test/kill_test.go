@@ -88,19 +88,14 @@ func TestKillClientsAtWork(t *testing.T) {
 	c.awaitQuiet("b", 0)
 }
 
-// longMillis is how long calls take that are to be under way all at once, also where
-// looking takes its time.
-const longMillis = 3000
-
-// sleepers makes calls that take a while, all at once, and returns how they
-// ended.
-func sleepers(ctx context.Context, conn *client.Conn, target string, n int, millis uint64) map[string]int {
+// atOnce makes calls with the same request, all at once, and returns how they ended.
+func atOnce(ctx context.Context, conn *client.Conn, target string, n int, req []byte) map[string]int {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	ends := map[string]int{}
 	for range n {
 		all.Go(func() {
-			_, err := conn.Call(ctx, target, encoded(millis))
+			_, err := conn.Call(ctx, target, req)
 			end := outcome(err)
 			if end == "other" {
 				end = err.Error()
@@ -127,7 +122,7 @@ func TestKillService(t *testing.T) {
 	tr := startTraffic(t, c.attach("a"), "b/other/transform")
 	const calls = 64
 	ends := make(chan map[string]int, 1)
-	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls, longMillis) }()
+	go func() { ends <- atOnce(bounded(t), conn, "b/jobs/hang", calls, nil) }()
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
 	if err := victim.kill(); err == nil {
 		t.Error("the service ended by itself")
@@ -215,7 +210,7 @@ func TestKillCallersDaemon(t *testing.T) {
 	conn := c.attach("a")
 	const calls = 64
 	ends := make(chan map[string]int, 1)
-	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls, longMillis) }()
+	go func() { ends <- atOnce(bounded(t), conn, "b/jobs/hang", calls, nil) }()
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
 	c.crash("a")
 	got := <-ends
@@ -248,7 +243,7 @@ func TestKillServicesDaemon(t *testing.T) {
 	conn := c.attach("a")
 	const calls = 64
 	ends := make(chan map[string]int, 1)
-	go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls, longMillis) }()
+	go func() { ends <- atOnce(bounded(t), conn, "b/jobs/hang", calls, nil) }()
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
 	c.crash("b")
 	got := <-ends

@@ -178,6 +178,14 @@ func askStatus(t *testing.T, socket string) (s *daemon.Status, err error) {
 	return s, json.Unmarshal(raw, s)
 }
 
+// awaitNoService waits until a node knows no method of a service that another has.
+func (c *cluster) awaitNoService(name, node, service string) {
+	c.t.Helper()
+	eventually(c.t, "node "+name+" forgets "+node+"/"+service, func() bool {
+		return !slices.ContainsFunc(c.status(name).Services, func(s daemon.ServiceStatus) bool { return s.Node == node && s.Service == service })
+	})
+}
+
 // awaitService waits until a node knows that another serves a method, by the
 // given number of processes if that is its own business.
 func (c *cluster) awaitService(name, node, service, method string, processes int) {

@@ -72,7 +72,7 @@ func TestQuickStart(t *testing.T) {
 	for i, b := range blocks {
 		fmt.Fprintf(&script, "{\n%s} > %s/%d\necho %d > %s/done\n", b.commands, outputs, i, i, outputs)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-c", script.String())
 	shell.Dir = dir

@@ -129,6 +129,7 @@ func TestKillServiceInAWrite(t *testing.T) {
 	conn := c.attach("a")
 	for range 3 {
 		victim := startRegions(t, c)
+		before := c.status("b").Counters["region_ops"]
 		region, ref := bind(t, conn, 1<<20, client.MayWrite)
 		m, err := conn.Method(bounded(t), "b/regions/flood")
 		if err != nil {
@@ -138,7 +139,7 @@ func TestKillServiceInAWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it writes", func() bool { return c.status("b").Counters["region_ops"] > 100 })
+		eventually(t, "it writes", func() bool { return c.status("b").Counters["region_ops"] > before+100 })
 		_ = victim.kill()
 		if _, err := f.Wait(bounded(t)); !errors.Is(err, client.ErrMaybeExecuted) {
 			t.Errorf("the call ended with %v", err)
@@ -152,6 +153,7 @@ func TestKillServiceInAWrite(t *testing.T) {
 			t.Error(err)
 		}
 		c.awaitNoRegions()
+		c.awaitNoService("a", "b", "regions") // or the next round would call the dead one
 	}
 	if n := c.segments("b"); n != 0 {
 		t.Errorf("%d regions of dead services are left", n)
@@ -194,6 +196,11 @@ func TestRegionsAfterReconnect(t *testing.T) {
 	region, ref := bind(t, conn, 1<<20, client.MayWrite|client.MayRead)
 	for range 2 {
 		startRegions(t, c)
+		// Node a may still know the service of the daemon that has died.
+		eventually(t, "calls work", func() bool {
+			_, err := conn.Call(bounded(t), "b/regions/flooding", nil)
+			return err == nil
+		})
 		m, err := conn.Method(bounded(t), "b/regions/flood")
 		if err != nil {
 			t.Fatal(err)

@@ -42,10 +42,22 @@ func TestStartOrder(t *testing.T) {
 	}
 }
 
+// newPatient starts nodes a and b that finish what they have accepted however long it takes
+// where there is much else to do.
+func newPatient(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t, sandbox.Settings{}, "a", "b")
+	for _, name := range c.names {
+		c.edit(name, swap(t, `drain_timeout = "3s"`, `drain_timeout = "1m"`))
+	}
+	c.start("a", "b")
+	return c
+}
+
 // A node that goes and comes back, in an orderly way or not, is found again by
 // those who were there all the time.
 func TestPeerRestarts(t *testing.T) {
-	c := newPair(t, sandbox.Settings{})
+	c := newPatient(t)
 	conn := c.attach("a")
 	for _, how := range []string{"stopped", "killed", "stopped"} {
 		startService(t, c, "b", "jobs")
@@ -57,13 +69,7 @@ func TestPeerRestarts(t *testing.T) {
 		if how == "stopped" {
 			c.stop("b")
 		} else {
-			pids, err := c.nodes["b"].PIDs(bounded(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			kill(t, pids.Supervisor)
-			kill(t, pids.Core)
-			<-c.nodes["b"].Process().Done()
+			c.killNode("b")
 		}
 		begin := time.Now()
 		if _, err := conn.Call(bounded(t), "b/jobs/who", nil); err == nil || outcome(err) == "other" {
@@ -86,13 +92,13 @@ func TestPeerRestarts(t *testing.T) {
 // A node that is told to stop finishes what it has accepted, at either end.
 func TestDrain(t *testing.T) {
 	for _, stopped := range []string{"a", "b"} {
-		c := newPair(t, sandbox.Settings{})
+		c := newPatient(t)
 		startService(t, c, "b", "jobs")
 		c.awaitService("a", "b", "jobs", "sleep", 0)
 		conn := c.attach("a")
 		const calls = 64
 		ends := make(chan map[string]int, 1)
-		go func() { ends <- sleepers(bounded(t), conn, "b/jobs/sleep", calls, sleepMillis) }()
+		go func() { ends <- atOnce(bounded(t), conn, "b/jobs/sleep", calls, encoded(sleepMillis)) }()
 		eventually(t, "all calls are sent", func() bool { return c.status("a").Counters["requests_sent"] >= calls })
 		c.stop(stopped)
 		if got := <-ends; got["answered"] != calls {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,6 +62,41 @@ func startService(t *testing.T, c *cluster, node, service string) *member {
 	var pid int
 	m.hear(&pid)
 	return m
+}
+
+// holding is a service in the test's process whose requests are all under way until they
+// are let go: no time is long enough for that everywhere.
+type holding struct {
+	letGo func()
+	// begun counts the requests that a handler has.
+	begun atomic.Int64
+}
+
+// holdRequests offers "held/hold" on a node. Its requests are let go when the test ends, at the latest.
+func holdRequests(t *testing.T, c *cluster, node string, handlers int) *holding {
+	t.Helper()
+	gate := make(chan struct{})
+	h := &holding{letGo: sync.OnceFunc(func() { close(gate) })}
+	s, err := server.Attach(bounded(t), c.socket(node), server.Workers(handlers), server.Name("holding"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Handle("held", "hold", func(c *server.Call) error {
+		h.begun.Add(1)
+		<-gate
+		return number(c, 0)
+	})
+	if err != nil {
+		t.Fatal(errors.Join(err, s.Close()))
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(context.Background()) }()
+	t.Cleanup(func() {
+		h.letGo()
+		_ = s.Close() // its node may have gone
+		<-served
+	})
+	return h
 }
 
 // transform answers as content_test.go says.

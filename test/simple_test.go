@@ -17,7 +17,7 @@ func TestOneServerOneClient(t *testing.T) {
 	c.awaitService("a", "b", "jobs", "post", 0)
 	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "b", Service: "jobs", Messages: many(10_000), Seed: 1, Most: mostSize, Depth: 16})
 	var sent mixed
-	client.hear(&sent)
+	client.hearWithin(3*limit, &sent)
 	client.finish()
 	c.awaitPosts("a", sent.Posts)
 	compare(t, []mixed{sent}, []*member{service})
@@ -31,7 +31,7 @@ func TestOneNode(t *testing.T) {
 	c.awaitService("a", "a", "jobs", "post", 1)
 	client := startMember(t, "mixed", roleArgs{Socket: c.socket("a"), Node: "a", Service: "jobs", Messages: many(10_000), Seed: 1, Most: mostSize, Depth: 16})
 	var sent mixed
-	client.hear(&sent)
+	client.hearWithin(3*limit, &sent)
 	client.finish()
 	c.awaitPosts("a", sent.Posts)
 	compare(t, []mixed{sent}, []*member{service})
@@ -56,7 +56,7 @@ func TestFullRing(t *testing.T) {
 	sent := make([]mixed, processes)
 	posts := int64(0)
 	for i, m := range clients {
-		m.hear(&sent[i])
+		m.hearWithin(3*limit, &sent[i])
 		m.finish()
 		posts += sent[i].Posts
 	}

@@ -21,10 +21,11 @@ func TestTraceCommand(t *testing.T) {
 		cmd.Env = append(cmd.Env, "RDMAD_SOCKET="+c.socket("a"))
 		return begin(t, cmd)
 	}
-	load := command("bench", "call", "--clients", "2", "--depth", "4", "--duration", "30s", "--target", "b")
-	r := command("trace", "--count", "3", "--sample", "5", "--worker", "bench-call").end()
+	load := command("bench", "call", "--clients", "2", "--depth", "4", "--duration", "30m", "--target", "b") // it is killed
+	eventually(t, "the load has begun", func() bool { return workerNamed(c.status("a"), "bench-call").PID != 0 })
+	r := command("trace", "--count", "3", "--sample", "5", "--worker", "bench-call", "--timeout", "60s").end()
 	r.check(t, "rdmad trace", 0, "request 3: b/echo/echo of bench-call", "answered", "handled by echo", "STAGE", "claim", "inbox", "total", "path: tcp to", "group of", "work request")
-	r = command("trace", "--count", "2", "--json").end()
+	r = command("trace", "--count", "2", "--json", "--timeout", "60s").end()
 	r.check(t, "rdmad trace --json", 0)
 	var got map[string]any
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil {

@@ -1,10 +1,11 @@
 package test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -52,7 +53,11 @@ func weigh(t *testing.T, pids ...int) (w weight) {
 	files := map[uint64]bool{}
 	for _, pid := range pids {
 		dir := filepath.Join("/proc", strconv.Itoa(pid))
-		w.anon += statusField(t, dir, "RssAnon") << 10
+		status, err := os.ReadFile(filepath.Join(dir, "status"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.anon += statusField(t, status, "RssAnon") << 10
 		fds, err := os.ReadDir(filepath.Join(dir, "fd"))
 		if err != nil {
 			t.Fatal(err)
@@ -73,25 +78,24 @@ func weigh(t *testing.T, pids ...int) (w weight) {
 		}
 		w.threads += len(tasks)
 		for _, task := range tasks {
-			// A thread may end meanwhile.
-			if _, err := os.Stat(task); err == nil {
-				w.switches += statusField(t, task, "voluntary_ctxt_switches") + statusField(t, task, "nonvoluntary_ctxt_switches")
+			status, err := os.ReadFile(filepath.Join(task, "status"))
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+				continue // the thread has ended meanwhile
 			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.switches += statusField(t, status, "voluntary_ctxt_switches") + statusField(t, status, "nonvoluntary_ctxt_switches")
 		}
 	}
 	return w
 }
 
-// statusField returns a number of a status file of /proc.
-func statusField(t *testing.T, dir, name string) int {
+// statusField returns a number of what a status file of /proc says.
+func statusField(t *testing.T, status []byte, name string) int {
 	t.Helper()
-	f, err := os.Open(filepath.Join(dir, "status"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if rest, ok := strings.CutPrefix(s.Text(), name+":"); ok {
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
 			n, err := strconv.Atoi(strings.Fields(rest)[0])
 			if err != nil {
 				t.Fatal(err)
@@ -99,7 +103,7 @@ func statusField(t *testing.T, dir, name string) int {
 			return n
 		}
 	}
-	t.Fatalf("%s has no %s", dir, name)
+	t.Fatalf("no %s in %s", name, status)
 	return 0
 }
 

@@ -55,9 +55,15 @@ func runTests(m *testing.M) (status int) {
 		return 1
 	}
 	status = m.Run()
-	if err := goleak.Find(); err != nil && status == 0 {
-		fmt.Fprintln(os.Stderr, "goroutines are left:", err)
-		status = 1
+	for end := time.Now().Add(endLimit); status == 0; {
+		err := goleak.Find()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
+			status = 1
+		}
 	}
 	return status
 }
@@ -75,12 +81,17 @@ func nothingIsLeft(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", dir)
 	t.Cleanup(func() {
-		if left := marked(t, mark); len(left) > 0 {
+		// Those that were killed with their parents may need a moment.
+		left := marked(t, mark)
+		for end := time.Now().Add(endLimit); len(left) > 0 && time.Now().Before(end); left = marked(t, mark) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if len(left) > 0 {
 			t.Errorf("processes are left: %v", left)
 		}
-		left, err := os.ReadDir(dir)
-		if err != nil || len(left) > 0 {
-			t.Errorf("files are left: %v, %v", left, err)
+		files, err := os.ReadDir(dir)
+		if err != nil || len(files) > 0 {
+			t.Errorf("files are left: %v, %v", files, err)
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -114,8 +125,8 @@ func marked(t *testing.T, mark string) map[int]string {
 	return found
 }
 
-// limit bounds every test.
-const limit = 5 * time.Minute
+// limit bounds every test, and endLimit what still has to end then.
+const limit, endLimit = 5 * time.Minute, 2 * time.Minute
 
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -283,14 +294,10 @@ func TestInterrupt(t *testing.T) {
 	nothingIsLeft(t)
 	ctx, cancel := context.WithCancel(bounded(t))
 	o := options(t, "tcp", "nats", "rdmad")
-	o.Duration = time.Minute
+	o.Duration = time.Hour // which the test does not have
 	o.Progress = func(string, ...any) { cancel() }
-	begin := time.Now()
 	if _, err := run.Run(ctx, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
-	}
-	if d := time.Since(begin); d > time.Minute {
-		t.Errorf("it took %v", d)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds a command.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // nobody is the user that may do nothing.
 const nobody = 65534
@@ -135,7 +135,7 @@ func (f *fixture) command(ctx context.Context, path, args string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, f.program, append(strings.Fields(path)[1:], strings.Fields(args)...)...)
 	cmd.Env = append(os.Environ(), asCommand+"=1", "RDMAD_SOCKET=", "TMPDIR="+f.files)
 	cmd.Dir = f.dir
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = patience
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	return cmd
 }

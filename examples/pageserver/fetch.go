@@ -41,7 +41,7 @@ type fetch struct {
 }
 
 // quick bounds the calls that are answered from memory.
-const quick = 10 * time.Second
+const quick = time.Minute
 
 // run copies the file and verifies the copy. It leaves no file behind when it
 // fails.

@@ -76,7 +76,7 @@ func (r *repository) compare(settings ...string) (out string, err error) {
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "TMPDIR="+r.temp, "BENCHTIME=10x", "COUNT=2", "PACKAGES=./a")
 	cmd.Env = append(cmd.Env, settings...)
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	b, err := cmd.CombinedOutput()
 	left, globErr := filepath.Glob(filepath.Join(r.temp, "bench-compare.*"))
 	if globErr != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // limit bounds every wait.
-const limit = 2 * time.Minute
+const limit = 4 * time.Minute
 
 var (
 	browser     = flag.String("rdmad.browser", "", "the program of Chromium, or of another browser of that family, instead of looking for one")
@@ -57,8 +57,14 @@ func runTests(m *testing.M) (status int) {
 	}
 	status = m.Run()
 	stop()
-	if err := goleak.Find(); err != nil && status == 0 {
-		return fail(fmt.Errorf("goroutines are left: %w", err))
+	for end := time.Now().Add(limit); status == 0; {
+		err := goleak.Find()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			return fail(fmt.Errorf("goroutines are left: %w", err))
+		}
 	}
 	return status
 }

@@ -86,7 +86,7 @@ func newNodes(t *testing.T, s sandbox.Settings) *nodes {
 
 func (n *nodes) stop() {
 	if n.echo != nil && n.echo.Alive() {
-		if err := n.echo.Stop(5 * time.Second); err != nil {
+		if err := n.echo.Stop(limit); err != nil {
 			n.t.Error(err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
@@ -123,7 +122,7 @@ func TestRestart(t *testing.T) {
 	if err := syscall.Kill(core, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	p.await("the next core", `!document.querySelector("#overview dl").textContent.includes(`+quoted(fmt.Sprint(core))+`)`)
+	p.await("the next core", `!document.querySelector("#overview dl").textContent.includes(`+quoted(fmt.Sprint(core, " (core)"))+`)`)
 	p.live()
 	if got := eval[string](p, `document.querySelector("[data-tile=sent] .big").textContent`); strings.Contains(got, "-") {
 		t.Errorf("a negative rate: %q", got)
@@ -164,7 +163,7 @@ func TestPeerGone(t *testing.T) {
 	p := newTab(t, n.pageA, 1280, 800)
 	p.live()
 	p.await("the link", `document.querySelector("#links [data-column=state] [data-level=good]")`)
-	if err := n.echo.Stop(5 * time.Second); err != nil {
+	if err := n.echo.Stop(limit); err != nil {
 		t.Error(err)
 	}
 	if err := n.b.Stop(); err != nil {
@@ -181,7 +180,12 @@ func TestPeerGone(t *testing.T) {
 		t.Errorf("%+v is shown as %v", s.Peers[0], row)
 	}
 	for _, e := range s.Errors {
-		if row := p.row("errors", "code", string(e.Code)+"\n"+e.Subject); row == nil || row["level"] != e.Level {
+		row := p.row("errors", "code", string(e.Code)+"\n"+e.Subject)
+		for row == nil && p.ctx.Err() == nil { // it came after the last sample
+			p.samples(1)
+			row = p.row("errors", "code", string(e.Code)+"\n"+e.Subject)
+		}
+		if row == nil || row["level"] != e.Level {
 			t.Errorf("%+v is not among %v", e, p.rows("errors"))
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/webpage"
@@ -63,7 +62,7 @@ func (s *site) close() {
 		return
 	}
 	s.page.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if err := s.server.Shutdown(ctx); err != nil {
 		s.t.Errorf("stop the page's server: %v", err)

@@ -1,5 +1,5 @@
 # What the test does under systemd. Each step says "STEP name: what came of it".
-step() { printf 'STEP %s: ' "$1"; shift; timeout 30 "$@" 2>&1 | tr '\n' ' '; printf '\n'; }
+step() { printf 'STEP %s: ' "$1"; shift; timeout 60 "$@" 2>&1 | tr '\n' ' '; printf '\n'; }
 show() { systemctl show rdmad --value -p "$1"; }
 step start systemctl start rdmad.service
 step state systemctl show rdmad --value -p ActiveState
@@ -9,18 +9,18 @@ step seccomp grep -E '^(CapBnd|NoNewPrivs|Seccomp):' "/proc/$(show MainPID)/stat
 step reload systemctl reload rdmad.service
 step reloaded rdmad config diff
 rdmad echo >/dev/null 2>&1 &
-sleep 1
+until rdmad services | grep -q echo; do sleep 0.1; done
 step calls rdmad bench call --count 50
 step stored systemctl show rdmad --value -p NFileDescriptorStore
 kill -9 "$(show MainPID)"
-for i in $(seq 100); do
+for i in $(seq 600); do
 	[ "$(show NRestarts)" = 1 ] && [ "$(show ActiveState)" = active ] && break
 	sleep 0.1
 done
 step restarts systemctl show rdmad --value -p NRestarts
 step attached rdmad bench call --count 50
 kill -STOP "$(rdmad status --json | sed -n 's/^ *"core": \([0-9]*\).*/\1/p' | head -1)"
-for i in $(seq 150); do
+for i in $(seq 900); do
 	[ "$(show NRestarts)" = 2 ] && [ "$(show ActiveState)" = active ] && break
 	sleep 0.1
 done

@@ -83,7 +83,7 @@ func slow(i *injection) error {
 }
 
 // commandLimit bounds a command of the system.
-const commandLimit = 5 * time.Second
+const commandLimit = time.Minute
 
 // cannotDestroy tries on a connection of its own whether the kernel aborts connections on
 // demand.

@@ -14,7 +14,7 @@ import (
 const (
 	// finishLimit is how long calls may take to end when the faults have, and
 	// hopelessLimit how long when not all was well before.
-	finishLimit   = 20 * time.Second
+	finishLimit   = 2 * time.Minute
 	hopelessLimit = 3 * time.Second
 )
 
@@ -97,7 +97,7 @@ func (r *run) trace(ctx context.Context, stuck []*member) {
 }
 
 // stopGrace is how long a daemon gets to end.
-const stopGrace = 15 * time.Second
+const stopGrace = time.Minute
 
 // close ends everything that runs and removes everything but, if keep, the directory.
 func (r *run) close(keep bool) error {

@@ -135,7 +135,7 @@ func (f *fleet) finish(limit time.Duration) (stuck []*member) {
 }
 
 // memberGrace is how long a process gets to end.
-const memberGrace = 5 * time.Second
+const memberGrace = time.Minute
 
 // stop ends everybody, workers first.
 func (f *fleet) stop() error {

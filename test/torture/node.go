@@ -78,7 +78,7 @@ func (n *node) start(s *spawner, program string) error {
 }
 
 // statusLimit bounds a question to a daemon, which may be stopped.
-const statusLimit = time.Second
+const statusLimit = 10 * time.Second
 
 // rawStatus asks the daemon for its state.
 func (n *node) rawStatus(ctx context.Context) (json.RawMessage, error) {
@@ -133,7 +133,7 @@ func (n *node) stop(grace time.Duration) error {
 
 const (
 	// recoverLimit is how long anything may take to be well again.
-	recoverLimit = 20 * time.Second
+	recoverLimit = 2 * time.Minute
 	// look is the time between two looks.
 	look = 2 * time.Millisecond
 )

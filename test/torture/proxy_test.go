@@ -48,7 +48,7 @@ func say(t *testing.T, from, to *net.TCPConn, text string) {
 func hear(t *testing.T, c *net.TCPConn, text string) {
 	t.Helper()
 	b := make([]byte, len(text))
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(3 * time.Minute))
 	if _, err := io.ReadFull(c, b); err != nil || string(b) != text {
 		t.Fatalf("%q, %v, want %q", b, err, text)
 	}
@@ -57,7 +57,7 @@ func hear(t *testing.T, c *net.TCPConn, text string) {
 // ended returns how a connection ends.
 func ended(t *testing.T, c *net.TCPConn) error {
 	t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(3 * time.Minute))
 	_, err := c.Read(make([]byte, 1))
 	return err
 }

@@ -36,9 +36,15 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	status := m.Run()
-	if err := goleak.Find(); err != nil && status == 0 {
-		fmt.Fprintln(os.Stderr, "goroutines are left:", err)
-		status = 1
+	for end := time.Now().Add(time.Minute); status == 0; {
+		err := goleak.Find()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
+			status = 1
+		}
 	}
 	return status
 }

@@ -112,7 +112,7 @@ func (n *Node) PIDs(ctx context.Context) (PIDs, error) {
 // Pauses between attempts, and how long one may take.
 const (
 	retryPause   = 10 * time.Millisecond
-	attemptLimit = 2 * time.Second
+	attemptLimit = 10 * time.Second
 )
 
 // retry attempts something until it succeeds, the daemon ends, or ctx does.
@@ -137,8 +137,9 @@ func (n *Node) retry(ctx context.Context, problem string, attempt func(context.C
 	}
 }
 
-// stopGrace is how long an orderly stop may take: the drain and some more.
-const stopGrace = 8 * time.Second
+// stopGrace is how long an orderly stop may take before it counts as a hang: far longer than
+// the drain, because the machine may have much else to do.
+const stopGrace = 2 * time.Minute
 
 // Stop stops the daemon in an orderly way if it runs.
 func (n *Node) Stop() error {

@@ -15,36 +15,43 @@ import (
 // ends, so that endOrphans finds what a command left behind.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// orphanGrace is how long orphans get to end by themselves after a SIGTERM, and
-// then to be gone after a SIGKILL.
-const orphanGrace = 2 * time.Second
+const (
+	// orphanGrace is how long orphans get to end by themselves after a SIGTERM.
+	orphanGrace = 2 * time.Second
+	// orphanEnd is how long they then get to be gone after a SIGKILL.
+	orphanEnd = 20 * time.Second
+)
 
 // endOrphans ends all children of this process other than those given. It
 // gives up on processes that not even a SIGKILL ends.
 func endOrphans(known ...int) {
 	signalled := map[int]bool{}
-	for begin := time.Now(); time.Since(begin) < 2*orphanGrace; time.Sleep(retryPause) {
-		children := childrenOf(os.Getpid())
-		children = slices.DeleteFunc(children, func(pid int) bool {
-			if slices.Contains(known, pid) {
-				return true
-			}
-			// Reap it if it has ended.
-			got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-			return err == nil && got == pid
-		})
+	begin, killing := time.Now(), time.Time{}
+	// Counted from the first SIGKILL: this process may not have run for a while before.
+	for killing.IsZero() || time.Since(killing) < orphanEnd {
+		children := slices.DeleteFunc(childrenOf(os.Getpid()), func(pid int) bool { return slices.Contains(known, pid) })
 		if len(children) == 0 {
 			return
 		}
+		// Reap those that have ended. Their own children may have become this process's
+		// since it looked, so it looks again.
+		children = slices.DeleteFunc(children, func(pid int) bool {
+			got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			return err == nil && got == pid
+		})
+		if killing.IsZero() && time.Since(begin) > orphanGrace {
+			killing = time.Now()
+		}
 		for _, pid := range children {
 			switch {
-			case time.Since(begin) > orphanGrace:
+			case !killing.IsZero():
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			case !signalled[pid]:
 				signalled[pid] = true
 				_ = syscall.Kill(pid, syscall.SIGTERM)
 			}
 		}
+		time.Sleep(retryPause)
 	}
 }
 

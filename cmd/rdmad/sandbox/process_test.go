@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// limit bounds what a test waits for; nothing takes as long.
+const limit = 3 * time.Minute
+
 func startShell(t *testing.T, script string) *Process {
 	t.Helper()
 	p, err := StartProcess("the shell", filepath.Join(t.TempDir(), "log"), "sh", "-c", script)
@@ -24,7 +27,7 @@ func startShell(t *testing.T, script string) *Process {
 // await waits until the process has written the word.
 func await(t *testing.T, p *Process, word string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(p.Tail(), word); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(limit); !strings.Contains(p.Tail(), word); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no %q%s", word, p.Tail())
 		}
@@ -42,7 +45,7 @@ func TestProcessStop(t *testing.T) {
 		if p.Ended() != nil || !p.Alive() {
 			t.Fatalf("%q: has ended before it was stopped", c.script)
 		}
-		grace := 10 * time.Second
+		grace := limit
 		if c.want == "was killed" {
 			grace = 50 * time.Millisecond
 		}
@@ -65,7 +68,7 @@ func TestProcessKillsGroup(t *testing.T) {
 		t.Fatalf("children %v, want one", child)
 	}
 	p.Kill()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
 		// A zombie that nobody has reaped yet is dead all the same.
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(child[0]) + "/stat")
 		if err != nil || strings.Contains(string(stat), ") Z ") {

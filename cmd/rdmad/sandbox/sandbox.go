@@ -45,12 +45,12 @@ type Sandbox struct {
 
 const (
 	// startLimit bounds the whole start.
-	startLimit = 20 * time.Second
+	startLimit = time.Minute
 	// portAttempts is how often ports are chosen anew when a program that came
 	// in between has taken one.
 	portAttempts = 5
 	// echoGrace is how long the echo service gets to end.
-	echoGrace = 3 * time.Second
+	echoGrace = 20 * time.Second
 )
 
 // Start starts a sandbox and returns when a call from node a to the service on

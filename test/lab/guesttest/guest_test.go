@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds every wait. The guest is slow.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv("RDMAD_LAB_GUEST") == "" {

@@ -196,7 +196,7 @@ func (c *Crew) Shrink(n int) error {
 }
 
 // endGrace is how long processes may take to end.
-const endGrace = 10 * time.Second
+const endGrace = time.Minute
 
 // Kill ends all processes at once and waits until they are gone.
 func (c *Crew) Kill() {

@@ -49,7 +49,7 @@ func TestCrew(t *testing.T) {
 
 // work has the three processes of a crew do a job, and ends one of them.
 func work(c *Crew, soon bool) error {
-	limit := 20 * time.Second
+	limit := 3 * time.Minute
 	if soon {
 		limit = 100 * time.Millisecond
 	}

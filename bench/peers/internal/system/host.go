@@ -30,8 +30,8 @@ type Cluster struct {
 
 const (
 	// startLimit bounds a start, and stopGrace how long each process gets to end.
-	startLimit = 20 * time.Second
-	stopGrace  = 5 * time.Second
+	startLimit = time.Minute
+	stopGrace  = 30 * time.Second
 	// retryPause lies between two attempts to reach a process that starts.
 	retryPause = 10 * time.Millisecond
 	// portTries is how often ports are chosen anew when somebody else has taken one.

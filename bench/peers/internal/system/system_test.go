@@ -15,6 +15,9 @@ import (
 	"github.com/rdmad/rdmad/internal/bench/content"
 )
 
+// limit bounds what a test waits for.
+const limit = 3 * time.Minute
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestNamesDiffer(t *testing.T) {
@@ -84,7 +87,7 @@ func dialHere(t *testing.T, address string, coalesce bool, n Need) *socket {
 		if err == nil {
 			return s
 		}
-		if time.Since(begin) > 10*time.Second {
+		if time.Since(begin) > limit {
 			t.Fatal(err)
 		}
 	}
@@ -160,7 +163,7 @@ func TestNonsense(t *testing.T) {
 		if _, err := s.conn.Write(nonsense); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := s.conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.conn.Read(make([]byte, 1)); err != io.EOF {
