@@ -63,7 +63,7 @@ func TestSenderThatFollowsTheCursorMissesNoClaim(t *testing.T) {
 			seen.Add(1)
 		}
 	}
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(4 * time.Minute)
 	for all := int64(rounds * claimers * each); seen.Load() < all; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Errorf("saw %d of %d messages", seen.Load(), all)
