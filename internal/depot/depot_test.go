@@ -158,7 +158,7 @@ func runCore(t *testing.T, s *Store, role string) (*Link, error) {
 		l.Serve()
 		close(served)
 	}()
-	late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(4*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	err = cmd.Wait()
 	<-served
@@ -292,7 +292,7 @@ func TestNotes(t *testing.T) {
 	for n := range 3 {
 		// The core is served from when it has been given everything, which is a
 		// moment after it has heard so.
-		for deadline := time.Now().Add(20 * time.Second); n == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); n == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			s.mu.Lock()
 			served := s.core != nil
 			s.mu.Unlock()
