@@ -3,6 +3,7 @@ package tcp
 import (
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -10,6 +11,9 @@ import (
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/shm"
 )
+
+// patience bounds every wait: much longer than anything takes on a busy machine.
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
