@@ -61,7 +61,7 @@ func TestCallFuncAllocatesNothing(t *testing.T) {
 	daemontest.Spawn(t, "service", b.Socket, "someone")
 	m := method(t, attach(t, a), "b/t/who")
 	msg, size := []byte("hello"), 0
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, ctx := range []context.Context{context.Background(), ctx} {
 		if n := testing.AllocsPerRun(2000, func() {

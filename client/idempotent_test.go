@@ -195,7 +195,7 @@ func TestIdempotentEnds(t *testing.T) {
 	}
 	var ctx context.Context
 	var limited *client.Future
-	for d := 2 * time.Second; limited == nil; d *= 2 {
+	for d := 5 * time.Second; limited == nil; d *= 2 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(t.Context(), d)
 		defer cancel()

@@ -92,7 +92,7 @@ func TestOrderedAreTakenInOrder(t *testing.T) {
 			}
 		})
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(4 * time.Minute)
 	for turn := 0; ; turn++ {
 		done := open.Load() == 0
 		if turn%16 == 0 {

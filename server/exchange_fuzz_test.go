@@ -149,7 +149,7 @@ func FuzzExchanges(f *testing.F) {
 	f.Add(join(part(exchange.OpOpenStream, 0, 0, 0, 0, 0), part(exchange.OpWait, 1, 0, 0, 0, 0), part(exchange.OpWait, 1, 0, 0, 9, 0), part(exchange.OpClose, 1, 0, 0, 0, 0), part(exchange.OpSend, 1, 0, 0, 0, 4)))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r := newExchangeRig(t)
-		late := time.AfterFunc(20*time.Second, func() { panic("hangs") }) // shows all goroutines
+		late := time.AfterFunc(4*time.Minute, func() { panic("hangs") }) // shows all goroutines
 		defer late.Stop()
 		for n := 0; len(in) >= 12 && n < 200; n++ {
 			op, which, flags, size := in[0], in[1], in[2], in[3]

@@ -94,7 +94,7 @@ func (g *gate) handle(*server.Call) error {
 
 // soon is a context in which a call that is not held up finishes.
 func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

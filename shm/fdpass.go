@@ -32,10 +32,16 @@ func SendFDs(c *net.UnixConn, msg []byte, fds ...int) error {
 // RecvFDs reads one message into buf and returns its length and the descriptors
 // that came with it, which the caller must close. It fails, closing what came,
 // when the message does not fit buf. The error wraps io.EOF when the peer has
-// closed, or has sent an empty message.
+// closed, or has sent an empty message. What a peer has sent comes before its end,
+// also if it has closed without having read everything.
 func RecvFDs(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*MaxFDs))
 	n, oobn, flags, _, err := c.ReadMsgUnix(buf, oob)
+	if errors.Is(err, unix.ECONNRESET) {
+		// The peer has closed with something unread. The kernel says that once, before
+		// what the peer has sent.
+		n, oobn, flags, _, err = c.ReadMsgUnix(buf, oob)
+	}
 	if err != nil {
 		// Descriptors can come with an empty message, which reads as EOF.
 		fds, _ = parseRights(oob[:max(oobn, 0)])

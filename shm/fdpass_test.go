@@ -29,7 +29,7 @@ func socketPair(t *testing.T) (a, b *net.UnixConn) {
 		}
 		f.Close()
 		ends[i] = c.(*net.UnixConn)
-		if err := ends[i].SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := ends[i].SetDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { ends[i].Close() })
@@ -151,6 +151,27 @@ func TestRecvFDsClosesWhatItRefuses(t *testing.T) {
 				t.Errorf("then %q, %v", buf[:n], err)
 			}
 		})
+	}
+}
+
+// The last words of a peer arrive, also those of one that has not listened.
+func TestRecvFDsLastWords(t *testing.T) {
+	a, b := socketPair(t)
+	if err := shm.SendFDs(b, []byte("unread")); err != nil {
+		t.Fatal(err)
+	}
+	if err := shm.SendFDs(a, []byte("goodbye"), bells(t, 1)...); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	buf := make([]byte, 8)
+	n, fds, err := shm.RecvFDs(b, buf)
+	if err != nil || string(buf[:n]) != "goodbye" || len(fds) != 1 {
+		t.Errorf("%q, %d descriptors, %v", buf[:n], len(fds), err)
+	}
+	shm.CloseFDs(fds)
+	if _, _, err := shm.RecvFDs(b, buf); !errors.Is(err, io.EOF) {
+		t.Errorf("got %v, want EOF", err)
 	}
 }
 

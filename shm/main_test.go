@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -24,6 +23,14 @@ const (
 	offWord  = shm.HeaderSize
 	offReady = shm.HeaderSize + 64
 	offDone  = shm.HeaderSize + 128
+	offOver  = shm.HeaderSize + 192
+)
+
+const (
+	// patience bounds every wait here: much longer than anything takes on a busy machine.
+	patience = 2 * time.Minute
+	// hang is how long a sleep lasts that nobody ends: a test that took that long has failed.
+	hang = 2 * patience
 )
 
 func TestMain(m *testing.M) {
@@ -34,7 +41,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // play is what a child process does.
@@ -46,20 +53,30 @@ func play(role string) error {
 	word := shm.Uint32At(seg.Bytes(), offWord)
 	ready := shm.Uint32At(seg.Bytes(), offReady)
 	done := shm.Uint32At(seg.Bytes(), offDone)
+	over := shm.Uint32At(seg.Bytes(), offOver)
 	ready.Add(1)
 	switch role {
-	case "sleep": // sleeps until it is woken: the word does not change
-		shm.FutexWait(word, 0, 20*time.Second)
+	// The word does not change, and a sleep may end for no reason: whoever is not told that
+	// it is over sleeps again, so that there is somebody to wake, however late the parent is.
+	case "sleep":
+		for over.Load() == 0 {
+			shm.FutexWait(word, 0, hang)
+		}
 	case "sleep-raw":
-		shm.FutexWaitRaw(word, 0, 20*time.Second)
+		for over.Load() == 0 {
+			shm.FutexWaitRaw(word, 0, hang)
+		}
 	case "wake":
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(patience)
 		for shm.FutexWake(word, 1) == 0 {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("nobody slept")
 			}
 			runtime.Gosched()
 		}
+		// The sleep may have ended just before: the next one must not begin.
+		word.Store(1)
+		shm.FutexWake(word, shm.WakeAll)
 	default:
 		return fmt.Errorf("unknown role %q", role)
 	}
@@ -83,7 +100,7 @@ func child(t *testing.T, role string, seg *shm.Segment) (wait func()) {
 		t.Fatal(err)
 	}
 	f.Close()
-	guard := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+	guard := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	return func() {
 		t.Helper()
 		err := cmd.Wait()
@@ -97,7 +114,7 @@ func child(t *testing.T, role string, seg *shm.Segment) (wait func()) {
 // eventually calls ok until it returns true, for a bounded time.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !ok(); runtime.Gosched() {
+	for deadline := time.Now().Add(patience); !ok(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("timed out: %s", what)
 		}

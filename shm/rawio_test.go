@@ -239,7 +239,7 @@ func TestBellAndEpoll(t *testing.T) {
 		for range 3 {
 			other.Ring()
 		}
-		if n, fd := wait(20 * time.Second); n != 1 || fd != 7 {
+		if n, fd := wait(patience); n != 1 || fd != 7 {
 			t.Errorf("%s: %d events, data %d", name, n, fd)
 		}
 		b.Silence()

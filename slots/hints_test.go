@@ -139,7 +139,7 @@ func TestHintRingSleep(t *testing.T) {
 func TestHintRingConcurrent(t *testing.T) {
 	p, c, _ := ends()
 	const n = 200_000
-	guard := time.AfterFunc(60*time.Second, func() { panic("a wake-up was lost") })
+	guard := time.AfterFunc(4*time.Minute, func() { panic("a wake-up was lost") })
 	defer guard.Stop()
 	var wg sync.WaitGroup
 	wg.Go(func() {

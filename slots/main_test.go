@@ -4,8 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -14,7 +13,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(roleEnv) != "" {
 		os.Exit(stressWorkerMain())
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // small and pages are the geometries of the default ring classes.

@@ -182,7 +182,7 @@ func stress(t *testing.T, g slots.Geometry, each int, killAt func(owner int) int
 			t.Fatal(err)
 		}
 		p := procs[owner].cmd.Process
-		guard := time.AfterFunc(90*time.Second, func() { _ = p.Kill() })
+		guard := time.AfterFunc(5*time.Minute, func() { _ = p.Kill() })
 		defer guard.Stop()
 	}
 	killed := make([]bool, stressProcesses+1)

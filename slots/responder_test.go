@@ -112,7 +112,7 @@ func TestRevokeAgainstTake(t *testing.T) {
 // A claimer that sleeps when the ring is full is woken by a consumer.
 func TestWakeFree(t *testing.T) {
 	r, _ := newRing(t, slots.Geometry{SlotSize: 128, Slots: 16, MaxRun: 16})
-	guard := time.AfterFunc(60*time.Second, func() { panic("a wake-up was lost") })
+	guard := time.AfterFunc(4*time.Minute, func() { panic("a wake-up was lost") })
 	defer guard.Stop()
 	const n = 3000
 	full := make(chan slots.Run, 1)

@@ -135,7 +135,7 @@ func TestBadRegions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		if _, err := s.AllocRegion(ctx, 10); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

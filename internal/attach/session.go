@@ -58,12 +58,6 @@ type Session struct {
 	regions map[slots.RegionID]*Region
 }
 
-// question waits for its answer.
-type question struct {
-	m      *Message
-	answer chan *Message
-}
-
 // Events are what a session tells its owner from the goroutine that reads the
 // control connection. The functions must not block for long and must not call
 // Close.
@@ -273,18 +267,6 @@ func (s *Session) handle(m *Message, fds []int) error {
 	return nil
 }
 
-// answer gives a message to who has asked; to a question that was asked twice the second
-// answer is nobody's.
-func (s *Session) answer(m *Message) {
-	s.mu.Lock()
-	q := s.pending[m.Seq]
-	delete(s.pending, m.Seq)
-	s.mu.Unlock()
-	if q != nil {
-		q.answer <- m
-	}
-}
-
 func (s *Session) lane(m *Message, fds []int) error {
 	if m.Lane == nil || len(fds) != 1 || m.Lane.Geometry.Check() != nil || int(m.Lane.ID) >= slots.MaxLanes {
 		shm.CloseFDs(fds)
@@ -391,53 +373,6 @@ func (s *Session) end(err error) {
 	}
 	// Last: Close waits for it, and what Ended uses may be unmapped afterwards.
 	close(s.done)
-}
-
-// Ask sends a question and waits for its answer, at most until ctx ends. The
-// daemon's refusal is an error of this package.
-func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
-	select {
-	case s.asks <- struct{}{}:
-		defer func() { <-s.asks }()
-	case <-s.done:
-		return nil, s.Err()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	c := &question{answer: make(chan *Message, 1)}
-	s.mu.Lock()
-	if s.err != nil {
-		defer s.mu.Unlock()
-		return nil, s.err
-	}
-	s.seq++
-	q := *m
-	q.Seq = s.seq
-	c.m = &q
-	s.pending[q.Seq] = c
-	s.mu.Unlock()
-	if err := s.conn.Send(&q); err != nil {
-		s.forget(q.Seq)
-		return nil, err
-	}
-	select {
-	case a := <-c.answer:
-		if a.Fail != nil {
-			return nil, a.Fail.Err()
-		}
-		return a, nil
-	case <-s.done:
-		return nil, s.Err()
-	case <-ctx.Done():
-		s.forget(q.Seq)
-		return nil, ctx.Err()
-	}
-}
-
-func (s *Session) forget(seq uint64) {
-	s.mu.Lock()
-	delete(s.pending, seq)
-	s.mu.Unlock()
 }
 
 // Tell sends a message that has no answer.

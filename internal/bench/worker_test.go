@@ -43,7 +43,7 @@ func TestCrew(t *testing.T) {
 	} {
 		crew, err := start(spec, []string{"sh", "-c", c.script}, false)
 		if err == nil {
-			limit := 10 * time.Second
+			limit := 2 * time.Minute
 			if c.want == "did not finish" {
 				limit = 100 * time.Millisecond
 			}

@@ -81,7 +81,7 @@ func pose(t *testing.T, a *daemontest.Node) *impostor {
 // poseOver is pose over a connection to a's listener.
 func poseOver(t *testing.T, conn net.Conn) *impostor {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	p := &impostor{t, conn}

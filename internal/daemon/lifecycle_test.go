@@ -101,7 +101,8 @@ func haltWithIdleWorkers(t *testing.T, n *daemontest.Node) time.Duration {
 
 // A node that stops lets calls under way finish and takes no new ones.
 func TestDrain(t *testing.T) {
-	a, b := daemontest.Pair(t, "[limits]\nconnect_wait=\"100ms\"\n")
+	// However long it takes to be refused once, the calls under way are not given up.
+	a, b := daemontest.Pair(t, "drain_timeout=\"5m\"\n[limits]\nconnect_wait=\"100ms\"\n")
 	open, entered := make(chan struct{}), make(chan struct{}, 100)
 	attachServer(t, b, map[string]server.Handler{"gate": func(c *server.Call) error {
 		entered <- struct{}{}

@@ -35,7 +35,7 @@ func dialRaw(socket string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c, c.SetDeadline(time.Now().Add(2 * time.Minute))
 }
 
 func helloMessage(role attach.Role) ([]byte, error) {

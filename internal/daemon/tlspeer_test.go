@@ -66,7 +66,7 @@ func greet(t *testing.T, n *daemontest.Node, conf *tls.Config, as string) (strin
 		t.Fatal(err)
 	}
 	defer raw.Close()
-	if err := raw.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := raw.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	conn := tls.Client(raw, conf)

@@ -30,7 +30,7 @@ func TestTraceFilters(t *testing.T) {
 		}
 	}
 	for _, some := range []attach.Trace{{Method: "upper"}, {Worker: fmt.Sprint(syscall.Getpid())}, {Domain: "default", Every: 7}} {
-		some.Count, some.TimeoutMillis = 5, 20000
+		some.Count, some.TimeoutMillis = 5, 120000
 		if list := beginTrace(t, a, some)(); len(list) != 5 {
 			t.Errorf("%+v: %d traces", some, len(list))
 		}
@@ -170,7 +170,7 @@ func TestTraceEndsWithItsCore(t *testing.T) {
 	callable(t, c, "b/text/upper")
 	stop := keepCalling(t, c, "b/text/upper", []byte("x"))
 	defer stop()
-	if list := beginTrace(t, a, attach.Trace{Count: 2, TimeoutMillis: 20000})(); len(list) != 2 {
+	if list := beginTrace(t, a, attach.Trace{Count: 2, TimeoutMillis: 120000})(); len(list) != 2 {
 		t.Errorf("%d traces with the next core", len(list))
 	}
 }
@@ -183,7 +183,7 @@ func TestTraceDomains(t *testing.T) {
 	callable(t, c, "b/text/upper")
 	stop := keepCalling(t, c, "b/text/upper", []byte("x"))
 	defer stop()
-	list := beginTrace(t, a, attach.Trace{Domain: "work", Count: 2, TimeoutMillis: 20000})()
+	list := beginTrace(t, a, attach.Trace{Domain: "work", Count: 2, TimeoutMillis: 120000})()
 	if len(list) != 2 || list[0].Domain != "work" || list[0].Service != "text" || list[0].Handler.PID == 0 {
 		t.Errorf("%+v", list)
 	}

@@ -5,9 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
 // helpers are what a test binary can be started as besides the core.
@@ -51,5 +50,5 @@ func Main(m *testing.M) {
 			panic(err)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }

@@ -113,9 +113,14 @@ func freeAddresses(n int) (addresses []string, err error) {
 	return addresses, nil
 }
 
-// newNode describes a node. extra may have a [fabric] of its own.
+// newNode describes a node. extra may have a [fabric] of its own, and begin with a
+// drain_timeout.
 func newNode(dir, name, listen, peer, address, extra string) *Node {
 	n := &Node{Name: name, Socket: filepath.Join(dir, name+".sock")}
+	drain := "drain_timeout=\"5s\""
+	if strings.HasPrefix(extra, "drain_timeout") {
+		drain, extra, _ = strings.Cut(extra, "\n")
+	}
 	level := os.Getenv(LogEnv)
 	if level == "" {
 		level = "error"
@@ -123,8 +128,8 @@ func newNode(dir, name, listen, peer, address, extra string) *Node {
 	if !strings.Contains(extra, "[fabric]") {
 		extra = "[fabric]\nlisten=\"127.0.0.1:0\"\n" + extra
 	}
-	n.config = fmt.Appendf(nil, "[node]\nname=%q\nsocket=%q\nlisten=%q\ndrain_timeout=\"5s\"\n[log]\nlevel=%q\n[[peer]]\nname=%q\naddress=%q\n%s",
-		name, n.Socket, listen, level, peer, address, extra)
+	n.config = fmt.Appendf(nil, "[node]\nname=%q\nsocket=%q\nlisten=%q\n%s\n[log]\nlevel=%q\n[[peer]]\nname=%q\naddress=%q\n%s",
+		name, n.Socket, listen, drain, level, peer, address, extra)
 	return n
 }
 

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
 // roleEnv makes the test binary a core that does what its value says.
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 type meta struct {
@@ -158,7 +159,7 @@ func runCore(t *testing.T, s *Store, role string) (*Link, error) {
 		l.Serve()
 		close(served)
 	}()
-	late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(4*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	err = cmd.Wait()
 	<-served
@@ -292,7 +293,7 @@ func TestNotes(t *testing.T) {
 	for n := range 3 {
 		// The core is served from when it has been given everything, which is a
 		// moment after it has heard so.
-		for deadline := time.Now().Add(20 * time.Second); n == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); n == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			s.mu.Lock()
 			served := s.core != nil
 			s.mu.Unlock()

@@ -153,7 +153,7 @@ func TestArmThroughFile(t *testing.T) {
 	if err := p.cmd.Process.Signal(ArmSignal); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		_, err := os.Stat(name)
 		_, taken := os.Stat(name + ".taken")
 		if err != nil && taken != nil {

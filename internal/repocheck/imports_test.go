@@ -29,6 +29,7 @@ var fabricUsers = []string{"internal/fabric", "internal/poller", "shm"}
 // Go command itself refuses it.
 var layers = []layer{
 	{"internal/faultpoint", nil},
+	{"internal/leaktest", nil},
 	{"shm", []string{"internal/faultpoint"}},
 	{"slots", []string{"internal/faultpoint", "shm"}},
 	{"groupsend", []string{"internal/faultpoint", "slots", "shm"}},
@@ -51,7 +52,7 @@ var layers = []layer{
 	{"internal/vault", []string{"internal/faultpoint", "slots", "shm"}},
 	{"internal/daemon", []string{"internal/event", "internal/faultpoint", "internal/nodecert", "internal/turnstile", "internal/vault", "shm", "slots", "groupsend", "internal/poller", "internal/fabric/...", "internal/rdmasys", "internal/attach", "internal/depot", "internal/counters", "internal/observe", "internal/webpage", "internal/config"}},
 	{"internal/doctor", []string{"internal/nodecert", "shm", "slots", "internal/fabric/libfabric", "internal/fabric/verbs", "internal/rdmasys", "internal/attach", "internal/config", "internal/daemon"}},
-	{"internal/daemontest", []string{"internal/daemon", "internal/event", "internal/attach", "internal/config"}},
+	{"internal/daemontest", []string{"internal/leaktest", "internal/daemon", "internal/event", "internal/attach", "internal/config"}},
 	{"internal/exchange", nil},
 	{"client", []string{"internal/faultpoint", "internal/attach", "internal/exchange", "slots", "shm"}},
 	{"server", []string{"internal/faultpoint", "internal/attach", "internal/exchange", "groupsend", "slots", "shm"}},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -66,22 +67,31 @@ func TestTrouble(t *testing.T) {
 	}{
 		{err: errors.New("the daemon \"b\"\nis away"), want: `"error":"the daemon \"b\"\nis away"`},
 		{text: "{", want: `"error":"the status is no JSON`},
+		{err: errors.New("away again"), want: `"error":"away again"`},
 		{text: "", want: `"error":"the status is no JSON`},
 	}
+	// The source goes on when the viewer has seen its answer: a viewer that is late for one
+	// gets the next instead.
+	var seen atomic.Int64
 	src.answer = func(context.Context) (json.RawMessage, error) {
-		if i := int(src.asked.Load()) - 1; i < len(answers) {
+		if i := int(seen.Load()); i < len(answers) {
 			return json.RawMessage(answers[i].text), answers[i].err
 		}
 		return json.RawMessage(`{"ok":true}`), nil
 	}
 	_, s := open(t, src, Options{Interval: quick})
 	w := watch(t, s.URL)
+	name, data := w.next()
 	for _, a := range answers {
-		if name, data := w.next(); name != "trouble" || !strings.Contains(data, a.want) || strings.Contains(data, "status\":") {
+		if name != "trouble" || !strings.Contains(data, a.want) || strings.Contains(data, "status\":") {
 			t.Errorf("%s %s, want %s", name, data, a.want)
 		}
+		seen.Add(1)
+		for name == "trouble" && strings.Contains(data, a.want) { // what was said before may come once more
+			name, data = w.next()
+		}
 	}
-	if name, data := w.next(); name != "sample" || !strings.Contains(data, `"status":{"ok":true}`) {
+	if name != "sample" || !strings.Contains(data, `"status":{"ok":true}`) {
 		t.Errorf("%s %s", name, data)
 	}
 }
@@ -92,7 +102,7 @@ func TestSourceHangs(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	_, s := open(t, src, Options{Interval: quick, Patience: 50 * time.Millisecond})
+	_, s := open(t, src, Options{Interval: quick, Patience: 2 * time.Second})
 	if name, data := watch(t, s.URL).next(); name != "trouble" || !strings.Contains(data, "deadline") {
 		t.Errorf("%s %s", name, data)
 	}
@@ -118,7 +128,7 @@ func TestSlowViewer(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := &counting{answer: func(context.Context) (json.RawMessage, error) { return large, nil }}
-	p, s := open(t, src, Options{Interval: quick, Patience: 2 * time.Second})
+	p, s := open(t, src, Options{Interval: 200 * time.Millisecond, Patience: 8 * time.Second})
 	c, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// limit bounds every wait.
-const limit = 20 * time.Second
+// limit bounds every wait, and how long a test reads from one connection.
+const limit = 2 * time.Minute
 
 // quick is the interval of tests that wait for several samples.
 const quick = 20 * time.Millisecond

@@ -14,7 +14,7 @@ import (
 
 // patience bounds every wait of the suite. It is never waited for in a run that
 // passes.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // suiteCase is one property every provider must have.
 type suiteCase struct {

@@ -14,7 +14,7 @@ import (
 func Example() {
 	provider := fabrictest.NewFake()
 	a, b := newNode(provider), newNode(provider)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	passive := make(chan error, 1)
 	go func() { passive <- b.ep.Connect(ctx, a.ep.Address(), fabric.Passive) }()

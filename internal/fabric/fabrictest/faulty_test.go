@@ -38,7 +38,7 @@ func newRig(t *testing.T, p fabric.Provider) *rig {
 		r.must(err)
 		t.Cleanup(func() { r.must(errors.Join(r.ep[i].Close(), r.cq[i].Close(), r.mem[i].Close(), pd.Close(), d.Close())) })
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	passive := make(chan error, 1)
 	go func() { passive <- r.ep[0].Connect(ctx, r.ep[1].Address(), fabric.Passive) }()

@@ -44,7 +44,7 @@ func newPairing(t testing.TB, cfg Config, depth, memory int) *pairing {
 		p.must(err)
 		p.ep[i] = ep.(*Endpoint)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	passive := make(chan error, 1)
 	go func() { passive <- p.ep[0].Connect(ctx, p.ep[1].Address(), fabric.Passive) }()
@@ -66,7 +66,7 @@ func (p *pairing) must(err error) {
 // collect polls both ends until done says so, and hands it every completion.
 func (p *pairing) collect(done func(end int, c fabric.Completion) bool) {
 	p.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	var c [64]fabric.Completion
 	for time.Now().Before(deadline) {
 		for i, q := range p.cq {

@@ -42,7 +42,7 @@ func (d *Device) dial(t *testing.T, b []byte) net.Conn {
 	c, err := net.Dial("tcp", d.Addr().String())
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	must(t, c.SetDeadline(time.Now().Add(patience)))
 	_, err = c.Write(b)
 	must(t, err)
 	return c
@@ -117,7 +117,7 @@ func TestSilentConnectionsArePushedOut(t *testing.T) {
 	}
 	dropped(t, first)
 	a, b := d.endpoint(t), d.endpoint(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	passive := make(chan error, 1)
 	go func() { passive <- a.Connect(ctx, b.Address(), fabric.Passive) }()

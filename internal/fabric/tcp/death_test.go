@@ -15,7 +15,7 @@ func (p *pair) sleepUntilGone(t *testing.T, i int) []fabric.Completion {
 	t.Helper()
 	var got []fabric.Completion
 	var c [4]fabric.Completion
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		n, err := p.cq[i].Poll(c[:])
 		must(t, err)
 		for _, d := range c[:n] {
@@ -78,7 +78,7 @@ func (p *pair) starve(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	for !p.ep[1].starved {
-		_, err := p.pol[1].Wait(10 * time.Second)
+		_, err := p.pol[1].Wait(patience)
 		must(t, err)
 		var c [1]fabric.Completion
 		if n, err := p.cq[1].Poll(c[:]); n != 0 || err != nil {
@@ -110,7 +110,7 @@ func TestStuckSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c [8]fabric.Completion
-	for came, deadline := 0, time.Now().Add(20*time.Second); came < 64; {
+	for came, deadline := 0, time.Now().Add(patience); came < 64; {
 		for side := range 2 {
 			_, err := p.pol[side].Wait(0)
 			must(t, err)

@@ -3,15 +3,19 @@ package tcp
 import (
 	"os"
 	"testing"
+	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// patience bounds every wait: much longer than anything takes on a busy machine.
+const patience = 2 * time.Minute
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // watchFDs fails t if it ends with more descriptors than it started with. Call it
 // before anything that opens one.

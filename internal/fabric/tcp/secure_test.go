@@ -185,7 +185,7 @@ func TestNothingToHear(t *testing.T) {
 		_, err = e[1].PostSend([]fabric.SendWR{{Op: fabric.OpWriteImm, Local: fabric.Local{Region: mr, Len: uint32(len(secret))}, RemoteAddr: key.Addr + 4096, RemoteKey: key.Key}})
 		must(t, err)
 		var c [4]fabric.Completion
-		for deadline := time.Now().Add(10 * time.Second); c[0].Op != fabric.OpRecvImm; {
+		for deadline := time.Now().Add(patience); c[0].Op != fabric.OpRecvImm; {
 			if _, err := q.Poll(c[:1]); err != nil || time.Now().After(deadline) {
 				t.Fatal("no arrival", err)
 			}
@@ -288,7 +288,7 @@ func TestDataBehindTheWelcome(t *testing.T) {
 		must(t, e[1].Activate())
 		arrived := 0
 		var c [8]fabric.Completion
-		for deadline := time.Now().Add(10 * time.Second); arrived < 3; {
+		for deadline := time.Now().Add(patience); arrived < 3; {
 			n, err := q.Poll(c[:])
 			if err != nil || time.Now().After(deadline) {
 				t.Fatal("no arrival", err)

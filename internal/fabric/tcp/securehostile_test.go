@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -14,13 +15,15 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// prompt is how long a refusal may take.
-const prompt = helloTimeout
+// atOnce says of a refusal that it was not the end of the time for a hello.
+func atOnce(err error) bool {
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded)
+}
 
 // joinEndpoints connects a, the passive one, with b.
 func joinEndpoints(t *testing.T, a, b *Endpoint) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	passive := make(chan error, 1)
 	go func() { passive <- a.Connect(ctx, b.Address(), fabric.Passive) }()
@@ -54,14 +57,13 @@ func TestSecuredDiallers(t *testing.T) {
 		"no TLS":          {nil, func(err error) bool { var p tls.RecordHeaderError; return errors.As(err, &p) }},
 		"other node":      {client(guardOf(t, "c")), func(err error) bool { return errors.Is(err, errWrongNode) }},
 		"wrong authority": {client(newGuard(t, foreign, "b")), func(err error) bool { var p *tls.CertificateVerificationError; return errors.As(err, &p) }},
-		"no certificate":  {&tls.Config{InsecureSkipVerify: true}, func(err error) bool { return err != nil }},
-		"TLS 1.2":         {old, func(err error) bool { return err != nil }},
+		"no certificate":  {&tls.Config{InsecureSkipVerify: true}, atOnce},
+		"TLS 1.2":         {old, atOnce},
 	} {
 		before := len(g.refusals())
-		start := time.Now()
 		conn, err := net.Dial("tcp", d.Addr().String())
 		must(t, err)
-		must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+		must(t, conn.SetDeadline(time.Now().Add(patience)))
 		stream := conn
 		if x.conf != nil {
 			stream = tls.Client(conn, x.conf)
@@ -71,11 +73,8 @@ func TestSecuredDiallers(t *testing.T) {
 		if _, err := stream.Read(b[:]); err == nil {
 			t.Errorf("%s: an answer", name)
 		}
-		if took := time.Since(start); took > prompt {
-			t.Errorf("%s: refused after %v", name, took)
-		}
 		must(t, conn.Close())
-		for deadline := time.Now().Add(10 * time.Second); len(g.refusals()) == before; {
+		for deadline := time.Now().Add(patience); len(g.refusals()) == before; {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: not reported", name)
 			}
@@ -105,7 +104,7 @@ func TestSecuredListeners(t *testing.T) {
 			func(err error) bool { var p tls.RecordHeaderError; return errors.As(err, &p) }},
 		"other node":      {handshakes(guardOf(t, "c")), func(err error) bool { return errors.Is(err, errWrongNode) }},
 		"wrong authority": {handshakes(newGuard(t, foreign, "b")), func(err error) bool { var p *nodecert.Problem; return errors.As(err, &p) }},
-		"closes":          {func(net.Conn) {}, func(err error) bool { return err != nil }},
+		"closes":          {func(net.Conn) {}, atOnce},
 		"says nothing":    {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
 	} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,18 +119,14 @@ func TestSecuredListeners(t *testing.T) {
 		}()
 		e := d.endpointTo(t, "b")
 		to := address{host: "127.0.0.1", port: uint16(ln.Addr().(*net.TCPAddr).Port), token: newToken(), tls: true}
-		limit := time.Minute
+		limit := patience
 		if name == "says nothing" {
 			limit = time.Second
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		start := time.Now()
 		var ce *fabric.ConnectError
 		if err := e.Connect(ctx, to.encode(), fabric.Active); !errors.As(err, &ce) || !x.is(err) {
 			t.Errorf("%s: %v", name, err)
-		}
-		if took := time.Since(start); took > prompt {
-			t.Errorf("%s: refused after %v", name, took)
 		}
 		cancel()
 		must(t, ln.Close())
@@ -186,7 +181,7 @@ func TestSlowHandshakes(t *testing.T) {
 		defer close(ended)
 		_, _ = io.Copy(io.Discard, last)
 	}()
-	for deadline := time.Now().Add(4 * helloTimeout); ; {
+	for deadline := time.Now().Add(patience); ; {
 		select {
 		case <-ended:
 			return
@@ -213,7 +208,7 @@ func TestHugeHandshake(t *testing.T) {
 		b = b[n:]
 	}
 	dropped(t, d.dial(t, wire))
-	for deadline := time.Now().Add(10 * time.Second); len(g.refusals()) == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(g.refusals()) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not reported")
 		}
@@ -316,7 +311,7 @@ func TestTooOften(t *testing.T) {
 		}
 		return n
 	}
-	for deadline := time.Now().Add(20 * time.Second); often() == 0; {
+	for deadline := time.Now().Add(patience); often() == 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("no bound")
 		}

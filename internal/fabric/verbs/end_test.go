@@ -310,7 +310,11 @@ func TestConnectRefuses(t *testing.T) {
 		e := r.newEnd(0, 1, 1)
 		there := r.newEnd(1, 1, 1).ep.addr
 		there.token = newToken()
-		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		limit := patience
+		if cfg.Connect == ConnectOOB { // nobody says no
+			limit = 300 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		err := e.ep.Connect(ctx, there.encode(), fabric.Active)
 		if cfg.Connect == ConnectCM && !errors.Is(err, errRejected) {
