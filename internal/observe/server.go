@@ -14,12 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 )
 
 // The bounds of what whoever connects can make the daemon spend.
 const (
-	// maxConns is how many connections a listener has at a time; others wait.
+	// maxConns is how many connections a listener has at a time; see room.
 	maxConns = 64
 	// maxHeader is how large the header of a request may be, in bytes.
 	maxHeader = 16 << 10
@@ -85,6 +84,7 @@ func New(o Options) *Server {
 		return &http.Server{
 			Handler: guarded(s.handler(profiles)), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 			BaseContext: func(net.Listener) context.Context { return ctx },
+			ConnState:   note,
 		}
 	}
 	s.with, s.without = server(true), server(false)
@@ -98,7 +98,7 @@ func (s *Server) Serve(l net.Listener, profiles bool) error {
 	if profiles {
 		server = s.with
 	}
-	if err := server.Serve(netutil.LimitListener(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(newRoom(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
