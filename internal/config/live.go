@@ -68,7 +68,7 @@ var applies = map[string]Applies{
 	"memory.hugepages": restart,
 
 	"observe.counters": restart, "observe.counters_mode": restart, "observe.socket": restart, "observe.socket_mode": restart,
-	"observe.listen": restart, "observe.pprof": restart, "observe.ready_peers": restart,
+	"observe.listen": restart, "observe.hosts": live(""), "observe.pprof": restart, "observe.ready_peers": restart,
 
 	"class.name": restart, "class.slot_size": restart, "class.slots": restart, "class.max_run": restart,
 

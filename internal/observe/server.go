@@ -44,6 +44,9 @@ type Options struct {
 	// Page gets all requests that nothing else is for; nil: there is a list of what there
 	// is. Its answers have no time limit but those that it sets.
 	Page http.Handler
+	// Hosts returns the names with a dot by which requests may name this host, "*" for any;
+	// nil: none. It is called for each request with such a name.
+	Hosts func() []string
 	// Peers says what readiness takes: ReadyNone, ReadyAny or ReadyAll.
 	Peers string
 }
@@ -82,7 +85,7 @@ func New(o Options) *Server {
 	s.metrics = promhttp.HandlerFor(newGatherer(registry), promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
 	server := func(profiles bool) *http.Server {
 		return &http.Server{
-			Handler: guarded(s.handler(profiles)), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+			Handler: guarded(s.handler(profiles), o.Hosts), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 			BaseContext: func(net.Listener) context.Context { return ctx },
 			ConnState:   note,
 		}
