@@ -298,7 +298,7 @@ func domainKeys() []key {
 			"Users whose processes are admitted. With users and groups both empty: the user that runs the daemon."),
 		bind("groups", []any{}, func(d *Domain) *[]string { return &d.Groups },
 			idList("groups"),
-			"Groups: processes are admitted whose primary group is one of them. Membership alone does not count."),
+			"Groups: processes are admitted that have one of them, as their primary group or otherwise, when they connect."),
 	}
 }
 
