@@ -160,6 +160,24 @@ func TestReloadPending(t *testing.T) {
 	run(t, rdmad(t, args...)).check(t, "diff after the restart", 0, "no difference")
 }
 
+// A node's first peer waits for a restart, which the daemon explains.
+func TestReloadFirstPeer(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a")
+	c.start("a")
+	c.edit("a", func(text string) string { return text + "\n[[peer]]\nname = \"b\"\naddress = \"127.0.0.1:1\"\n" })
+	const why = "restart: a node that was started without peers has no fabric"
+	run(t, rdmad(t, "config", "diff", filepath.Join(c.dir, "a.toml"), "--socket", c.socket("a"))).check(t, "diff", 0, "peer[b]", why)
+	run(t, rdmad(t, "reload", "--socket", c.socket("a"))).check(t, "reload", 0, "0 applied, 1 wait for a restart", "peer[b]", "no, needs a "+why)
+	if s := c.status("a"); len(s.Peers) != 0 {
+		t.Errorf("peers without a fabric: %+v", s.Peers)
+	}
+	c.stop("a")
+	c.start("a")
+	if s := c.status("a"); len(s.Peers) != 1 {
+		t.Errorf("after the restart: %+v", s.Peers)
+	}
+}
+
 // Limits, users and peers count at once: whom they shut out is shut out, and whom they let
 // in is let in.
 func TestReloadLimitsAndPeers(t *testing.T) {

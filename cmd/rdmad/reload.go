@@ -122,7 +122,7 @@ func reloadRows(r *daemon.ReloadStatus) *table.Table {
 		t.Row(c.Path, tomlValue(c.Old), tomlValue(c.New), applied)
 	}
 	for _, c := range r.Pending {
-		t.Row(c.Path, tomlValue(c.Old), tomlValue(c.New), "no, needs a restart")
+		t.Row(c.Path, tomlValue(c.Old), tomlValue(c.New), "no, needs a "+c.Applies().String())
 	}
 	return t
 }

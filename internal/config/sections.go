@@ -146,7 +146,7 @@ func allSections() []section {
 			"the user id and group ids of its process, never from what it says. A file that has any [[domain]] " +
 			"replaces this one.",
 			list: domainList, at: domainAt, keys: domainKeys()},
-		{name: "peer", doc: "Other nodes to connect to; none by default. Needs node.listen.",
+		{name: "peer", doc: "Other nodes to connect to; none by default. Needs node.listen. Peers come and go by a reload; a node's first peer takes a restart.",
 			list: peerList, at: peerAt, keys: peerKeys()},
 		{name: "limits", doc: "What one domain, or one process, can make the daemon spend.",
 			at: plain(func(c *Config) *Limits { return &c.Limits }), keys: limitKeys()},
