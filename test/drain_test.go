@@ -129,6 +129,8 @@ func TestDrainWaits(t *testing.T) {
 	if strings.Count(r.errOut, "\n") != 1 {
 		t.Errorf("not one line:\n%s", r.errOut)
 	}
+	run(t, rdmad(t, "services", "held/hold", "--socket", c.socket("b"))).check(t, "its services", 0, "STATE", "draining")
+	run(t, rdmad(t, "services", "echo", "--peer", "a", "--socket", c.socket("b"))).check(t, "those of another", 0, " up ")
 	held.letGo()
 	if _, err := f.Wait(bounded(t)); err != nil {
 		t.Errorf("the request that was under way: %v", err)

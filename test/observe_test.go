@@ -20,6 +20,12 @@ import (
 // get asks a node by HTTP, by its Unix socket or by an address.
 func (c *cluster) get(name, address, path string) (status int, body string) {
 	c.t.Helper()
+	return c.getAs("node", name, address, path)
+}
+
+// getAs asks by a name of the host.
+func (c *cluster) getAs(host, name, address, path string) (status int, body string) {
+	c.t.Helper()
 	network := "tcp"
 	if address == "" {
 		network, address = "unix", strings.TrimSuffix(c.socket(name), ".sock")+".http"
@@ -30,7 +36,7 @@ func (c *cluster) get(name, address, path string) (status int, body string) {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		},
 	}
-	r, err := http.NewRequestWithContext(bounded(c.t), "GET", "http://node"+path, nil)
+	r, err := http.NewRequestWithContext(bounded(c.t), "GET", "http://"+host+path, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}

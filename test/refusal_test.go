@@ -229,6 +229,30 @@ func TestForeignUser(t *testing.T) {
 	}
 }
 
+// Members of a group are admitted, whether it is their primary group or not; a process
+// without it is not.
+func TestMemberOfGroup(t *testing.T) {
+	needRoot(t)
+	const group = 64999
+	c := newCluster(t, sandbox.Settings{SocketMode: "0666", Extra: "[[domain]]\nname = \"default\"\nusers = [0]\ngroups = [64999]\n"}, "a")
+	c.start("a")
+	for _, test := range []struct {
+		gid    uint32
+		others []uint32
+		want   string
+	}{{group, nil, "a default"}, {nobody, []uint32{64998, group}, "a default"}, {nobody, []uint32{64998}, "groups [65534 64998]"}} {
+		m := startMember(t, "attach", roleArgs{Socket: c.socket("a")}, func(cmd *exec.Cmd) {
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: test.gid, Groups: test.others}
+		})
+		var said string
+		m.hear(&said)
+		m.finish()
+		if !strings.Contains(said, test.want) {
+			t.Errorf("group %d and %v: %s, want %s", test.gid, test.others, said, test.want)
+		}
+	}
+}
+
 // A node whose port is taken says so; a sandbox then chooses another.
 func TestAddressInUse(t *testing.T) {
 	c := newCluster(t, sandbox.Settings{}, "a", "b")

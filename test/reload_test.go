@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -113,6 +114,26 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
+// By which names a node may be asked by HTTP is checked everywhere, and changed by a reload.
+func TestReloadHosts(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{Extra: "[observe]\nhosts = []\n"}, "a")
+	c.start("a")
+	const name = "node1.cluster.example"
+	if code, text := c.getAs(name+":7474", "a", "", "/healthz"); code != 421 || !strings.Contains(text, "observe.hosts") {
+		t.Errorf("a name that is not the node's: %d, %s", code, text)
+	}
+	c.edit("a", swap(t, "hosts = []", `hosts = ["`+name+`"]`))
+	if r := c.reload("a"); len(r.Applied) != 1 {
+		t.Errorf("the reload: %+v", r)
+	}
+	if code, text := c.getAs(name+":7474", "a", "", "/healthz"); code != 200 {
+		t.Errorf("a name that is in observe.hosts: %d, %s", code, text)
+	}
+	if code, _ := c.getAs("evil.example", "a", "", "/healthz"); code != 421 {
+		t.Errorf("another name: %d", code)
+	}
+}
+
 // What needs a restart is told, shown, and waits; the rest counts.
 func TestReloadPending(t *testing.T) {
 	c := newCluster(t, sandbox.Settings{Extra: "[limits]\nworkers = 10\n"}, "a")
@@ -120,7 +141,14 @@ func TestReloadPending(t *testing.T) {
 	c.edit("a", swap(t, "workers = 10\n", "workers = 20\n[agent]\ncount = 2\n"))
 	args := []string{"config", "diff", filepath.Join(c.dir, "a.toml"), "--socket", c.socket("a")}
 	run(t, rdmad(t, args...)).check(t, "diff", 0, "limits.workers", "live, for processes", "agent.count", "restart")
-	run(t, rdmad(t, "reload", "--socket", c.socket("a"))).check(t, "reload", 0, "1 applied, 1 wait for a restart", "agent.count")
+	r := run(t, rdmad(t, "reload", "--socket", c.socket("a")))
+	r.check(t, "reload", 0, "1 applied, 1 wait for a restart")
+	for _, row := range []string{`KEY +BEFORE +FILE +APPLIED`, `limits.workers +10 +20 +yes, for processes that attach from then on`, `agent.count +1 +2 +no, needs a restart`} {
+		if !regexp.MustCompile(`(?m)^` + row + `$`).MatchString(r.out) {
+			t.Errorf("no row %q in:\n%s", row, r.out)
+		}
+	}
+	run(t, rdmad(t, "status", "--socket", c.socket("a"))).check(t, "status", 0, "digest "+c.status("a").Config.Digest, "in force after a restart: agent.count")
 	run(t, rdmad(t, args...)).check(t, "diff", 0, "agent.count")
 	s := c.status("a")
 	if p := s.Config.Reload.Pending; len(p) != 1 || p[0].Path != "agent.count" {
@@ -130,6 +158,24 @@ func TestReloadPending(t *testing.T) {
 	c.stop("a")
 	c.start("a")
 	run(t, rdmad(t, args...)).check(t, "diff after the restart", 0, "no difference")
+}
+
+// A node's first peer waits for a restart, which the daemon explains.
+func TestReloadFirstPeer(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a")
+	c.start("a")
+	c.edit("a", func(text string) string { return text + "\n[[peer]]\nname = \"b\"\naddress = \"127.0.0.1:1\"\n" })
+	const why = "restart: a node that was started without peers has no fabric"
+	run(t, rdmad(t, "config", "diff", filepath.Join(c.dir, "a.toml"), "--socket", c.socket("a"))).check(t, "diff", 0, "peer[b]", why)
+	run(t, rdmad(t, "reload", "--socket", c.socket("a"))).check(t, "reload", 0, "0 applied, 1 wait for a restart", "peer[b]", "no, needs a "+why)
+	if s := c.status("a"); len(s.Peers) != 0 {
+		t.Errorf("peers without a fabric: %+v", s.Peers)
+	}
+	c.stop("a")
+	c.start("a")
+	if s := c.status("a"); len(s.Peers) != 1 {
+		t.Errorf("after the restart: %+v", s.Peers)
+	}
 }
 
 // Limits, users and peers count at once: whom they shut out is shut out, and whom they let

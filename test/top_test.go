@@ -42,7 +42,7 @@ func TestTopOfHangingCore(t *testing.T) {
 	if err := syscall.Kill(core, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	r.check(t, "top", 1, "COUNTERS ONLY", "node a", "LANE", "small")
+	r.check(t, "top", 1, "COUNTERS ONLY", "node a", "LANE", "small", "peers - of -", "- workers")
 	if strings.Count(r.errOut, "\n") != 1 {
 		t.Errorf("not one line:\n%s", r.errOut)
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -9,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/cmd/rdmad/look"
+	"github.com/rdmad/rdmad/internal/attach"
 )
 
 // callFlags are the flags of one call.
@@ -79,18 +83,18 @@ func payloadOf(in io.Reader, args []string) ([]byte, error) {
 	return []byte(args[0]), nil
 }
 
-func (f *callFlags) call(ctx context.Context, target string, payload []byte) (*callResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+func (f *callFlags) call(outer context.Context, target string, payload []byte) (*callResult, error) {
+	ctx, cancel := context.WithTimeout(outer, f.timeout)
 	defer cancel()
 	conn, err := client.Attach(ctx, f.socket, client.Name("rdmad-call"))
 	if err != nil {
-		return nil, err
+		return nil, unattached(outer, err, f.socket, f.timeout)
 	}
 	defer conn.Close()
 	begin := time.Now()
 	m, err := conn.Method(ctx, target)
 	if err != nil {
-		return nil, err
+		return nil, whoHangs(outer, conn, err, f.socket)
 	}
 	if f.answer >= 0 {
 		m = m.With(client.AnswerSize(int(f.answer)))
@@ -98,13 +102,46 @@ func (f *callFlags) call(ctx context.Context, target string, payload []byte) (*c
 	found := time.Now()
 	answer, err := m.Call(ctx, payload)
 	if err != nil {
-		return nil, err
+		return nil, whoHangs(outer, conn, err, f.socket)
 	}
 	return &callResult{
 		Target: target, Node: conn.Node(), Domain: conn.Domain(),
 		Request: len(payload), Size: len(answer), Answer: answer,
 		Lookup: microseconds(found.Sub(begin)), RoundTrip: microseconds(time.Since(found)),
 	}, nil
+}
+
+// timedOut reports that an error is about time that has passed, and not about a user who
+// has lost patience; ctx is the one without the command's own limit.
+func timedOut(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, client.ErrDeadline))
+}
+
+// unattached explains why attaching has failed: a daemon whose socket takes connections and
+// says nothing hangs.
+func unattached(ctx context.Context, err error, socket string, limit time.Duration) error {
+	if !timedOut(ctx, err) {
+		return err
+	}
+	return fmt.Errorf("%w on %s within %v: nobody could attach", look.ErrNoAnswer, attach.SocketPath(socket), limit)
+}
+
+// aliveLimit is how long the daemon may take to say that it is alive, after a call had no
+// outcome in time.
+const aliveLimit = 2 * time.Second
+
+// whoHangs explains why a call has failed: when its time has passed, it tells a daemon of
+// this node that hangs from everything else that may take long.
+func whoHangs(ctx context.Context, conn *client.Conn, err error, socket string) error {
+	if !timedOut(ctx, err) {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, aliveLimit)
+	defer cancel()
+	if _, silent := conn.Status(limited); silent == nil || !timedOut(ctx, silent) {
+		return err
+	}
+	return fmt.Errorf("%w on %s within %v: %w", look.ErrNoAnswer, attach.SocketPath(socket), aliveLimit, err)
 }
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -92,11 +92,7 @@ func printDifference(out io.Writer, d *difference) error {
 func printChanges(b *strings.Builder, changes []config.Change) {
 	t := table.New("KEY", "RUNNING", "FILE", "NEEDS")
 	for _, c := range changes {
-		needs := "restart"
-		if c.Live {
-			needs = c.Applies().String()
-		}
-		t.Row(c.Path, tomlValue(c.Old), tomlValue(c.New), needs)
+		t.Row(c.Path, tomlValue(c.Old), tomlValue(c.New), c.Applies())
 	}
 	t.PrintRows(b)
 }

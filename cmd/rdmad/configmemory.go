@@ -65,7 +65,7 @@ func printMemory(out io.Writer, m *scaling.Memory) error {
 	total := table.New("IN ALL", "BYTES", "")
 	total.Row("memory", m.Total, fmt.Sprintf("%d domains, %d workers, %d peers; without regions and unread answers", m.Domains, m.Workers, m.Peers))
 	total.Row("locked with verbs", m.Locked, "RLIMIT_MEMLOCK, besides the fabric's queues (LimitMEMLOCK=infinity)")
-	total.Row("descriptors", m.Descriptors, "RLIMIT_NOFILE of core and supervisor together, besides regions and some dozens")
+	total.Row("descriptors", m.Descriptors, "of core and supervisor together, besides regions and some dozens; RLIMIT_NOFILE is for each of the two: as much is enough")
 	total.Print(&b)
 	_, err := io.WriteString(out, b.String())
 	return err

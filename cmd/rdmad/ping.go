@@ -58,9 +58,11 @@ func newPing() *cobra.Command {
 // run pings, printing a line for each answer and then a summary, or everything
 // as JSON at the end.
 func (f *pingFlags) run(ctx context.Context, out io.Writer, node string) error {
-	conn, err := client.Attach(ctx, f.socket, client.Name("rdmad-ping"))
+	attaching, attached := context.WithTimeout(ctx, f.timeout)
+	conn, err := client.Attach(attaching, f.socket, client.Name("rdmad-ping"))
+	attached()
 	if err != nil {
-		return err
+		return unattached(ctx, err, f.socket, f.timeout)
 	}
 	defer conn.Close()
 	r := pingResult{From: conn.Node(), To: node}
@@ -76,7 +78,7 @@ func (f *pingFlags) run(ctx context.Context, out io.Writer, node string) error {
 		rtt, err := conn.Ping(limited, node)
 		cancel()
 		if err != nil {
-			return err
+			return whoHangs(ctx, conn, err, f.socket)
 		}
 		us := microseconds(rtt)
 		r.RoundTrips = append(r.RoundTrips, us)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
+	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/daemon"
 )
 
@@ -110,6 +111,22 @@ func (f *reloadFlags) awaitReload(ctx context.Context, before *daemon.Status) (*
 	}
 }
 
+// reloadRows is the table of what has become of the changes.
+func reloadRows(r *daemon.ReloadStatus) *table.Table {
+	t := table.New("KEY", "BEFORE", "FILE", "APPLIED")
+	for _, c := range r.Applied {
+		applied := "yes"
+		if c.Scope != "" {
+			applied += ", " + c.Scope
+		}
+		t.Row(c.Path, tomlValue(c.Old), tomlValue(c.New), applied)
+	}
+	for _, c := range r.Pending {
+		t.Row(c.Path, tomlValue(c.Old), tomlValue(c.New), "no, needs a "+c.Applies().String())
+	}
+	return t
+}
+
 // printReload writes what has become of a reload, and problems to where errors go.
 func printReload(out, problems io.Writer, node string, r *daemon.ReloadStatus) error {
 	if r.Result != daemon.ReloadDone {
@@ -120,7 +137,7 @@ func printReload(out, problems io.Writer, node string, r *daemon.ReloadStatus) e
 	fmt.Fprintf(&b, "node %s: %d applied, %d wait for a restart, digest %s\n", node, len(r.Applied), len(r.Pending), r.Digest)
 	if len(r.Applied)+len(r.Pending) > 0 {
 		b.WriteByte('\n')
-		printChanges(&b, append(r.Applied, r.Pending...))
+		reloadRows(r).PrintRows(&b)
 	}
 	if r.More > 0 {
 		fmt.Fprintf(&b, "and %d more: rdmad config diff\n", r.More)

@@ -153,19 +153,19 @@ func printTrace(out io.Writer, n int, t *daemon.Trace) error {
 	fmt.Fprintf(&b, "; %d bytes there, %d back\n", t.RequestBytes, t.AnswerBytes)
 	stages := table.New("STAGE", "TIME", "SHARE", "CLOCK", "")
 	for _, s := range t.Stages {
-		took, share, remark := micro(s.NS), "", ""
+		spent, share, remark := took(s.NS), "", ""
 		if t.TotalNS > 0 {
 			share = fmt.Sprintf("%.1f%%", 100*float64(s.NS)/float64(t.TotalNS))
 		}
 		if !s.Known && s.NS == 0 {
-			took, share = "", ""
+			spent, share = "", ""
 		}
 		if s.Stage == t.Stage {
 			remark = "it is here"
 		}
-		stages.Row(s.Stage, took, share, s.Clock, remark)
+		stages.Row(s.Stage, spent, share, s.Clock, remark)
 	}
-	stages.Row("total", micro(t.TotalNS), "", t.From, "")
+	stages.Row("total", took(t.TotalNS), "", t.From, "")
 	stages.PrintRows(&b)
 	fmt.Fprintf(&b, "path: %s\n", pathText(t))
 	for _, note := range t.Notes {
@@ -217,5 +217,14 @@ func pathText(t *daemon.Trace) string {
 	return strings.Join(list, ", ")
 }
 
-// micro formats nanoseconds in microseconds.
-func micro(ns int64) string { return fmt.Sprintf("%.1f us", float64(ns)/1e3) }
+// took formats nanoseconds in the unit that fits them.
+func took(ns int64) string {
+	switch n := float64(ns); {
+	case max(n, -n) < 1e6:
+		return fmt.Sprintf("%.1f us", n/1e3)
+	case max(n, -n) < 1e9:
+		return fmt.Sprintf("%.2f ms", n/1e6)
+	default:
+		return fmt.Sprintf("%.3f s", n/1e9)
+	}
+}

@@ -51,6 +51,14 @@ func nodeName(s string) error {
 	return nil
 }
 
+// hostName checks the name of a host as browsers send it, or "*".
+func hostName(s string) error {
+	if s != "*" && !hostExpr.MatchString(s) {
+		return fmt.Errorf(`must be the name of a host, without a port, or "*", got %q`, s)
+	}
+	return nil
+}
+
 // listenAddress checks host:port to listen at. The host may be empty for every
 // address and the port 0 for one that the system chooses.
 func listenAddress(s string) error {

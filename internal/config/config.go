@@ -258,6 +258,8 @@ type Observe struct {
 	SocketMode os.FileMode
 	// Listen is the host:port where HTTP is spoken by TCP. Empty: nowhere.
 	Listen string
+	// Hosts are names with a dot by which it may be asked, or "*" for any.
+	Hosts []string
 	// Pprof is whether /debug/pprof is there by TCP, too.
 	Pprof bool
 	// ReadyPeers is "none", "any" or "all".

@@ -74,7 +74,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Domains: []Domain{{Name: "default", Users: []string{}, Groups: []string{}, UIDs: []uint32{1000}}},
 		Limits:  Limits{Workers: 1024, WorkerSlots: 100, SpillAfter: time.Second, SpillBytes: 64 << 20, SpillTimeout: time.Minute, Strikes: 64, DomainStrikes: 256, Services: 4096, ConnectWait: 2 * time.Second, RegionBytes: 1 << 30, RegionCount: 256},
-		Observe: Observe{Counters: Auto, CountersMode: 0o640, Socket: Auto, SocketMode: 0o660, ReadyPeers: "none"},
+		Observe: Observe{Counters: Auto, CountersMode: 0o640, Socket: Auto, SocketMode: 0o660, Hosts: []string{}, ReadyPeers: "none"},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
 	if got := mustParse(t, ""); !reflect.DeepEqual(got, want) {
@@ -168,6 +168,7 @@ func TestEveryKey(t *testing.T) {
 		socket = "off"
 		socket_mode = "0600"
 		listen = "127.0.0.1:7473"
+		hosts = ["n1.cluster.example", "*"]
 		pprof = true
 		ready_peers = "all"
 		[log]
@@ -196,7 +197,7 @@ func TestEveryKey(t *testing.T) {
 		Peers:     []Peer{{Name: "n2", Address: "n2.example.org.:7471"}},
 		Limits:    Limits{Workers: 1, WorkerSlots: 25, WorkerBytes: 1 << 40, SpillAfter: time.Hour, SpillBytes: 64 << 10, Strikes: 7, DomainStrikes: 1 << 20, Services: 1, RegionBytes: 1 << 40, RegionCount: 65535},
 		GroupSend: GroupSend{MaxMessages: 1, MaxGroupDelay: 250 * time.Microsecond},
-		Observe:   Observe{Counters: "/tmp/c", CountersMode: 0o644, Socket: Off, SocketMode: 0o600, Listen: "127.0.0.1:7473", Pprof: true, ReadyPeers: "all"},
+		Observe:   Observe{Counters: "/tmp/c", CountersMode: 0o644, Socket: Off, SocketMode: 0o600, Listen: "127.0.0.1:7473", Hosts: []string{"n1.cluster.example", "*"}, Pprof: true, ReadyPeers: "all"},
 		Log:       Log{Level: "debug", Format: "json"},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -250,8 +250,8 @@ func idList(what string) kind[[]string] {
 	}
 }
 
-// nameList reads an array of names of nodes.
-func nameList(what string) kind[[]string] {
+// nameList reads an array of names for each of which check returns no error.
+func nameList(what string, check func(string) error) kind[[]string] {
 	form := fmt.Sprintf("an array of names of %s", what)
 	return kind[[]string]{
 		allowed: form,
@@ -266,7 +266,7 @@ func nameList(what string) kind[[]string] {
 				if !ok {
 					return nil, fmt.Errorf("must be %s, got %s in it", form, typeName(v))
 				}
-				if err := nodeName(name); err != nil {
+				if err := check(name); err != nil {
 					return nil, err
 				}
 				names = append(names, name)

@@ -11,15 +11,18 @@ import (
 type Applies struct {
 	// Live: a reload is enough. Otherwise the daemon must be restarted.
 	Live bool
-	// Scope says for what a reload makes it count; empty for everything, at once.
+	// Scope says for what a reload makes it count; empty for everything, at once. Without
+	// Live it is why a reload cannot, where that is not plain.
 	Scope string
 }
 
 // String says it in words.
 func (a Applies) String() string {
 	switch {
-	case !a.Live:
+	case !a.Live && a.Scope == "":
 		return "restart"
+	case !a.Live:
+		return "restart: " + a.Scope
 	case a.Scope == "":
 		return "live"
 	}
@@ -68,7 +71,7 @@ var applies = map[string]Applies{
 	"memory.hugepages": restart,
 
 	"observe.counters": restart, "observe.counters_mode": restart, "observe.socket": restart, "observe.socket_mode": restart,
-	"observe.listen": restart, "observe.pprof": restart, "observe.ready_peers": restart,
+	"observe.listen": restart, "observe.hosts": live(""), "observe.pprof": restart, "observe.ready_peers": restart,
 
 	"class.name": restart, "class.slot_size": restart, "class.slots": restart, "class.max_run": restart,
 
@@ -99,7 +102,7 @@ type Change struct {
 	// Old and New are the values as TOML writes them; nil for an element that is not there.
 	Old any `json:"old"`
 	New any `json:"new"`
-	// Live is whether a reload applies it, and Scope to what; see Applies.
+	// Live is whether a reload applies it, and Scope to what, or why not; see Applies.
 	Live  bool   `json:"live"`
 	Scope string `json:"scope,omitempty"`
 }
@@ -159,7 +162,7 @@ func (s section) compareElements(from, to *Config) (changes []Change) {
 // has started without peers has no fabric, and gets one when it is started again.
 func (s section) element(from *Config) Applies {
 	if s.name == "peer" && len(from.Peers) == 0 {
-		return restart
+		return Applies{Scope: "a node that was started without peers has no fabric and listens for none"}
 	}
 	return applies[s.name+".name"]
 }

@@ -146,7 +146,7 @@ func allSections() []section {
 			"the user id and group ids of its process, never from what it says. A file that has any [[domain]] " +
 			"replaces this one.",
 			list: domainList, at: domainAt, keys: domainKeys()},
-		{name: "peer", doc: "Other nodes to connect to; none by default. Needs node.listen.",
+		{name: "peer", doc: "Other nodes to connect to; none by default. Needs node.listen. Peers come and go by a reload; a node's first peer takes a restart.",
 			list: peerList, at: peerAt, keys: peerKeys()},
 		{name: "limits", doc: "What one domain, or one process, can make the daemon spend.",
 			at: plain(func(c *Config) *Limits { return &c.Limits }), keys: limitKeys()},
@@ -208,7 +208,7 @@ func tlsKeys() []key {
 		bind("ca", "", func(t *TLS) *string { return &t.CA }, path,
 			"The authorities that sign nodes' certificates, PEM. No others are trusted, whatever the system trusts."),
 		bind("allow", []any{}, func(t *TLS) *[]string { return &t.Allow },
-			nameList("nodes"),
+			nameList("nodes", nodeName),
 			"The nodes that may connect to this one, each a [[peer]]. Empty: every [[peer]]."),
 		bind("data", "", func(t *TLS) *string { return &t.Data },
 			oneOf("", "plain", TLSDataTLS),
@@ -298,7 +298,7 @@ func domainKeys() []key {
 			"Users whose processes are admitted. With users and groups both empty: the user that runs the daemon."),
 		bind("groups", []any{}, func(d *Domain) *[]string { return &d.Groups },
 			idList("groups"),
-			"Groups: processes are admitted whose primary group is one of them. Membership alone does not count."),
+			"Groups: processes are admitted that have one of them, as their primary group or otherwise, when they connect."),
 	}
 }
 
@@ -380,6 +380,11 @@ func observeKeys() []key {
 		bind("listen", "", func(o *Observe) *string { return &o.Listen },
 			text(`host:port such as "127.0.0.1:7473", or "" for none`, optional(listenAddress)),
 			"Where the same is to be had by TCP."),
+		bind("hosts", []any{}, func(o *Observe) *[]string { return &o.Hosts },
+			nameList("hosts", hostName),
+			"Names by which browsers and scrapers may ask for this node, besides addresses, names without a dot, those that end in "+
+				`".localhost", and this machine's own; "*": any name. It keeps sites that have a name for this node's address `+
+				"from asking through somebody's browser."),
 		bind("pprof", false, func(o *Observe) *bool { return &o.Pprof },
 			boolean(),
 			"Whether /debug/pprof is to be had by TCP, too. Profiles take processor time, and tell much."),

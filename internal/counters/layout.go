@@ -75,7 +75,7 @@ type agentRow struct {
 	state, beat uint64
 	_           [lineSize - 16]byte
 	counts      AgentCounts
-	_           [lineSize - 41*8%lineSize]byte
+	_           [lineSize - 55*8%lineSize]byte
 	cycles      Times
 }
 

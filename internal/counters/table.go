@@ -44,6 +44,20 @@ type AgentCounts struct {
 	RegionBytes           uint64 `json:"region_bytes" unit:"bytes" help:"Bytes moved by operations on regions."`
 	RegionLinkFailures    uint64 `json:"region_link_failures" unit:"failures" help:"Connections for operations on regions that broke."`
 	Wakes                 uint64 `json:"wakes" unit:"wakes" help:"Times that the agent woke a process up."`
+	WritesPosted          uint64 `json:"writes_posted" unit:"writes" help:"Work requests of lanes that the fabric has taken."`
+	WritesInline          uint64 `json:"writes_inline" unit:"writes" help:"Those of them that carried their bytes themselves, where the fabric has that."`
+	WritesOutstanding     uint64 `json:"writes_outstanding" unit:"writes" kind:"gauge" help:"Work requests of lanes that the fabric has taken and has not said to be done."`
+	Completions           uint64 `json:"completions" unit:"completions" help:"Completions taken from the completion queues."`
+	CompletionDepth       uint64 `json:"completion_depth" unit:"completions" kind:"gauge" help:"Completions that the agent found in its queues in its last cycle."`
+	ErrorLocalLength      uint64 `json:"completion_errors_local_length" unit:"completions" help:"Completions with the status local length error."`
+	ErrorLocalProtection  uint64 `json:"completion_errors_local_protection" unit:"completions" help:"Completions with the status local protection error."`
+	ErrorRemoteInvalid    uint64 `json:"completion_errors_remote_invalid" unit:"completions" help:"Completions with the status remote invalid request."`
+	ErrorRemoteAccess     uint64 `json:"completion_errors_remote_access" unit:"completions" help:"Completions with the status remote access error."`
+	ErrorRemoteOperation  uint64 `json:"completion_errors_remote_operation" unit:"completions" help:"Completions with the status remote operation error."`
+	ErrorRetryExceeded    uint64 `json:"completion_errors_retry_exceeded" unit:"completions" help:"Completions with the status transport retry exceeded: the peer did not answer."`
+	ErrorRNRExceeded      uint64 `json:"completion_errors_rnr_exceeded" unit:"completions" help:"Completions with the status receiver not ready: the peer had no receive posted for too long."`
+	ErrorFlushed          uint64 `json:"completion_errors_flushed" unit:"completions" help:"Completions of work that the end of its connection has cut off."`
+	ErrorFatal            uint64 `json:"completion_errors_fatal" unit:"completions" help:"Completions with any other status: the device or the connection broke."`
 	AgentCycles           uint64 `json:"agent_cycles" unit:"cycles" help:"Turns of duty of the agent."`
 	AgentSleeps           uint64 `json:"agent_sleeps" unit:"sleeps" help:"Times that the agent went to sleep."`
 }

@@ -151,19 +151,28 @@ func (a *agent) cycle() int {
 // other duties in one cycle, in batches of len(comps).
 const completionBatches = 16
 
+// completions deals with what the completion queues have, and returns how much of it was
+// work.
 func (a *agent) completions() (total int) {
+	found := 0
 	for _, cq := range a.cqs {
-		total += a.completionsOf(cq)
+		n, busy := a.completionsOf(cq)
+		found += n
+		total += busy
 	}
+	a.count.Completions += uint64(found)
+	a.count.CompletionDepth = uint64(found)
 	return total
 }
 
-func (a *agent) completionsOf(cq fabric.CQ) (total int) {
+// completionsOf does so for one queue, and returns how many completions it has found.
+func (a *agent) completionsOf(cq fabric.CQ) (found, total int) {
 	for range completionBatches {
 		n, err := cq.Poll(a.comps)
 		if err != nil {
 			event.CQFailed.On(&a.log).Err(err).Msg("completion queue failed")
 		}
+		found += n
 		for i := range a.comps[:n] {
 			if a.completion(&a.comps[i]) {
 				total++
@@ -173,12 +182,15 @@ func (a *agent) completionsOf(cq fabric.CQ) (total int) {
 			break
 		}
 	}
-	return total
+	return found, total
 }
 
 // completion hands a completion to its lane. It reports whether there was something to do:
 // that a group has gone out mostly changes nothing, and is no reason to stay awake.
 func (a *agent) completion(c *fabric.Completion) bool {
+	if c.Status != fabric.StatusSuccess {
+		*completionErrors(a.count, c.Status)++
+	}
 	e := a.ends[c.Tag]
 	if e == nil {
 		return true // flushed work of a lane that was closed before

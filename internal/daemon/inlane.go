@@ -293,7 +293,7 @@ func (l *inLane) sent(id uint64) bool {
 	if id <= l.pair.done || id >= l.pair.next {
 		return false
 	}
-	l.pair.done = id
+	l.pair.complete(id)
 	if l.answers.Pending() > 0 || len(l.pair.wrs) > 0 {
 		l.later() // in this cycle, which counts them
 	}

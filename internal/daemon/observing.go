@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"os"
 	"slices"
 	"time"
 
@@ -24,7 +25,7 @@ func (c *conductor) show(list [observers]net.Listener) {
 	}
 	var s *observe.Server
 	page := webpage.New(webpage.SourceFunc(func(ctx context.Context) (json.RawMessage, error) { return s.Status(ctx) }), webpage.Options{})
-	s = observe.New(observe.Options{Source: watched{c}, Page: page, Peers: c.cfg.Observe.ReadyPeers})
+	s = observe.New(observe.Options{Source: watched{c}, Page: page, Hosts: c.hosts, Peers: c.cfg.Observe.ReadyPeers})
 	c.closers = append(c.closers, func() error {
 		page.Close()
 		return s.Close()
@@ -42,6 +43,19 @@ func (c *conductor) show(list [observers]net.Listener) {
 			}
 		})
 	}
+}
+
+// hosts returns the names by which requests by HTTP may name this host.
+func (c *conductor) hosts() []string {
+	cfg := c.live().Observe
+	list := slices.Clone(cfg.Hosts)
+	if name, err := os.Hostname(); err == nil {
+		list = append(list, name)
+	}
+	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil {
+		list = append(list, host)
+	}
+	return list
 }
 
 // warnOfOpenHTTP says that others than this machine's users can read everything.

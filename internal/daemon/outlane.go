@@ -350,7 +350,7 @@ func (l *outLane) sent(id uint64) bool {
 	if id <= l.pair.done || id >= l.pair.next {
 		return false
 	}
-	l.pair.done = id
+	l.pair.complete(id)
 	if t := l.domain.tracer; t != nil {
 		t.completed(l, id)
 	}

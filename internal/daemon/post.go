@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rdmad/rdmad/groupsend"
+	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/faultpoint"
@@ -39,6 +40,10 @@ type endpointPair struct {
 	// unordered: writes may arrive in any order. A completion says that those up to its own
 	// have arrived, on every fabric.
 	unordered bool
+	// inline is how many bytes a write carries itself, -1 for none.
+	inline int
+	// count is the agent's from start to close. Before, nothing is posted but receives.
+	count *counters.AgentCounts
 }
 
 // newEndpointPair makes an unconnected endpoint for a ring, with its first receives
@@ -60,6 +65,10 @@ func newEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ri
 	p.ep, err = p.pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, Tag: tag, SendDepth: sendDepth, RecvDepth: recvDepth, Peer: peer})
 	if err != nil {
 		return nil, errors.Join(err, p.release())
+	}
+	p.inline = -1
+	if in, ok := p.ep.(fabric.Inliner); ok {
+		p.inline = in.InlineLimit()
 	}
 	if _, err := p.ep.PostRecv(p.recvs); err != nil {
 		return nil, errors.Join(err, p.release())
@@ -91,13 +100,16 @@ func (p *endpointPair) pin(sum *uint64, bytes int) {
 
 // start lets completions flow to e.
 func (p *endpointPair) start(a *agent, e laneEnd) error {
-	a.ends[p.tag] = e
+	a.ends[p.tag], p.count = e, a.count
 	return p.ep.Activate()
 }
 
 // close ends the connection: nothing of the peer lands in the slots after this,
 // and no completion reaches the lane.
 func (p *endpointPair) close(a *agent) {
+	if p.count != nil {
+		p.count.WritesOutstanding -= p.posted - p.done
+	}
 	delete(a.ends, p.tag)
 	if err := p.release(); err != nil {
 		event.EndpointClose.On(&a.log).Err(err).Msg("closing a lane's endpoint")
@@ -129,6 +141,9 @@ func (p *endpointPair) part(from, bytes int) int {
 }
 
 func (p *endpointPair) write(op fabric.Op, imm uint32, from, bytes int) {
+	if bytes <= p.inline {
+		p.count.WritesInline++
+	}
 	p.wrs = append(p.wrs, fabric.SendWR{
 		ID: p.next, Op: op, Imm: imm,
 		Local:      fabric.Local{Region: p.mr, Offset: uint64(from), Len: uint32(bytes)},
@@ -148,11 +163,19 @@ func (p *endpointPair) flush() error {
 	n, err := p.ep.PostSend(p.wrs)
 	faultpoint.Here("post.after")
 	p.posted += uint64(n)
+	p.count.WritesPosted += uint64(n)
+	p.count.WritesOutstanding += uint64(n)
 	p.wrs = p.wrs[:copy(p.wrs, p.wrs[n:])]
 	if errors.Is(err, fabric.ErrQueueFull) {
 		return nil // the rest goes out when completions have made room
 	}
 	return err
+}
+
+// complete notes that the writes up to id are done.
+func (p *endpointPair) complete(id uint64) {
+	p.count.WritesOutstanding -= id - p.done
+	p.done = id
 }
 
 // received notes a used receive and refills in batches.

@@ -129,6 +129,9 @@ type ServiceStatus struct {
 	Service string `json:"service"`
 	Method  string `json:"method"`
 	ID      uint32 `json:"id"`
+	// State is "up", or "draining" if its node takes no new requests, because it is about to
+	// stop or was taken out of service.
+	State string `json:"state"`
 	// Workers is how many processes serve it; 0 if that is the peer's business.
 	Workers int `json:"workers"`
 	// Counted is what this node has counted of it; nil if it is served elsewhere.
@@ -254,16 +257,17 @@ func (c *conductor) status() *Status {
 	}
 	for _, l := range c.links {
 		s.Peers = append(s.Peers, l.status())
+		state := serviceState(l.draining)
 		for domain, methods := range l.directory {
 			for k, e := range methods {
-				s.Services = append(s.Services, ServiceStatus{Domain: domain, Node: l.name, Service: k.service, Method: k.method, ID: e.ID})
+				s.Services = append(s.Services, ServiceStatus{Domain: domain, Node: l.name, Service: k.service, Method: k.method, ID: e.ID, State: state})
 			}
 		}
 	}
 	for _, d := range c.allDomains() {
 		for k, m := range d.methods {
 			if len(m.workers) > 0 {
-				s.Services = append(s.Services, ServiceStatus{Domain: d.name, Node: c.node, Service: k.service, Method: k.method, ID: m.id, Workers: len(m.workers), Counted: served[m.id]})
+				s.Services = append(s.Services, ServiceStatus{Domain: d.name, Node: c.node, Service: k.service, Method: k.method, ID: m.id, State: serviceState(s.Draining), Workers: len(m.workers), Counted: served[m.id]})
 			}
 		}
 	}
@@ -278,6 +282,14 @@ func (c *conductor) status() *Status {
 	}
 	s.sort()
 	return s
+}
+
+// serviceState says in a word how the services of a node are.
+func serviceState(draining bool) string {
+	if draining {
+		return "draining"
+	}
+	return "up"
 }
 
 func (s *Status) sort() {

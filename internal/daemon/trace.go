@@ -75,7 +75,7 @@ type TraceDetail struct {
 // TracePath is the way that a request has gone.
 type TracePath struct {
 	// Local: it stayed on this node. Provider is what carried it otherwise, Device what
-	// that says of the connection or the device, and Address the peer's.
+	// that says of the connection, if it does, and Address the peer's.
 	Local    bool   `json:"local"`
 	Provider string `json:"provider"`
 	Device   string `json:"device,omitempty"`

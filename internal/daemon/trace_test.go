@@ -183,6 +183,9 @@ func TestTraceHandler(t *testing.T) {
 			if local != (tr.Path.WRs == 0) || tr.Path.Slots < 1 || tr.Path.GroupMessages != 1 || tr.Path.AnswerMessages != 1 || tr.Path.Class == "" {
 				t.Errorf("%s: path %+v", target, tr.Path)
 			}
+			if tr.Path.Device != "" { // tcp has nothing to say of a connection, and this node's own address is not the way
+				t.Errorf("%s: device %q", target, tr.Path.Device)
+			}
 			if !local && tr.Path.Provider != "tcp" || local && (m["wire"] != 0 || tr.Path.Provider != "local") {
 				t.Errorf("%s: %v, path %+v", target, m, tr.Path)
 			}

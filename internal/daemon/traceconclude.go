@@ -79,9 +79,6 @@ func (r *traceRun) describe(d *domain, f *foundTrace, p *stageBody, s *session) 
 	}
 	if s != nil {
 		t.Path.Provider, t.Path.Address = s.fabric.name, s.link.dialled()
-		if t.Path.Device == "" {
-			t.Path.Device = s.fabric.detail
-		}
 		if !s.traces {
 			t.Notes = append(t.Notes, "node "+f.node+" runs a version that does not take part in traces")
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,13 +30,15 @@ type worker struct {
 	handlers int
 	pid      int
 	uid, gid uint32
-	abi      uint32 // of its library
-	pidfd    int    // -1 if the kernel has none
-	seg      *shm.Segment
-	view     *agentWorker
-	spiller  *spiller
-	bytes    int  // the most bytes of slots that it was told it may hold
-	bye      bool // it has said that it touches its slots no more
+	// groups are its other groups, as of when it connected; only attach needs them.
+	groups  []uint32
+	abi     uint32 // of its library
+	pidfd   int    // -1 if the kernel has none
+	seg     *shm.Segment
+	view    *agentWorker
+	spiller *spiller
+	bytes   int  // the most bytes of slots that it was told it may hold
+	bye     bool // it has said that it touches its slots no more
 	// struck are the errors for which it was disconnected. holds: it is one of the holders of
 	// its domain, which is retired. Both are guarded by conductor.mu.
 	struck int
@@ -164,12 +167,12 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 		return nil, err
 	}
 	w.role, w.name, w.handlers, w.abi = m.Hello.Role, printable(m.Hello.Name), m.Hello.Handlers, m.Hello.ABI
-	w.domain = c.admit(w.uid, w.gid)
+	w.domain = c.admit(w.uid, w.gid, w.groups)
 	if w.domain == nil && w.role == attach.RoleTool && mayOperate(w.uid) {
 		w.domain = c.allDomains()[0] // tools get nothing of it
 	}
 	if w.domain == nil {
-		return nil, fmt.Errorf("%w: no domain of node %s admits user %d or group %d (see [[domain]] in its config)", attach.ErrPermission, c.node, w.uid, w.gid)
+		return nil, fmt.Errorf("%w: no domain of node %s admits user %d or one of its groups %v (see [[domain]] in its config)", attach.ErrPermission, c.node, w.uid, w.someGroups())
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
@@ -179,7 +182,7 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	err = w.domain.enlist(w)
 	for errors.Is(err, errRetired) {
 		// It has a successor.
-		w.domain = c.admit(w.uid, w.gid)
+		w.domain = c.admit(w.uid, w.gid, w.groups)
 		err = w.domain.enlist(w)
 	}
 	if err != nil {
@@ -260,6 +263,9 @@ func (w *worker) credentials(sock *net.UnixConn) error {
 		if cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); credErr != nil {
 			return
 		}
+		if w.groups, credErr = shm.PeerGroups(int(fd)); credErr != nil {
+			return
+		}
 		if pidfd, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); err == nil {
 			unix.CloseOnExec(pidfd)
 			w.pidfd = pidfd
@@ -272,6 +278,17 @@ func (w *worker) credentials(sock *net.UnixConn) error {
 	}
 	w.pid, w.uid, w.gid = int(cred.Pid), cred.Uid, cred.Gid
 	return nil
+}
+
+// someGroups returns the worker's groups, the primary one first, as many as an error needs.
+func (w *worker) someGroups() []uint32 {
+	groups := []uint32{w.gid}
+	for _, gid := range w.groups {
+		if len(groups) < 8 && !slices.Contains(groups, gid) {
+			groups = append(groups, gid)
+		}
+	}
+	return groups
 }
 
 // Network and String make the worker's process what a turnstile counts by: net.Addr.

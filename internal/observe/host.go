@@ -9,30 +9,37 @@ import (
 
 // guarded refuses requests that a browser was led to by another site: one whose name
 // suddenly has the address of this machine (DNS rebinding). Such a name has a dot, and the
-// Host header has the name. By the Unix socket, which ssh may have made a local port, and by
-// the loopback interface nobody needs such a name; elsewhere the network decides who may ask.
-func guarded(h http.Handler) http.Handler {
+// Host header has the name. allowed returns the names with a dot that are this machine's;
+// nil: there are none.
+func guarded(h http.Handler, allowed func() []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isLocal(r) && !isOwnName(r.Host) {
-			http.Error(w, "ask by an address, by localhost or by a name without a dot, not as another site", http.StatusMisdirectedRequest)
+		if !isOwnName(r.Host, allowed) {
+			http.Error(w, "ask by an address, by localhost, by a name without a dot, or by one that observe.hosts has, not as another site",
+				http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-func isLocal(r *http.Request) bool {
-	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	return !ok || addr.IP.IsLoopback()
-}
-
 // isOwnName reports whether no other site can have the host as its name.
-func isOwnName(host string) bool {
+func isOwnName(host string, allowed func() []string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return true
 	}
-	return !strings.Contains(host, ".") || strings.HasSuffix(host, ".localhost")
+	if !strings.Contains(host, ".") || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	if allowed == nil {
+		return false
+	}
+	for _, name := range allowed() {
+		if name == "*" || strings.EqualFold(strings.TrimSuffix(name, "."), strings.TrimSuffix(host, ".")) {
+			return true
+		}
+	}
+	return false
 }

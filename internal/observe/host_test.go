@@ -1,33 +1,35 @@
 package observe
 
 import (
-	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 )
 
-// Names that another site can have are refused where a browser of this machine asks.
+// Names that another site can have are refused, but for those that are said to be this
+// machine's.
 func TestGuarded(t *testing.T) {
-	h := guarded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
-	unix, local, far := &net.UnixAddr{Name: "/x", Net: "unix"}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}
+	none := func() []string { return nil }
+	own := func() []string { return []string{"node.cluster.example", "other.example."} }
 	for _, test := range []struct {
-		host string
-		by   net.Addr
-		want int
+		host    string
+		allowed func() []string
+		want    int
 	}{
-		{"localhost", unix, 200}, {"localhost:7474", local, 200}, {"127.0.0.1:7474", local, 200}, {"[::1]:7474", local, 200}, {"[::1]", unix, 200},
-		{"node", unix, 200}, {"a.localhost:1", local, 200}, {"", unix, 200},
-		{"evil.example", unix, 421}, {"evil.example:7474", local, 421}, {"127.0.0.1.evil.example", local, 421}, {"evil.example.", local, 421},
-		{"evil.example", far, 200}, {"node.cluster.example:7474", far, 200},
+		{"localhost", none, 200}, {"localhost:7474", nil, 200}, {"127.0.0.1:7474", none, 200}, {"[::1]:7474", none, 200}, {"[::1]", none, 200},
+		{"node", none, 200}, {"a.localhost:1", none, 200}, {"", nil, 200}, {"192.0.2.1:7474", none, 200},
+		{"evil.example", nil, 421}, {"evil.example:7474", none, 421}, {"127.0.0.1.evil.example", none, 421}, {"evil.example.", none, 421},
+		{"node.cluster.example:7474", none, 421}, {"node.cluster.example:7474", own, 200}, {"Node.Cluster.Example.", own, 200},
+		{"other.example", own, 200}, {"evil.example", own, 421}, {"x.node.cluster.example", own, 421}, {"node.cluster.example.evil.example", own, 421},
+		{"anything.example", func() []string { return []string{"*"} }, 200},
 	} {
+		h := guarded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }), test.allowed)
 		r := httptest.NewRequest("GET", "/metrics", nil)
 		r.Host = test.host
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, test.by)))
+		h.ServeHTTP(w, r)
 		if w.Code != test.want {
-			t.Errorf("%q by %v: %d, want %d", test.host, test.by, w.Code, test.want)
+			t.Errorf("%q: %d, want %d", test.host, w.Code, test.want)
 		}
 	}
 }

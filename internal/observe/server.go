@@ -14,12 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 )
 
 // The bounds of what whoever connects can make the daemon spend.
 const (
-	// maxConns is how many connections a listener has at a time; others wait.
+	// maxConns is how many connections a listener has at a time; see room.
 	maxConns = 64
 	// maxHeader is how large the header of a request may be, in bytes.
 	maxHeader = 16 << 10
@@ -45,6 +44,9 @@ type Options struct {
 	// Page gets all requests that nothing else is for; nil: there is a list of what there
 	// is. Its answers have no time limit but those that it sets.
 	Page http.Handler
+	// Hosts returns the names with a dot by which requests may name this host, "*" for any;
+	// nil: none. It is called for each request with such a name.
+	Hosts func() []string
 	// Peers says what readiness takes: ReadyNone, ReadyAny or ReadyAll.
 	Peers string
 }
@@ -83,8 +85,9 @@ func New(o Options) *Server {
 	s.metrics = promhttp.HandlerFor(newGatherer(registry), promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
 	server := func(profiles bool) *http.Server {
 		return &http.Server{
-			Handler: guarded(s.handler(profiles)), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+			Handler: guarded(s.handler(profiles), o.Hosts), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 			BaseContext: func(net.Listener) context.Context { return ctx },
+			ConnState:   note,
 		}
 	}
 	s.with, s.without = server(true), server(false)
@@ -98,7 +101,7 @@ func (s *Server) Serve(l net.Listener, profiles bool) error {
 	if profiles {
 		server = s.with
 	}
-	if err := server.Serve(netutil.LimitListener(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(newRoom(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -31,8 +31,8 @@ type Memory struct {
 	// Total is all of it without regions and spills.
 	Total int `json:"total"`
 	// Locked is what the fabric verbs pins of it, and what RLIMIT_MEMLOCK must allow besides
-	// the fabric's own queues; Descriptors is what RLIMIT_NOFILE must allow for workers and
-	// lanes.
+	// the fabric's own queues; Descriptors are those of core and supervisor together for workers
+	// and lanes; RLIMIT_NOFILE, which is for each process, is enough if it allows as many.
 	Locked      int `json:"locked"`
 	Descriptors int `json:"descriptors"`
 }

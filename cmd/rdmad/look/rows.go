@@ -24,13 +24,13 @@ func peerRows(peers []daemon.PeerStatus) *table.Table {
 
 // serviceRows is the table of services, as the given node knows them.
 func serviceRows(node string, services []daemon.ServiceStatus) *table.Table {
-	t := table.New("SERVICE", "METHOD", "NODE", "DOMAIN", "PROCESSES", "ID")
+	t := table.New("SERVICE", "METHOD", "NODE", "STATE", "DOMAIN", "PROCESSES", "ID")
 	for _, v := range services {
 		processes := ""
 		if v.Node == node {
 			processes = fmt.Sprint(v.Workers)
 		}
-		t.Row(v.Service, v.Method, v.Node, v.Domain, processes, v.ID)
+		t.Row(v.Service, v.Method, v.Node, v.State, v.Domain, processes, v.ID)
 	}
 	return t
 }

@@ -60,6 +60,7 @@ func ago(t time.Time) string { return max(0, time.Since(t)).Round(time.Second).S
 func writeNode(b *strings.Builder, s *daemon.Status) {
 	fmt.Fprintf(b, "node %s: %s, core up %s, rdmad %s, fabric %s, listens on %s, pids %d (supervisor) %d (core)\n",
 		s.Node, state(s), table.Seconds(s.UptimeS), s.Version, orElse(s.Fabric, "none"), orElse(s.Listen, "no peers"), s.PIDs.Supervisor, s.PIDs.Core)
+	writeConfig(b, s.Config)
 	if d := s.Drain; d != nil {
 		fmt.Fprintf(b, "out of service for %s: %s (back with: rdmad drain --undo)\n", table.Seconds(d.SinceS), Progress(d))
 	}
@@ -82,6 +83,28 @@ func writeNode(b *strings.Builder, s *daemon.Status) {
 			data = "encrypted"
 		}
 		fmt.Fprintf(b, "TLS: required of peers; data %s; own certificate %s, expires %s\n", data, s.TLS.Name, table.Date(s.TLS.NotAfter))
+	}
+}
+
+// writeConfig writes which configuration is in force, and what of its file is not.
+func writeConfig(b *strings.Builder, c *daemon.ConfigStatus) {
+	if c == nil {
+		return // of a daemon that does not tell
+	}
+	fmt.Fprintf(b, "configuration %s, digest %s\n", orElse(c.Source, "not from a file"), c.Digest)
+	r := c.Reload
+	if r == nil {
+		return
+	}
+	if len(r.Pending) > 0 {
+		var keys []string
+		for _, p := range r.Pending {
+			keys = append(keys, table.Plain(p.Path))
+		}
+		fmt.Fprintf(b, "in force after a restart: %s (see: rdmad config diff)\n", strings.Join(keys, ", "))
+	}
+	if r.Result != daemon.ReloadDone {
+		fmt.Fprintf(b, "WARNING: the last reload, %s, was refused, for: %s\n", ago(r.At), table.Plain(strings.Join(r.Problems, "; ")))
 	}
 }
 

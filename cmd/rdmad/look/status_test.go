@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
 )
 
@@ -31,6 +32,29 @@ func TestPrintStatus(t *testing.T) {
 	for _, unwanted := range []string{"WORKER  ", "LANE", "PATH", "refused  0"} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("%q in:\n%s", unwanted, text)
+		}
+	}
+}
+
+// Which configuration is in force, what of its file is not, and why.
+func TestPrintConfig(t *testing.T) {
+	var out strings.Builder
+	s := &daemon.Status{Node: "a", Config: &daemon.ConfigStatus{Source: "/etc/rdmad/config.toml", Digest: "abc123"}}
+	if err := Print(&out, s); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "configuration /etc/rdmad/config.toml, digest abc123\n") || strings.Contains(text, "restart") {
+		t.Error(text)
+	}
+	out.Reset()
+	s.Config.Reload = &daemon.ReloadStatus{Result: daemon.ReloadRefused, At: time.Now(), Problems: []string{"log.level: no"},
+		Pending: []config.Change{{Path: "agent.count"}, {Path: "node.name"}}}
+	if err := Print(&out, s); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"in force after a restart: agent.count, node.name (see: rdmad config diff)\n", "WARNING: the last reload, ", " was refused, for: log.level: no\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
 		}
 	}
 }

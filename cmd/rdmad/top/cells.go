@@ -50,7 +50,7 @@ func laneCells(p *Picture) (rows [][]cell) {
 		times := timesOf(&l.Latency, earlier)
 		rows = append(rows, []cell{count(l.ID), text(l.Direction), text(l.Peer), text(l.Class), text(l.State), count(l.Busy), count(l.Slots),
 			rated(r, known), value(size, groups > 0, fmt.Sprintf("%.1f", size)), times.cell(times.p50), times.cell(times.p99),
-			count(l.Users), bound(l.Share), text(l.Domain), count(l.Requests)})
+			value(float64(l.Users), !p.counted, fmt.Sprint(l.Users)), bound(l.Share), text(l.Domain), count(l.Requests)})
 	}
 	return rows
 }
@@ -76,7 +76,7 @@ func serviceCells(p *Picture) (rows [][]cell) {
 			}
 			times = timesOf(&v.Counted.Latency, earlier)
 		}
-		processes := value(float64(v.Workers), v.Node == p.Now.Node, fmt.Sprint(v.Workers))
+		processes := value(float64(v.Workers), v.Node == p.Now.Node && !p.counted, fmt.Sprint(v.Workers))
 		rows = append(rows, []cell{text(v.Service), text(v.Method), text(v.Node), processes, rated(r, known), times.cell(times.p50), times.cell(times.p99),
 			text(v.Domain), value(float64(times.count), times.known, fmt.Sprint(times.count))})
 	}

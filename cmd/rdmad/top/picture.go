@@ -20,6 +20,9 @@ type Picture struct {
 	// before is the state before that of the same core, and gap the time between them.
 	before *daemon.Status
 	gap    time.Duration
+	// counted: Now is from the file of counters, which has no peers, no workers, no processes
+	// of services and no states of lanes. Their numbers are not 0 but unknown.
+	counted bool
 	// Err is why there is no newer state: what is shown is old. Nil while there is.
 	Err error
 	// Looked is when the daemon was asked last.
@@ -39,7 +42,7 @@ func (p *Picture) take(s *daemon.Status, err error, at time.Time) {
 	if p.Now != nil && p.Now.Incarnation == s.Incarnation && p.Now.PIDs == s.PIDs {
 		p.before, p.gap = p.Now, at.Sub(p.At)
 	}
-	p.Now, p.At = s, at
+	p.Now, p.At, p.counted = s, at, errors.Is(err, ErrCountersOnly)
 }
 
 // rate returns how much a number that only grows has grown per second, and whether that

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -154,8 +155,14 @@ func summary(p *Picture, paused bool, interval time.Duration) (ls []line) {
 	if bad > 0 || connected < len(s.Peers) || s.FallbackReason != "" {
 		how = warning
 	}
-	return append(ls, line{fmt.Sprintf("peers %d of %d, lanes %d of %d up, %d requests under way (%d slots), %d services, %d workers, %d kinds of errors",
-		connected, len(s.Peers), up, len(s.Lanes), busy, slots, len(s.Services), len(s.Workers), bad), how})
+	told := func(n int) string {
+		if p.counted {
+			return "-"
+		}
+		return strconv.Itoa(n)
+	}
+	return append(ls, line{fmt.Sprintf("peers %s of %s, lanes %s of %d up, %d requests under way (%d slots), %d services, %s workers, %s kinds of errors",
+		told(connected), told(len(s.Peers)), told(up), len(s.Lanes), busy, slots, len(s.Services), told(len(s.Workers)), told(bad)), how})
 }
 
 func orDash(s string) string {

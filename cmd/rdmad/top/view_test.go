@@ -103,6 +103,34 @@ func TestStale(t *testing.T) {
 	}
 }
 
+// What the file of counters does not have is shown as unknown, not as none.
+func TestCountersOnly(t *testing.T) {
+	known := &daemon.Status{
+		Node: "a", Incarnation: "i", PIDs: daemon.PIDs{Core: 7}, Counters: map[string]uint64{"maybe_executed": 3},
+		Lanes:    []daemon.LaneStatus{{ID: 1, Peer: "b", Class: "small", State: "-", Slots: 64, Direction: "out"}},
+		Services: []daemon.ServiceStatus{{Service: "echo", Method: "echo", Node: "a"}},
+	}
+	var p Picture
+	p.take(known, fmt.Errorf("%w: it hangs", ErrCountersOnly), time.Unix(1e9, 0))
+	for range 2 {
+		text := strings.Join(strings.Fields(screenText(newView(200, 24).screen(&p, time.Second))), " ")
+		for _, want := range []string{
+			"peers - of -, lanes - of 1 up, 0 requests under way (64 slots), 1 services, - workers, - kinds of errors",
+			"1 out b small - 0 64 - - - - - - - 0", "echo echo a - - - - - -",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in:\n%s", want, text)
+			}
+		}
+		// It stays unknown when not even the file is there any more.
+		p.take(nil, errors.New("it is gone"), time.Unix(1e9+5, 0))
+	}
+	p.take(known, nil, time.Unix(1e9+6, 0))
+	if text := screenText(newView(200, 24).screen(&p, time.Second)); !strings.Contains(text, "peers 0 of 0, lanes 0 of 1 up") {
+		t.Errorf("a daemon that answers again:\n%s", text)
+	}
+}
+
 // Keys choose, sort, filter, pause and end.
 func TestKeys(t *testing.T) {
 	m := &model{ctx: t.Context(), options: Options{Interval: time.Second}, view: newView(80, 24), picture: *busyPicture(), looking: true}
