@@ -251,6 +251,9 @@ func (m *Method) pick(r *route, size, extra int, receipt bool) (s *laneSet, run,
 
 // setFor returns the lanes for messages of n bytes, or nil if that is too large.
 func (r *route) setFor(n int) *laneSet {
+	if n > r.largest {
+		return nil
+	}
 	for i, s := range r.sets {
 		k := s.geo.RunFor(n)
 		if k > s.geo.MaxRun || k > preferredRun && i < len(r.sets)-1 && n <= r.sets[i+1].geo.MaxPayload() {

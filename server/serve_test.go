@@ -75,6 +75,9 @@ func TestServeAndClose(t *testing.T) {
 	if err := s.Serve(t.Context()); !errors.Is(err, server.ErrInvalid) {
 		t.Errorf("a second Serve: %v", err)
 	}
+	if err := errors.Join(s.Handle("t", "nothing", nil), s.HandleStream("t", "nothing", nil)); err == nil || strings.Count(err.Error(), "no handler") != 2 || !errors.Is(err, server.ErrInvalid) {
+		t.Errorf("methods without handlers: %v", err)
+	}
 	if s.Node() != "b" {
 		t.Errorf("node %q", s.Node())
 	}

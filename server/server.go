@@ -102,6 +102,9 @@ type handlers struct {
 }
 
 func (s *Server) handle(service, method string, h handlers, opts []MethodOption) error {
+	if h.call == nil {
+		return fmt.Errorf("server: handle %s/%s: %w: no handler", service, method, ErrInvalid)
+	}
 	m := attach.Method{Service: service, Method: method, Answer: DefaultAnswerSize}
 	for _, f := range opts {
 		f(&m)

@@ -55,6 +55,9 @@ type Stream struct {
 // client.Method.Stream. It is like Handle otherwise. How many of its handlers run at
 // once is limited by the option Streams, not by Workers.
 func (s *Server) HandleStream(service, method string, h StreamHandler, opts ...MethodOption) error {
+	if h == nil {
+		return s.handle(service, method, handlers{}, opts)
+	}
 	return s.handle(service, method, handlers{call: refuseCall, stream: h}, opts)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -76,6 +77,12 @@ func TestOversize(t *testing.T) {
 	check("request", m.Post(ctx, make([]byte, most+1)), most+1)
 	_, err = m.With(client.AnswerSize(most+1)).Call(ctx, make([]byte, minSize))
 	check("room for an answer", err, most+1)
+	_, err = m.Reserve(ctx, math.MaxInt)
+	check("request", err, math.MaxInt)
+	_, err = m.With(client.AnswerSize(math.MaxInt)).Call(ctx, make([]byte, minSize))
+	check("room for an answer", err, math.MaxInt)
+	_, err = m.With(client.Within(math.MaxInt)).Call(ctx, make([]byte, most+1)) // means as much as there is
+	check("request", err, most+1)
 	// The handler makes an answer of 1,001 bytes, and there is room for 1,000.
 	msg := []byte{0xe9, 0x03, 0, 0, 0}
 	_, err = m.With(client.AnswerSize(1000)).Call(ctx, msg)

@@ -71,13 +71,18 @@ type worker struct {
 const helloTimeout = 5 * time.Second
 
 func (c *conductor) acceptWorkers(l *net.UnixListener) {
+	door := newDoorkeeper()
+	defer door.release()
 	for {
 		sock, err := l.AcceptUnix()
 		if err != nil {
-			if c.acceptAgain("workers", err) {
-				continue
+			if !c.acceptAgain("workers", err) {
+				return
 			}
-			return
+			if lacksDescriptors(err) {
+				door.refuse(l, err, &c.counts().RefusedConnections)
+			}
+			continue
 		}
 		if !c.spawn(func() { c.serveWorker(attach.NewConn(sock)) }) {
 			_ = sock.Close()
@@ -321,7 +326,7 @@ func (d *domain) enlist(w *worker) error {
 	}
 	seg, err := shm.Create(shm.CreateOptions{Name: "rdmad-worker", Kind: shm.KindWorker, Size: slots.WorkerSegmentSize})
 	if err != nil {
-		return fmt.Errorf("%w: %w", attach.ErrLimit, err)
+		return withoutMemory(err)
 	}
 	c.mu.Lock()
 	w.id, err = d.freeID()

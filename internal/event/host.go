@@ -82,7 +82,7 @@ var hostEvents = []Info{
 	},
 	{
 		Code: AcceptFailed, Level: zerolog.ErrorLevel,
-		Meaning: "A connection of a worker or a peer could not be accepted. The daemon tries again.",
+		Meaning: "A connection of a worker or a peer could not be accepted. The daemon tries again; workers are told why they cannot attach.",
 		Cause:   "The limit of descriptors is reached.",
 		Action:  "Raise LimitNOFILE of the service; `rdmad config explain-memory` says how many are needed.",
 		Shown:   "TestEventsOfHost",
