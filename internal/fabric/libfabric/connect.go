@@ -63,10 +63,14 @@ func (e *Endpoint) begin(a address) error {
 	if a.token == e.addr.token {
 		return fmt.Errorf("%w: it is this end's own", errAddress)
 	}
+	if e.dev.info.Provider == shmProvider && !present(string(a.name)) {
+		return errPeerGone
+	}
 	if err := e.lib.join(a); err != nil {
 		return err
 	}
 	if e.dev.info.Provider == shmProvider && !present(string(a.name)) {
+		e.unmapped = true
 		return errPeerGone
 	}
 	control, err := e.dev.controlOf(a.control)

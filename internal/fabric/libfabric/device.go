@@ -44,8 +44,10 @@ type Device struct {
 	endpoints map[token]*Endpoint
 	peers     map[string]*controlPeer
 	outbox    []letter
-	queues    int
-	domains   int
+	// unmapped: the control endpoint cannot be closed, see files.go.
+	unmapped bool
+	queues   int
+	domains  int
 }
 
 func newDevice(cfg Config, lib cDevice, info rawInfo, q query) (*Device, error) {
@@ -81,6 +83,9 @@ func hostID() uint64 {
 
 // start opens what connections need and starts the device's goroutine.
 func (d *Device) start() error {
+	if d.info.Provider == shmProvider {
+		sweep()
+	}
 	var err error
 	if d.bell, err = shm.NewBell(); err != nil {
 		return err
@@ -143,10 +148,12 @@ func (d *Device) Close() error {
 		d.bell.Ring()
 		d.wg.Wait()
 	}
-	if d.ctl != nil {
-		errs = append(errs, d.ctl.close())
+	if !d.unmapped {
+		if d.ctl != nil {
+			errs = append(errs, d.ctl.close())
+		}
+		errs = append(errs, closeDevice(d.lib))
 	}
-	errs = append(errs, closeDevice(d.lib))
 	if d.bell != nil {
 		errs = append(errs, d.bell.Close())
 	}

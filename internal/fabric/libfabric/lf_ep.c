@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int lf_pd_open(struct lf_dev *d, struct lf_pd **out)
@@ -75,8 +76,11 @@ static struct fi_info *name_for(struct lf_dev *d)
 		return i;
 	char name[LF_NAME];
 	uint32_t serial = __atomic_add_fetch(&d->serial, 1, __ATOMIC_RELAXED);
-	// The address of the structure tells devices of a process apart.
-	int n = snprintf(name, sizeof name, "fi_shm://rdmad-%d-%llx-%u", (int)getpid(), (unsigned long long)(uintptr_t)d, serial);
+	// The address of the structure tells devices of a process apart. files.go reads the first two.
+	struct stat pids = {0};
+	stat("/proc/self/ns/pid", &pids);
+	int n = snprintf(name, sizeof name, "fi_shm://rdmad-%llu-%d-%llx-%u", (unsigned long long)pids.st_ino, (int)getpid(),
+		(unsigned long long)(uintptr_t)d, serial);
 	free(i->src_addr);
 	i->src_addr = strdup(name);
 	i->src_addrlen = (size_t)n + 1;

@@ -37,6 +37,10 @@ func (e *Endpoint) bury() error {
 	neighbours.mu.Lock()
 	defer neighbours.mu.Unlock()
 	delete(neighbours.ends, e.addr.token)
+	if e.unmapped {
+		e.pd.keep() // for good
+		return nil
+	}
 	if other := neighbours.ends[e.peer.token]; other != nil && other.late == nil {
 		other.late = e
 		e.pd.keep()

@@ -47,9 +47,17 @@ func (d *Device) controlOf(name []byte) (*controlPeer, error) {
 	}
 	p := d.peers[string(name)]
 	if p == nil {
+		files := d.info.Provider == shmProvider
+		if files && !present(string(name)) {
+			return nil, errPeerGone
+		}
 		addr, err := d.ctl.peer(name)
 		if err != nil {
 			return nil, err
+		}
+		if files && !present(string(name)) {
+			d.unmapped = true
+			return nil, errPeerGone
 		}
 		p = &controlPeer{name: string(name), addr: addr}
 		d.peers[p.name] = p
