@@ -275,3 +275,44 @@ func TestAddressInUse(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What lies where a daemon wants to have its sockets or its lock, and is none of its own, stays as it is, and
+// the daemon says why it does not start.
+func TestForeignFilesAreLeft(t *testing.T) {
+	const content = "somebody's own\n"
+	for name, test := range map[string]struct {
+		put func(path string) error
+		at  string
+		say string
+	}{
+		"a file at node.socket":         {func(p string) error { return os.WriteFile(p, []byte(content), 0o600) }, "a.sock", "node.socket: "},
+		"a directory at node.socket":    {func(p string) error { return os.Mkdir(p, 0o700) }, "a.sock", "node.socket: "},
+		"a link at node.socket":         {func(p string) error { return os.Symlink("own", p) }, "a.sock", "node.socket: "},
+		"a file at observe.socket":      {func(p string) error { return os.WriteFile(p, []byte(content), 0o600) }, "a.http", "observe.socket: "},
+		"a link at the place of a lock": {func(p string) error { return os.Symlink("own", p) }, "a.sock.lock", "lock file: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, sandbox.Settings{}, "a")
+			own, path := filepath.Join(c.dir, "own"), filepath.Join(c.dir, test.at)
+			if err := os.WriteFile(own, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.put(path); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, rdmad(t, "run", "-c", filepath.Join(c.dir, "a.toml"))).check(t, name, 1, test.say, path)
+			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
+				t.Errorf("it was replaced or removed: %v", err)
+			}
+			for _, p := range []string{own, path} {
+				if got, err := os.ReadFile(p); !before.IsDir() && (err != nil || string(got) != content) {
+					t.Errorf("%s: %q, %v", p, got, err)
+				}
+			}
+		})
+	}
+}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,9 +16,8 @@ const (
 // openObserve opens the sockets for HTTP that are configured.
 func (s *supervisor) openObserve() error {
 	if path := s.cfg.ObserveSocket(); path != "" {
-		// The lock is ours, so what lies there is left over from a dead daemon.
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("old observe.socket: %w", err)
+		if err := removeOldSocket(path); err != nil {
+			return fmt.Errorf("observe.socket: %w", err)
 		}
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 		if err != nil {

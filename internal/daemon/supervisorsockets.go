@@ -73,11 +73,23 @@ func (s *supervisor) adoptSockets(passed []*os.File) error {
 	return nil
 }
 
+// removeOldSocket removes the socket that a dead daemon has left at path: the lock is ours. All
+// else that may lie at a path from a configuration belongs to somebody, and stays.
+func removeOldSocket(path string) error {
+	there, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil && there.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("%s is no socket, and so not removed: move it away, or choose another path", path)
+	}
+	return errors.Join(err, os.Remove(path))
+}
+
 // listenWorkers opens the socket for workers.
 func (s *supervisor) listenWorkers(path string) error {
-	// The lock is ours, so what lies there is left over from a dead daemon.
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("old socket: %w", err)
+	if err := removeOldSocket(path); err != nil {
+		return fmt.Errorf("node.socket: %w", err)
 	}
 	s.removeCounters()
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
@@ -127,7 +139,8 @@ func (s *supervisor) takeLock(path string) error {
 // tryLock sets lock, unless the daemon that had the file has removed it between
 // our opening and our locking it.
 func (s *supervisor) tryLock(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	// Not what a link leads to: the file is overwritten.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return fmt.Errorf("lock file: %w", err)
 	}
