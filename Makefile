@@ -9,6 +9,8 @@ comma := ,
 
 # How long each fuzz target runs.
 FUZZTIME ?= 10s
+# How many of them run at a time.
+FUZZJOBS ?= $(shell nproc)
 # The file that the demo serves; any file of some size will do.
 FILE ?= bin/rdmad
 # The most time that the tests of one package may take.
@@ -177,9 +179,9 @@ bench-peers: build-peers ## Compare rdmad with raw sockets, gRPC and NATS, and w
 # although no input failed (https://go.dev/issue/75804). A real failure always
 # says where it wrote the failing input.
 .PHONY: fuzz
-fuzz: toolchain ## Run every fuzz target for FUZZTIME (10s), as many at a time as there are processors.
+fuzz: toolchain ## Run every fuzz target for FUZZTIME (10s), FUZZJOBS at a time (as many as there are processors).
 	@grep -rHoE --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]+' . | sort | \
-		xargs -P "$$(nproc)" -I '{}' $(MAKE) --no-print-directory fuzz-one TARGET='{}'
+		xargs -P $(FUZZJOBS) -I '{}' $(MAKE) --no-print-directory fuzz-one TARGET='{}'
 
 # One target: its file, a colon, and "func NAME".
 .PHONY: fuzz-one
