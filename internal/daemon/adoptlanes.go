@@ -134,7 +134,8 @@ func (c *conductor) places(l *laneInfo) bool {
 // runs on the agent's thread.
 func (d *domain) adoptLeft(in *incoming) {
 	in.lane.left = true
-	in.lane.down()
+	notices := in.lane.down()
+	d.conductor.spawn(func() { d.notify(notices) })
 	drop := func() { d.conductor.spawn(func() { d.dropIncoming(in) }) }
 	if in.lane.busy == 0 {
 		go drop()

@@ -57,6 +57,34 @@ func (l *inLane) gone(caller uint16, list []sentRequest) (notices []notice) {
 	return notices
 }
 
+// forsaken tells the processes that have begun with the requests in the given slots, or may have
+// exchanges by the lane, that all its callers are gone.
+func (l *inLane) forsaken(begun []int) (notices []notice) {
+	at := shm.Nanotime()
+	type pair struct {
+		worker *agentWorker
+		caller uint16
+	}
+	calls := map[pair][]sentRequest{}
+	for _, i := range begun {
+		rec := &l.records[i]
+		p := pair{l.domain.workers[rec.worker], rec.from}
+		calls[p] = append(calls[p], sentRequest{index: i, ticket: rec.ticket})
+	}
+	for w, parts := range l.parts {
+		for _, caller := range parts.all() {
+			if p := (pair{w, caller}); calls[p] == nil {
+				calls[p] = []sentRequest{}
+			}
+		}
+	}
+	clear(l.parts)
+	for p, list := range calls {
+		notices = append(notices, notice{p.worker, l.id, p.caller, at, list})
+	}
+	return notices
+}
+
 // forsake answers the recorded request in slot i, whose caller is gone, unless its
 // handler has started or it has an order.
 func (l *inLane) forsake(i int) bool {

@@ -343,11 +343,12 @@ func (l *inLane) suspend() {
 
 // down suspends the lane and gives its requests up, because their requester has given
 // them an outcome. Those that no handler has started are dropped. Running handlers
-// finish; their answers are dropped too.
-func (l *inLane) down() {
+// finish; their answers are dropped too, and their processes are to be told that nobody waits.
+func (l *inLane) down() (notices []notice) {
 	l.suspend()
 	l.revoke()
 	l.mirror.Store(0)
+	var begun []int
 	for i := range l.records {
 		rec := &l.records[i]
 		if !rec.active {
@@ -363,9 +364,12 @@ func (l *inLane) down() {
 				w.outstanding--
 			}
 			l.done(i, 0)
+		} else if w != nil && !rec.oneway {
+			begun = append(begun, i)
 		}
 	}
 	l.domain.unqueue(l)
+	return l.forsaken(begun)
 }
 
 // fresh makes a lane that is down, and in which nothing is under way, one that knows of

@@ -148,6 +148,7 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	}
 	if old != nil {
 		quiet := false
+		var notices []notice
 		d.agent.commands.call(func() {
 			if err = s.reason(); err != nil {
 				return // and another one may have the lane by now
@@ -166,7 +167,7 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 				err = c.errDraining()
 				return
 			}
-			l.down()
+			notices = l.down()
 			if quiet = l.busy == 0; quiet {
 				l.fresh(name)
 			} else {
@@ -174,6 +175,7 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 				l.onQuiet = func() { c.spawn(func() { d.dropIncoming(old) }) }
 			}
 		})
+		d.notify(notices)
 		switch {
 		case err != nil:
 			return nil, nil, err

@@ -71,11 +71,13 @@ func (c *conductor) lanesLost(peer, why string) {
 			o.mu.Unlock()
 		}
 		for _, in := range ins {
+			var notices []notice
 			d.agent.commands.call(func() {
 				if in.lane.pair == nil {
-					in.lane.down()
+					notices = in.lane.down()
 				}
 			})
+			d.notify(notices)
 		}
 		d.using.RUnlock()
 	}
