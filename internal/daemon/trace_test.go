@@ -155,11 +155,16 @@ func TestTraceHandler(t *testing.T) {
 	c := attachClient(t, a)
 	for _, target := range []string{"b/text/slow", "a/text/near"} {
 		callable(t, c, target)
-		collect := beginTrace(t, a, attach.Trace{Service: "text", Count: 3, TimeoutMillis: 120000})
+		collect := beginTrace(t, a, attach.Trace{Service: "text", Count: 4, TimeoutMillis: 120000})
 		stop := keepCalling(t, c, target, []byte("hello"))
 		list := collect()
 		stop()
-		if len(list) != 3 {
+		// One call comes after the other, so at most one was on its way when the caller was
+		// asked for its times.
+		list = slices.DeleteFunc(list, func(tr daemon.Trace) bool {
+			return len(tr.Notes) == 1 && strings.Contains(tr.Notes[0], "it was not asked in time")
+		})
+		if len(list) < 3 {
 			t.Fatalf("%s: %d traces", target, len(list))
 		}
 		for _, tr := range list {

@@ -128,12 +128,15 @@ func TestSlowViewer(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := &counting{answer: func(context.Context) (json.RawMessage, error) { return large, nil }}
-	p, s := open(t, src, Options{Interval: 200 * time.Millisecond, Patience: 8 * time.Second})
+	p, s := open(t, src, Options{Interval: time.Second, Patience: 8 * time.Second})
 	c, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil { // soon full
+		t.Fatal(err)
+	}
 	if _, err := c.Write([]byte("GET /events HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
