@@ -49,6 +49,7 @@ func TestKillServiceOfLargeMessage(t *testing.T) {
 		}
 		err := <-ended
 		ends[outcome(err)]++
+		t.Logf("round %d: %v after %v", round, err, time.Since(begin))
 		if o := outcome(err); o == "other" {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}

@@ -139,7 +139,7 @@ func TestHostileWorkerBeyondItsShare(t *testing.T) {
 		looks, within int
 	}
 	var windows []window
-	for quiet := 0; quiet < 2 && len(windows) < 12; {
+	for quiet := 0; quiet < 6 && len(windows) < 12; {
 		w := window{from: phaseNow() + 1}
 		for phaseNow() < w.from+3 {
 			if w.looks++; bounded() {

@@ -207,13 +207,16 @@ func TestKillCallersDaemon(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startService(t, c, "b", "jobs")
 	c.awaitService("a", "b", "jobs", "sleep", 0)
+	held := holdRequests(t, c, "b", 16)
+	c.awaitService("a", "b", "held", "hold", 0)
 	conn := c.attach("a")
 	const calls = 64
 	ends := make(chan map[string]int, 1)
-	go func() { ends <- atOnce(bounded(t), conn, "b/jobs/hang", calls, nil) }()
+	go func() { ends <- atOnce(bounded(t), conn, "b/held/hold", calls, nil) }()
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
 	c.crash("a")
 	got := <-ends
+	held.letGo()
 	if sum := got["answered"] + got["maybe executed"] + got["not executed"]; sum != calls {
 		t.Errorf("%d calls ended as %v", calls, got)
 	}

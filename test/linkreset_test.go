@@ -217,6 +217,9 @@ func testBesideFaults(t *testing.T, c *cluster, faults int, forgetful bool, faul
 		return m
 	}
 	flip, streams := method("b/jobs/flip"), method("b/jobs/stream")
+	for _, name := range []string{"scatter", "digest", "count"} {
+		method("b/regions/" + name) // looked up while there is a link
+	}
 	const size = 4 << 20
 	paged, pagedRef := bind(t, conn, size, client.MayWrite|client.MayRead)
 	counted, countedRef := bind(t, conn, 4096, client.MayAtomic)

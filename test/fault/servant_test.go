@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/server"
@@ -21,6 +22,8 @@ type servantArgs struct {
 	Executions string
 	// Kill is what happens to it where.
 	Kill string
+	// Slow makes its handlers take so long that an agent without other work sleeps.
+	Slow bool
 }
 
 // runServant is the main function of a process of service v. It may die at any step. It
@@ -48,6 +51,9 @@ func runServant(args []string) error {
 		return err
 	}
 	do := func(c *server.Call) error {
+		if a.Slow {
+			time.Sleep(idle)
+		}
 		id := binary.LittleEndian.Uint64(c.Request())
 		if _, err := fmt.Fprintln(executions, id); err != nil {
 			return err
@@ -56,6 +62,9 @@ func runServant(args []string) error {
 	}
 	fill := func(c *server.Call) error {
 		region, id := c.Region(0), c.Request()[:8]
+		if a.Slow {
+			time.Sleep(idle)
+		}
 		for off := int64(0); off < 64; off += 8 {
 			if _, err := region.WriteAt(id, off); err != nil {
 				return err

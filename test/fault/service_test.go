@@ -49,10 +49,15 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
+// servant is what a servant is told.
+func (b *bench) servant(kill string) servantArgs {
+	return servantArgs{Socket: b.b.Socket, Executions: b.executions, Kill: kill}
+}
+
 // serveV starts a servant.
 func (b *bench) serveV(t *testing.T, kill string) *process {
 	t.Helper()
-	return b.spawn(t, "servant", servantArgs{Socket: b.b.Socket, Executions: b.executions, Kill: kill})
+	return b.spawn(t, "servant", b.servant(kill))
 }
 
 // work is what requests ask of servants.
@@ -150,7 +155,7 @@ func TestKillServices(t *testing.T) {
 			for _, p := range places {
 				t.Run(p.String(), func(t *testing.T) {
 					for range tries {
-						if b.killServant(t, w, p) || p.n > 1 {
+						if b.killServant(t, w, p, false) || p.n > 1 {
 							return
 						}
 					}
@@ -159,14 +164,14 @@ func TestKillServices(t *testing.T) {
 			b.quiet(t)
 		})
 	}
-	// Where a process comes only when the agent happens to sleep, it may not have come.
-	// On a busy machine it hardly ever comes there.
+	// Where a process comes only when the agent happens to sleep, it may not have come: on a
+	// busy machine the agent hardly ever does before a handler has returned.
 	const rounds = 10
 	for range rounds {
 		for _, point := range b.left(faultpoint.Service) {
 			for _, w := range works {
 				if !b.hit[point] {
-					t.Run(w.String()+"/"+point, func(t *testing.T) { b.killServant(t, w, place{point, 1}) })
+					t.Run(w.String()+"/"+point, func(t *testing.T) { b.killServant(t, w, place{point, 1}, true) })
 				}
 			}
 		}
@@ -180,10 +185,15 @@ func TestKillServices(t *testing.T) {
 	t.Run("every point", func(t *testing.T) { b.all(t, faultpoint.Service) })
 }
 
-// killServant lets a servant die at a place and reports whether it came there.
-func (b *bench) killServant(t *testing.T, w work, p place) (killed bool) {
+// killServant lets a servant die at a place and reports whether it came there. With sleepy
+// the agent has time to sleep meanwhile.
+func (b *bench) killServant(t *testing.T, w work, p place, sleepy bool) (killed bool) {
 	t.Helper()
-	s := b.serveV(t, p.String())
+	args := b.servant(p.String())
+	if args.Slow = sleepy; sleepy {
+		b.working.Lock()
+	}
+	s := b.spawn(t, "servant", args)
 	if s.ready() {
 		for range rounds {
 			select {
@@ -194,6 +204,9 @@ func (b *bench) killServant(t *testing.T, w work, p place) (killed bool) {
 			}
 			break
 		}
+	}
+	if sleepy {
+		b.working.Unlock()
 	}
 	_ = s.in.Close()
 	killed = s.end()
