@@ -307,6 +307,24 @@ type Inliner interface {
 	InlineLimit() int
 }
 
+// Attribute is something that an endpoint is made of, such as the path MTU of a queue pair.
+type Attribute struct {
+	// Stage is the step that set it, such as "INIT", "RTR" or "RTS".
+	Stage string `json:"stage"`
+	// Name is the name that the provider's own documentation uses.
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Attributer is implemented by endpoints that can tell what they are made of.
+type Attributer interface {
+	// Attributes returns everything that is known, grouped by stage, in the order of the
+	// stages. It asks the device, and belongs to the owner of the CQ, as PostSend does;
+	// before Connect it tells what is known by then. It is ErrClosed for an endpoint without
+	// a device to ask.
+	Attributes() ([]Attribute, error)
+}
+
 // Explainer is implemented by endpoints that know more about a failed work request
 // than its Status. Any goroutine may call it.
 type Explainer interface {
