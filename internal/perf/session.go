@@ -36,6 +36,9 @@ type Session struct {
 	// Region is the registered memory, Peer the other side's.
 	Region fabric.MemoryRegion
 	Peer   fabric.RemoteKey
+	// Regions are those that Plan.Regions asks for, PeerRegions the other side's.
+	Regions     []fabric.MemoryRegion
+	PeerRegions []fabric.RemoteKey
 	// Used says what this side really uses, and Theirs the other one.
 	Used, Theirs Used
 	// Event: completions are waited for in the kernel.
@@ -49,14 +52,23 @@ type Session struct {
 type offer struct {
 	Addresses [][]byte         `json:"addresses"`
 	Buffer    fabric.RemoteKey `json:"buffer"`
+	// Regions are what else it has.
+	Regions []fabric.RemoteKey `json:"regions,omitempty"`
 }
 
 // Join makes a side's end of a connection and connects it; the other side must do the same
 // over the same link. The caller must Close the Session before the link and the Node.
 func (n *Node) Join(ctx context.Context, l *link.Link, role fabric.Role, plan Plan) (_ *Session, err error) {
 	count := max(plan.Endpoints, 1)
-	if count > maxEndpoints || plan.Buffer < 0 || plan.Buffer > MaxBuffer {
-		return nil, Inputf("%d endpoints and %d bytes: want at most %d and %d", count, plan.Buffer, maxEndpoints, MaxBuffer)
+	memory := plan.Buffer
+	for _, n := range plan.Regions {
+		if n < 1 || n > MaxBuffer {
+			return nil, Inputf("a region of %d bytes: want 1 to %d", n, MaxBuffer)
+		}
+		memory += n
+	}
+	if count > maxEndpoints || plan.Buffer < 0 || memory > MaxBuffer {
+		return nil, Inputf("%d endpoints and %d bytes: want at most %d and %d", count, memory, maxEndpoints, MaxBuffer)
 	}
 	s := &Session{Link: l, Role: role, Caps: n.Caps(), Event: plan.Event}
 	defer func() {
@@ -71,6 +83,9 @@ func (n *Node) Join(ctx context.Context, l *link.Link, role fabric.Role, plan Pl
 	for _, e := range s.Endpoints {
 		own.Addresses = append(own.Addresses, e.Address())
 	}
+	for _, r := range s.Regions {
+		own.Regions = append(own.Regions, r.Remote())
+	}
 	if err := l.Send(kindEndpoint, own); err != nil {
 		return nil, err
 	}
@@ -81,7 +96,7 @@ func (n *Node) Join(ctx context.Context, l *link.Link, role fabric.Role, plan Pl
 	if len(theirs.Addresses) != count {
 		return nil, &link.ProtocolError{Detail: fmt.Sprintf("%d addresses of endpoints instead of %d", len(theirs.Addresses), count)}
 	}
-	s.Peer = theirs.Buffer
+	s.Peer, s.PeerRegions = theirs.Buffer, theirs.Regions
 	if err := s.connect(ctx, theirs.Addresses); err != nil {
 		return nil, err
 	}
@@ -107,17 +122,16 @@ func (s *Session) open(n *Node, plan Plan, count int) error {
 			return err
 		}
 	}
-	// Not of Go's heap: the device writes to it behind the back of the collector, and a
-	// whole number of pages is its own.
-	memory, err := unix.Mmap(-1, 0, max(plan.Buffer, 1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
-	if err != nil {
-		return fmt.Errorf("perf: memory of %d bytes: %w", plan.Buffer, err)
-	}
-	s.onClose(func() error { return unix.Munmap(memory) })
-	if s.Region, err = pd.Register(memory, plan.Access); err != nil {
+	if s.Region, err = s.register(pd, plan.Buffer, plan.Access); err != nil {
 		return err
 	}
-	s.onClose(s.Region.Close)
+	for _, size := range plan.Regions {
+		r, err := s.register(pd, size, plan.Access)
+		if err != nil {
+			return err
+		}
+		s.Regions = append(s.Regions, r)
+	}
 	// Closed before the memory, which is used until then.
 	s.cq, err = n.device.CreateCQ(count*(plan.SendDepth+plan.RecvDepth+1), s.poller)
 	if err != nil {
@@ -135,6 +149,23 @@ func (s *Session) open(n *Node, plan Plan, count int) error {
 	s.link = s.Link
 	s.explain = s.reason
 	return nil
+}
+
+// register makes memory and registers it.
+func (s *Session) register(pd fabric.ProtectionDomain, size int, access fabric.Access) (fabric.MemoryRegion, error) {
+	// Not of Go's heap: the device writes to it behind the back of the collector, and a
+	// whole number of pages is its own.
+	memory, err := unix.Mmap(-1, 0, max(size, 1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, fmt.Errorf("perf: memory of %d bytes: %w", size, err)
+	}
+	s.onClose(func() error { return unix.Munmap(memory) })
+	r, err := pd.Register(memory, access)
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(r.Close)
+	return r, nil
 }
 
 // makePoller makes what an event-driven session sleeps on, and a bell that the link rings.

@@ -23,6 +23,8 @@ type Plan struct {
 	// side may do with it.
 	Buffer int
 	Access fabric.Access
+	// Regions are the sizes of further regions, with the same Access.
+	Regions []int
 }
 
 // Tool is one of the programs of "rdmad perf" with what it is asked to do. Its exported
