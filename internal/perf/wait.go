@@ -141,6 +141,7 @@ func (w *waiter) limits(ctx context.Context) error {
 	if now-w.since > int64(Stall) {
 		return fmt.Errorf("%w for %v: the other side lives, but neither answers nor ends", ErrStalled, Stall)
 	}
+	shm.Yield()
 	runtime.Gosched()
 	return nil
 }

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"errors"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -12,6 +13,8 @@ const (
 	// MaxCount bounds the messages of one size, MaxDuration the time for one size.
 	MaxCount    = 100_000_000
 	MaxDuration = time.Hour
+	// usualInline is perftest's, for writes.
+	usualInline = 220
 )
 
 // Work is what those tools are asked for that measure messages of one size or of several.
@@ -26,7 +29,8 @@ type Work struct {
 	// Verify compares every byte with what Seed makes of it.
 	Verify bool   `json:"verify"`
 	Seed   uint64 `json:"seed"`
-	// Inline is up to how many bytes a message travels in its work request.
+	// Inline is up to how many bytes a message travels in its work request; -1: usualInline,
+	// or what the device takes.
 	Inline int `json:"inline"`
 }
 
@@ -67,8 +71,27 @@ func (w *Work) Check(caps fabric.Caps) error {
 		return Inputf("%d messages: want at most %d (--iters)", w.Count, MaxCount)
 	case w.Duration > MaxDuration:
 		return Inputf("%v: want at most %v (--duration)", w.Duration, MaxDuration)
-	case w.Inline < 0 || w.Inline > caps.MaxInline:
+	case w.Inline < -1 || w.Inline > caps.MaxInline:
 		return Inputf("%d bytes inline: this device takes 0 to %d (--inline-size)", w.Inline, caps.MaxInline)
 	}
 	return nil
 }
+
+// InlineLimit returns up to how many bytes a message travels in its work request.
+func (w *Work) InlineLimit(caps fabric.Caps) int {
+	if w.Inline < 0 {
+		return min(usualInline, caps.MaxInline)
+	}
+	return w.Inline
+}
+
+// Over reports that the messages of a size, which took ns nanoseconds, were enough.
+func (w *Work) Over(messages uint64, ns int64) bool {
+	if w.Count > 0 {
+		return messages >= w.Count
+	}
+	return ns >= int64(w.Duration)
+}
+
+// Full reports that PostSend or PostRecv only had no room.
+func Full(err error) bool { return errors.Is(err, fabric.ErrQueueFull) }

@@ -28,6 +28,15 @@ type Info struct {
 	Server perf.Used `json:"server"`
 }
 
+// NewInfo says how a session of the client works.
+func NewInfo(test string, w *perf.Work, s *perf.Session) Info {
+	i := Info{Test: test, Wait: "busy", Inline: w.InlineLimit(s.Caps), Verified: w.Verify, Client: s.Used, Server: s.Theirs}
+	if w.Event {
+		i.Wait = "event"
+	}
+	return i
+}
+
 // Row is the result for one size of messages. What was not measured is nil.
 type Row struct {
 	Size       int    `json:"MsgSize"`

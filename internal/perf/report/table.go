@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable writes the report for people: what was used, then a row for each size.
+// WriteTable writes the report for people: how it was measured, then a row for each size.
 func (r *Report) WriteTable(out io.Writer) error {
 	var b strings.Builder
 	r.Info.write(&b)
@@ -35,7 +35,7 @@ func (i Info) write(b *strings.Builder) {
 	if i.Verified {
 		b.WriteString(", every byte verified")
 	}
-	fmt.Fprintf(b, "\nclient: %s\nserver: %s\n", i.Client, i.Server)
+	b.WriteByte('\n')
 	switch i.RTTFactor {
 	case 1:
 		b.WriteString("latencies are whole round trips\n")
