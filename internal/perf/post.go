@@ -2,9 +2,10 @@ package perf
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/perf/link"
 )
 
 const (
@@ -24,7 +25,7 @@ func (s *Session) PostAll(ctx context.Context, e fabric.Endpoint, wrs []fabric.S
 		if err == nil {
 			continue
 		}
-		if !errors.Is(err, fabric.ErrQueueFull) {
+		if !Full(err) {
 			return full, s.refused(err)
 		}
 		full++
@@ -40,6 +41,55 @@ func (s *Session) PostAll(ctx context.Context, e fabric.Endpoint, wrs []fabric.S
 		}
 	}
 	return full, nil
+}
+
+// Completions waits like Await, and lets messages of the other side wait meanwhile. It always
+// returns completions or an error.
+func (s *Session) Completions(ctx context.Context, c []fabric.Completion) (int, error) {
+	s.Resume()
+	for {
+		n, err := s.Poll(c)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		if err := s.Link.Err(); err != nil {
+			return 0, err
+		}
+		// A message that waits keeps Pause from sleeping, and so from looking at ctx.
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if err := s.Pause(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Hear receives the other side's next message, like Link.Receive, and drives the device
+// meanwhile: without that some answer nothing that the other side does to this one's memory. A
+// completion is an error, because nobody would take it.
+func (s *Session) Hear(ctx context.Context, kind string, body any) error {
+	s.Resume()
+	var c [1]fabric.Completion
+	for !s.Link.News() {
+		n, err := s.Poll(c[:])
+		switch {
+		case err != nil && s.Link.News():
+			// The other side has said its last word before it has ended the connection.
+			if s.Link.Receive(ctx, kind, body) == nil {
+				return nil
+			}
+			return err
+		case err != nil:
+			return err
+		case n > 0:
+			return &link.ProtocolError{Detail: fmt.Sprintf("operation %d has completed where a message %q was due", c[0].Op, kind)}
+		}
+		if err := s.Pause(ctx); err != nil {
+			return err
+		}
+	}
+	return s.Link.Receive(ctx, kind, body)
 }
 
 // backOff looks for completions up to wait times.

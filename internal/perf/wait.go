@@ -115,7 +115,9 @@ func (w *waiter) sleep(ctx context.Context) error {
 		return err
 	}
 	if w.link.News() {
-		return nil
+		// Who waits for something else learns of it all the same.
+		_, err := w.poller.Wait(0)
+		return err
 	}
 	n, err := w.poller.Wait(poller.RawLimit)
 	if n > 0 || err != nil {

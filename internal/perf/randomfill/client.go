@@ -121,7 +121,7 @@ func (f *filler) settle(ctx context.Context, round uint64) error {
 	if err := f.s.Link.Send(kindVerified, verified{Round: round}); err != nil {
 		return err
 	}
-	if err := f.s.Link.Receive(ctx, kindWritten, &f.last); err != nil {
+	if err := f.s.Hear(ctx, kindWritten, &f.last); err != nil {
 		return err
 	}
 	f.ns += f.last.Ns

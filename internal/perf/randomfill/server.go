@@ -65,7 +65,7 @@ func (w *writer) round(ctx context.Context, round uint64, meter perf.Meter) erro
 	}
 	told := written{Ns: shm.Nanotime() - begun, QueueFull: full, Ordered: w.s.Caps.OrderedWrites}
 	var over verified
-	if err := w.s.Link.Receive(ctx, kindVerified, &over); err != nil {
+	if err := w.s.Hear(ctx, kindVerified, &over); err != nil {
 		return err
 	}
 	if over.Round != round {
