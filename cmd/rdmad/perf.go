@@ -30,7 +30,7 @@ func newPerf() *cobra.Command {
 			"  rdmad perf blast --self --op write -a",
 		RunE: chooseCommand,
 	}
-	c.AddCommand(newPerfPingpong())
+	c.AddCommand(newPerfPingpong(), newPerfBlast())
 	return c
 }
 
@@ -126,6 +126,15 @@ func (w *perfWork) bound(c *cobra.Command, latency, bandwidth bool) {
 		f.Float64Var(&w.thresholds.MinBandwidth, "min-bw", 0, "end with status 3 if the average bandwidth is less, in `MB/sec` of 2^20 bytes")
 		f.Float64Var(&w.thresholds.MinMsgRate, "min-msgrate", 0, "end with status 3 if there are less, in `millions` of messages per second")
 	}
+}
+
+// judge looks after the thresholds of a result.
+func (w *perfWork) judge(result any) error {
+	r, ok := result.(*perfreport.Report)
+	if !ok {
+		return nil // a server's
+	}
+	return r.Judge(w.thresholds)
 }
 
 // work returns what the flags say.
