@@ -100,7 +100,7 @@ func latencies(r *report.Report) (*plot.Plot, error) {
 		unit = "round trip"
 	}
 	p := newPlot(r.Info.Test+", "+r.Info.Wait+", "+r.Info.Client.Provider, "percentile", unit+", us")
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, shortTicks{}
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, shortTicks{plot.LogTicks{}}
 	p.Legend.Top = true
 	for i, row := range r.Results {
 		points := distribution(row.Samples)
@@ -165,7 +165,7 @@ func bandwidths(r *report.Report) (*plot.Plot, error) {
 	l.Color, l.Width, dots.Color = shade(0, 1), vg.Points(1.5), shade(0, 1)
 	p.Add(l, dots)
 	p.X.Tick.Marker = ticks
-	p.Y.Min = 0
+	p.Y.Min, p.Y.Tick.Marker = 0, shortTicks{plot.DefaultTicks{}}
 	return p, nil
 }
 
@@ -189,12 +189,12 @@ func size(n int) string {
 	return strconv.Itoa(n) + " B"
 }
 
-// shortTicks are the ticks of a logarithmic axis with short numbers.
-type shortTicks struct{}
+// shortTicks are ticks with short numbers.
+type shortTicks struct{ plot.Ticker }
 
 // Ticks implements plot.Ticker.
-func (shortTicks) Ticks(low, high float64) []plot.Tick {
-	ticks := plot.LogTicks{Prec: -1}.Ticks(low, high)
+func (t shortTicks) Ticks(low, high float64) []plot.Tick {
+	ticks := t.Ticker.Ticks(low, high)
 	for i := range ticks {
 		if ticks[i].Label != "" {
 			ticks[i].Label = strconv.FormatFloat(ticks[i].Value, 'g', 4, 64)
