@@ -53,6 +53,7 @@ func report(out io.Writer, command string, err error) int {
 	var usage *usageError
 	var unread *configError
 	var refused config.Errors
+	var input *perf.InputError
 	var missed *perfreport.MissedError
 	switch {
 	case err == nil:
@@ -67,7 +68,11 @@ func report(out io.Writer, command string, err error) int {
 	case errors.As(err, &usage):
 		fmt.Fprintf(out, "rdmad: %v (see: %s --help)\n", usage, command)
 		return exitUsage
+	case errors.As(err, &input):
+		fmt.Fprintf(out, "rdmad: %s (see: %s --help)\n", explain(err), command)
+		return exitUsage
 	case perf.IsInput(err):
+		// The other side has said it, or is another one; the error says what to do.
 		fmt.Fprintf(out, "rdmad: %s\n", explain(err))
 		return exitUsage
 	case errors.As(err, &missed):

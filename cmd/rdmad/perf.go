@@ -13,6 +13,7 @@ import (
 	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/perf"
 	"github.com/rdmad/rdmad/internal/perf/link"
+	"github.com/rdmad/rdmad/internal/perf/plot"
 	perfreport "github.com/rdmad/rdmad/internal/perf/report"
 )
 
@@ -30,7 +31,7 @@ func newPerf() *cobra.Command {
 			"  rdmad perf blast --self --op write -a",
 		RunE: chooseCommand,
 	}
-	c.AddCommand(newPerfPingpong())
+	c.AddCommand(newPerfPingpong(), newPerfBlast())
 	return c
 }
 
@@ -101,6 +102,7 @@ type perfWork struct {
 	all        bool
 	duration   perfTime
 	thresholds perfreport.Thresholds
+	plot       string
 }
 
 func (w *perfWork) flags(c *cobra.Command, size int, count uint64) {
@@ -114,6 +116,8 @@ func (w *perfWork) flags(c *cobra.Command, size int, count uint64) {
 	f.IntVarP(&w.Inline, "inline-size", "I", -1, "largest message that travels in its work request (default: 220 bytes, or what the device takes)")
 	f.BoolVar(&w.Verify, "verify", false, "compare every byte that arrives; the figures are those of a run that does so")
 	f.Uint64Var(&w.Seed, "seed", 1, "what the content of messages is made of, for --verify")
+	f.StringVar(&w.plot, "plot", "", "draw the result into this `file`.svg")
+	_ = c.MarkFlagFilename("plot", "svg")
 }
 
 // bound adds the flags of thresholds.
@@ -126,6 +130,20 @@ func (w *perfWork) bound(c *cobra.Command, latency, bandwidth bool) {
 		f.Float64Var(&w.thresholds.MinBandwidth, "min-bw", 0, "end with status 3 if the average bandwidth is less, in `MB/sec` of 2^20 bytes")
 		f.Float64Var(&w.thresholds.MinMsgRate, "min-msgrate", 0, "end with status 3 if there are less, in `millions` of messages per second")
 	}
+}
+
+// judge draws a result, and looks after its thresholds.
+func (w *perfWork) judge(result any) error {
+	r, ok := result.(*perfreport.Report)
+	if !ok {
+		return nil // a server's
+	}
+	if w.plot != "" {
+		if err := plot.Write(w.plot, r); err != nil {
+			return err
+		}
+	}
+	return r.Judge(w.thresholds)
 }
 
 // work returns what the flags say.
@@ -148,6 +166,11 @@ func (w *perfWork) work(c *cobra.Command) (perf.Work, error) {
 	}
 	if t := w.thresholds; t.MaxP99 < 0 || !(t.MinBandwidth >= 0) || !(t.MinMsgRate >= 0) {
 		return w.Work, usagef("a threshold below 0 cannot be missed")
+	}
+	if w.plot != "" {
+		if err := plot.Check(w.plot); err != nil {
+			return w.Work, err
+		}
 	}
 	w.Duration = time.Duration(w.duration)
 	w.Sizes = []int{int(w.size)}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/rdmad/rdmad/internal/perf"
 	"github.com/rdmad/rdmad/internal/perf/pingpong"
-	perfreport "github.com/rdmad/rdmad/internal/perf/report"
 )
 
 func newPerfPingpong() *cobra.Command {
@@ -17,13 +16,7 @@ func newPerfPingpong() *cobra.Command {
 		}
 		work, err := w.work(c)
 		return &pingpong.Tool{Work: work, Op: op}, err
-	}, func(result any) error {
-		r, ok := result.(*perfreport.Report)
-		if !ok {
-			return nil
-		}
-		return r.Judge(w.thresholds)
-	})
+	}, w.judge)
 	c.Short = "Measure the latency of messages that go back and forth"
 	c.Long = "A message goes to the other side and comes back, and only then the next one is sent. With --op read the client reads\n" +
 		"the server's memory instead, of which the server knows nothing. Latencies are half of a round trip, except for reads."

@@ -63,7 +63,7 @@ var layers = []layer{
 	{"internal/perf/link", nil},
 	{"internal/perf", []string{"shm", "internal/poller", "internal/fabric", "internal/perf/link"}},
 	{"internal/perf/report", []string{"internal/perf"}},
-	{"internal/perf/plot", []string{"internal/perf/report"}},
+	{"internal/perf/plot", []string{"internal/perf", "internal/perf/report"}},
 	{"internal/perf/pingpong", perfUsers},
 	{"internal/perf/blast", perfUsers},
 	{"internal/perf/randomfill", perfUsers},

@@ -22,6 +22,14 @@ const (
 // self measures against a server that it starts: a process of its own, so that processor time
 // is told apart and a provider has two processes to connect.
 func (o *Options) self(ctx context.Context, src perf.Source, tool perf.Tool) (result any, err error) {
+	// Before anything is started; the device is opened again when all processes are there.
+	n, err := open(src, "127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(tool.Check(n.Caps()), n.Close()); err != nil {
+		return nil, err
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("perf: %w", err)

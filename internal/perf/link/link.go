@@ -323,21 +323,42 @@ func (l *Link) Send(kind string, body any) error {
 	return err
 }
 
-// Receive waits for the next message, which must be of the given kind, and decodes its body.
-func (l *Link) Receive(ctx context.Context, kind string, body any) error {
+// Message is one that was received.
+type Message struct{ m message }
+
+// Kind returns what the message is about.
+func (m Message) Kind() string { return m.m.Kind }
+
+// Into decodes the body.
+func (m Message) Into(body any) error { return m.m.into(body) }
+
+// Next waits for the next message.
+func (l *Link) Next(ctx context.Context) (Message, error) {
 	select {
 	case m, open := <-l.messages:
 		if !open {
-			return l.cause
+			return Message{}, l.cause
 		}
 		l.waiting.Add(-1)
-		if m.Kind != kind {
-			return protocolError("a message %q instead of %q", m.Kind, kind)
-		}
-		return m.into(body)
+		return Message{m}, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return Message{}, ctx.Err()
 	}
+}
+
+// Unexpected is the error for a message that has no place where it has come.
+func (m Message) Unexpected() error { return protocolError("a message %q has no place here", m.m.Kind) }
+
+// Receive waits for the next message, which must be of the given kind, and decodes its body.
+func (l *Link) Receive(ctx context.Context, kind string, body any) error {
+	m, err := l.Next(ctx)
+	if err != nil {
+		return err
+	}
+	if m.Kind() != kind {
+		return m.Unexpected()
+	}
+	return m.Into(body)
 }
 
 // Fail tells the other side, as far as that is possible, why this one ends the connection.

@@ -28,7 +28,7 @@ func TestRun(t *testing.T) {
 		"reorder": fabrictest.NewReorder(tcp.New(tcp.Config{}), 1),
 		"faulty":  fabrictest.Faulty(tcp.New(tcp.Config{}), 1, fabrictest.Plan{Delay: 0.5}),
 	} {
-		for _, size := range []int{1, 63, 4096, 1<<20 + 1} {
+		for _, size := range []int{1, 4097, 300_001} {
 			for _, event := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s %d bytes, event %v", name, size, event), func(t *testing.T) {
 					ask := tool(size)
@@ -161,7 +161,7 @@ func TestInspect(t *testing.T) {
 // Wherever a connection breaks, both sides end with an error, and everything is released.
 func TestBroken(t *testing.T) {
 	before := descriptors(t)
-	for after := 1; after <= 5; after++ {
+	for after := 1; after <= 4; after++ {
 		p := fabrictest.Faulty(tcp.New(tcp.Config{}), 3, fabrictest.Plan{DisconnectAfter: after, HalfWrite: true})
 		c, s := perftest.Run(t, p, p, tool(5000), new(Tool))
 		if c.Err == nil || s.Err == nil || perf.IsInput(c.Err) || perf.IsInput(s.Err) {
