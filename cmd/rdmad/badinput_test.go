@@ -71,6 +71,25 @@ var badInputs = map[string]badInput{
 		wrong:  []string{"a b", "--op atomic", "--tx-depth 0 --self", "--rx-depth 100000 --self", "--post-list 200 --self", "-s 0 --self", "-s 9MiB --self", "--min-bw -1"},
 		prints: with("--self -n 10"), writes: with("--self -n 10 --plot DIR/plot.svg"),
 	},
+	"rdmad perf atomics": {
+		wrong: []string{
+			"a b", "-A nonsense", "--clients 0 --self", "--clients 257 --self", "-n 0 --self", "-n x", "-t 0 --self", "-t 2000 --self", "--max-p99 -1s",
+			"--min-msgrate -1", "--provider shm",
+		},
+		prints: with("--self -n 10"),
+	},
+	"rdmad perf randomfill": {
+		wrong: []string{
+			"a b", "-s 0 --self", "-s 17MiB --self", "-s 1XB", "--pages 0 --self", "--pages 17 --self", "--region-size 0 --self", "--region-size 1GiB --self",
+			"--index-0 1 --self", "--index-0 16 --index-1 0 --self", "--index-0 1,1 --index-1 0,1 --self", "--index-0 0,1 --index-1 0 --self",
+			"--index-0 4294967296 --index-1 0", "--index-0 -1 --index-1 0", "--index-0 0 --index-1 0 --pages 2 --self", "-n 0 --self", "-t 0 --self", "--min-bw -1", "a/b",
+		},
+		prints: with("--self -s 4KiB"),
+	},
+	"rdmad perf rc": {
+		wrong:  []string{"a b", "-s 0 --self", "-s 9MiB --self", "-s x", "--poll-timeout 0 --self", "--poll-timeout 61s --self", "--poll-timeout x", "--fabric nonsense"},
+		prints: with("--self"),
+	},
 	"rdmad perf pingpong": {
 		wrong: []string{
 			"a b", "--op nonsense", "--fabric nonsense", "--fabric verbs --provider shm", "--provider shm", "-d x", "-x 3", "--source nonsense",

@@ -31,7 +31,7 @@ func newPerf() *cobra.Command {
 			"  rdmad perf blast --self --op write -a",
 		RunE: chooseCommand,
 	}
-	c.AddCommand(newPerfPingpong(), newPerfBlast())
+	c.AddCommand(newPerfPingpong(), newPerfBlast(), newPerfRandomfill(), newPerfRC(), newPerfAtomics())
 	return c
 }
 
@@ -132,18 +132,30 @@ func (w *perfWork) bound(c *cobra.Command, latency, bandwidth bool) {
 	}
 }
 
-// judge draws a result, and looks after its thresholds.
+// judged is a result that thresholds can be set for.
+type judged interface {
+	Judge(perfreport.Thresholds) error
+}
+
+// judge draws a result, and looks after its thresholds. A server has none.
 func (w *perfWork) judge(result any) error {
-	r, ok := result.(*perfreport.Report)
-	if !ok {
-		return nil // a server's
-	}
-	if w.plot != "" {
+	if r, ok := result.(*perfreport.Report); ok && w.plot != "" {
 		if err := plot.Write(w.plot, r); err != nil {
 			return err
 		}
 	}
-	return r.Judge(w.thresholds)
+	if r, ok := result.(judged); ok {
+		return r.Judge(w.thresholds)
+	}
+	return nil
+}
+
+// checkThresholds refuses those that mean nothing.
+func (w *perfWork) checkThresholds() error {
+	if t := w.thresholds; t.MaxP99 < 0 || !(t.MinBandwidth >= 0) || !(t.MinMsgRate >= 0) {
+		return usagef("a threshold below 0 cannot be missed")
+	}
+	return nil
 }
 
 // work returns what the flags say.
@@ -164,8 +176,8 @@ func (w *perfWork) work(c *cobra.Command) (perf.Work, error) {
 	if f.Changed("inline-size") && w.Inline < 0 {
 		return w.Work, usagef("--inline-size %d: want 0 or more", w.Inline)
 	}
-	if t := w.thresholds; t.MaxP99 < 0 || !(t.MinBandwidth >= 0) || !(t.MinMsgRate >= 0) {
-		return w.Work, usagef("a threshold below 0 cannot be missed")
+	if err := w.checkThresholds(); err != nil {
+		return w.Work, err
 	}
 	if w.plot != "" {
 		if err := plot.Check(w.plot); err != nil {

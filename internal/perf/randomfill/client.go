@@ -37,13 +37,15 @@ func (t *Tool) client(ctx context.Context, s *perf.Session) (*Result, error) {
 		}
 	}
 	pages := t.Rounds * Regions * uint64(t.Pages)
+	info := report.NewInfo(Name, &perf.Work{Event: t.Event, Verify: true}, s)
+	info.TxDepth, info.RTTFactor = t.Depth, 1
 	return &Result{
-		Row: report.Row{
+		Info: info, Layout: t.Layout, Rounds: t.Rounds, Seed: t.Seed, QueueFull: f.full, Ordered: f.last.Ordered,
+		Results: []report.Row{{
 			Size: t.PageSize, Iterations: pages, Latency: f.samples.Latency(), Samples: f.samples,
 			Bandwidth: report.NewBandwidth(t.PageSize, pages, f.ns, f.best),
 			ClientCPU: meter.Read(), ServerCPU: f.last.CPU,
-		},
-		Layout: t.Layout, Rounds: t.Rounds, Seed: t.Seed, QueueFull: f.full, Ordered: f.last.Ordered,
+		}},
 	}, nil
 }
 

@@ -35,7 +35,8 @@ func TestRun(t *testing.T) {
 					ask.Event, ask.Depth = event, depth
 					p := makes()
 					r := perftest.Must(t, p, p, ask, new(Tool)).(*Result)
-					if r.Iterations != 3*2*20 || r.Size != 4099 || r.Latency == nil || r.Bandwidth == nil || r.Bandwidth.Average <= 0 {
+					row := r.Results[0]
+					if row.Iterations != 3*2*20 || row.Size != 4099 || row.Latency == nil || row.Bandwidth == nil || row.Bandwidth.Average <= 0 {
 						t.Errorf("%+v", r)
 					}
 					if r.Ordered != (name != "reorder") {

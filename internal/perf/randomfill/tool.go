@@ -5,7 +5,6 @@ import (
 
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/perf"
-	"github.com/rdmad/rdmad/internal/perf/report"
 )
 
 // Name is the tool's.
@@ -32,22 +31,6 @@ type Tool struct {
 	// Lists are the client's: which pages to fill. With nil lists each round draws others from
 	// the seed. They travel with the requests.
 	Lists *Lists `json:"-"`
-}
-
-// Result is what a client says of a run.
-type Result struct {
-	// Row has the size of a page as its size, pages as its iterations, the bandwidth of the
-	// server's writes, and the latency of whole requests: from posting one to the immediate of
-	// its last page. Making the random bytes is part of that, and not of the bandwidth.
-	report.Row
-	Layout
-	Rounds uint64 `json:"rounds"`
-	Seed   uint64 `json:"seed"`
-	// QueueFull is how often the server's queue had no room for a write, which was tried again.
-	QueueFull uint64 `json:"queue_full"`
-	// Ordered says that the server's device keeps the order of writes. Of one that does not, all
-	// others are completed before the last.
-	Ordered bool `json:"ordered_writes"`
 }
 
 // written is what the server says of a round, after the client has verified it.
@@ -104,8 +87,12 @@ func (t *Tool) Plan(role fabric.Role) perf.Plan {
 
 // Run implements perf.Tool.
 func (t *Tool) Run(ctx context.Context, s *perf.Session) (any, error) {
-	if s.Role == fabric.Active {
-		return t.client(ctx, s)
+	if s.Role == fabric.Passive {
+		return nil, t.server(ctx, s)
 	}
-	return nil, t.server(ctx, s)
+	result, err := t.client(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
 }
