@@ -328,7 +328,7 @@ func (c *client) check(ctx context.Context) error {
 	if err := c.fence(ctx); err != nil {
 		return err
 	}
-	if err := c.ask(ctx, kindCheck, check{From: c.acked, To: c.sent}, kindChecked, &nothing{}); err != nil {
+	if err := c.ask(ctx, kindCheck, checking{From: c.acked, To: c.sent}, kindChecked, &nothing{}); err != nil {
 		return err
 	}
 	c.acked = c.sent

@@ -235,7 +235,7 @@ func (v *server) credit() error {
 
 // check verifies plain writes, which are all here.
 func (v *server) check(m link.Message) error {
-	var asked check
+	var asked checking
 	if err := m.Into(&asked); err != nil {
 		return err
 	}
