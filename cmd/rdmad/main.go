@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 		Long: "rdmad runs once per node and owns its RDMA queue pairs. Worker processes attach by a Unix\n" +
 			"socket, put requests into rings in shared memory, and get their answers there.\n\n" +
 			"Exit status: 0 if all went well, 1 if something failed, 2 for a wrong command line or\n" +
-			"configuration.",
+			"configuration, 3 if a measurement has missed a threshold.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,

@@ -99,7 +99,28 @@ func (w *waiter) Pause(ctx context.Context) error {
 	return nil
 }
 
-// Resume says that a loop with Pause has made progress.
+// Spin is Pause without sleep, for what nothing may wake, such as a send queue without room. A
+// Poll must follow.
+func (w *waiter) Spin(ctx context.Context) error {
+	w.idle++
+	if w.idle == 1 {
+		w.since = 0
+	}
+	if w.poller != nil {
+		if _, err := w.poller.Wait(0); err != nil {
+			return err
+		}
+	}
+	if err := w.link.Err(); err != nil {
+		return err
+	}
+	if w.idle%looks == 0 {
+		return w.limits(ctx)
+	}
+	return nil
+}
+
+// Resume says that a loop with Pause or Spin has made progress.
 func (w *waiter) Resume() { w.idle = 0 }
 
 // sleep waits in the kernel. A short sleep is spent behind the scheduler's back, which makes the

@@ -65,7 +65,7 @@ func TestNotAtomic(t *testing.T) {
 	for name, by := range map[string]uint64{"lost": ^uint64(0), "twice": 1} {
 		t.Run(name, func(t *testing.T) {
 			p := tcp.New(tcp.Config{})
-			c, s := perftest.Run(t, p, p, tool(2, 1), &crooked{Tool: new(Tool), by: by})
+			c, s := perftest.Between(t, p, p, tool(2, 1), &crooked{Tool: new(Tool), by: by})
 			var wrong *AtomicityError
 			if !errors.As(c.Err, &wrong) || s.Err == nil {
 				t.Errorf("client: %v\nserver: %v", c.Err, s.Err)
@@ -211,7 +211,7 @@ func TestRefused(t *testing.T) {
 // A server whose device has no atomic operations says so to the client, which ends as one that
 // was refused.
 func TestServerWithoutAtomics(t *testing.T) {
-	c, s := perftest.Run(t, tcp.New(tcp.Config{}), plain{tcp.New(tcp.Config{})}, tool(1, 1), new(Tool))
+	c, s := perftest.Between(t, tcp.New(tcp.Config{}), plain{tcp.New(tcp.Config{})}, tool(1, 1), new(Tool))
 	for side, err := range map[string]error{"client": c.Err, "server": s.Err} {
 		if !perf.IsInput(err) || !strings.Contains(err.Error(), "no atomic operations") {
 			t.Errorf("%s: %v", side, err)
@@ -222,7 +222,7 @@ func TestServerWithoutAtomics(t *testing.T) {
 // Connections that break are errors on both sides.
 func TestBroken(t *testing.T) {
 	p := fabrictest.Faulty(tcp.New(tcp.Config{}), 3, fabrictest.Plan{DisconnectAfter: 7})
-	c, s := perftest.Run(t, p, p, tool(3, 2), new(Tool))
+	c, s := perftest.Between(t, p, p, tool(3, 2), new(Tool))
 	if c.Err == nil || s.Err == nil || perf.IsInput(c.Err) || perf.IsInput(s.Err) {
 		t.Errorf("client %v, server %v", c.Err, s.Err)
 	}

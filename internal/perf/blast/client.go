@@ -200,6 +200,7 @@ func (c *client) prepare(wr *fabric.SendWR, n uint64) {
 
 // post posts work requests, for which there usually is room.
 func (c *client) post(ctx context.Context, wrs []fabric.SendWR) error {
+	defer c.s.Resume()
 	for {
 		n, err := c.ep.PostSend(wrs)
 		if wrs = wrs[n:]; len(wrs) == 0 {
@@ -208,10 +209,22 @@ func (c *client) post(ctx context.Context, wrs []fabric.SendWR) error {
 		if !perf.Full(err) {
 			return err
 		}
-		if err := c.wait(ctx); err != nil {
+		if err := c.poll(); err != nil {
+			return err
+		}
+		if err := c.s.Spin(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// poll takes what has completed.
+func (c *client) poll() error {
+	n, err := c.s.Poll(c.wc[:])
+	if err != nil {
+		return err
+	}
+	return c.takeAll(n)
 }
 
 // wait waits for completions and takes them.
@@ -222,6 +235,14 @@ func (c *client) wait(ctx context.Context) error {
 	}
 	if n == 0 {
 		return errors.New("the server has something to say before the end")
+	}
+	return c.takeAll(n)
+}
+
+// takeAll takes n completions.
+func (c *client) takeAll(n int) error {
+	if n == 0 {
+		return nil
 	}
 	for i := range c.wc[:n] {
 		if err := c.take(&c.wc[i]); err != nil {
@@ -328,7 +349,7 @@ func (c *client) check(ctx context.Context) error {
 	if err := c.fence(ctx); err != nil {
 		return err
 	}
-	if err := c.ask(ctx, kindCheck, check{From: c.acked, To: c.sent}, kindChecked, &nothing{}); err != nil {
+	if err := c.ask(ctx, kindCheck, checking{From: c.acked, To: c.sent}, kindChecked, &nothing{}); err != nil {
 		return err
 	}
 	c.acked = c.sent

@@ -33,7 +33,9 @@ type server struct {
 	there  []bool
 	posted uint64 // receives
 	told   uint64 // got, as the client knows it
-	last   uint64 // there are no messages from this one on; 0: that is not known
+	// credits are under way.
+	credits int
+	last    uint64 // there are no messages from this one on; 0: that is not known
 
 	wc  [batch]fabric.Completion
 	wrs [1]fabric.SendWR
@@ -113,7 +115,7 @@ func (v *server) arrivals(ctx context.Context) (e ending, err error) {
 		if err != nil {
 			return e, err
 		}
-		if err := v.takeAll(v.wc[:n]); err != nil {
+		if err := v.takeAll(ctx, v.wc[:n]); err != nil {
 			return e, err
 		}
 		if n > 0 {
@@ -129,7 +131,7 @@ func (v *server) arrivals(ctx context.Context) (e ending, err error) {
 		case kindLast:
 			if err = m.Into(&e); err == nil {
 				v.last = e.Messages
-				err = v.credit()
+				err = v.credit(ctx)
 			}
 		case kindCheck:
 			err = v.check(m)
@@ -143,7 +145,7 @@ func (v *server) arrivals(ctx context.Context) (e ending, err error) {
 }
 
 // takeAll takes what has completed: messages that have arrived, and credits that have left.
-func (v *server) takeAll(done []fabric.Completion) error {
+func (v *server) takeAll(ctx context.Context, done []fabric.Completion) error {
 	messages := 0
 	for i := range done {
 		if op := done[i].Op; op == fabric.OpRecv || op == fabric.OpRecvImm {
@@ -151,6 +153,8 @@ func (v *server) takeAll(done []fabric.Completion) error {
 			if err := v.take(&done[i]); err != nil {
 				return err
 			}
+		} else {
+			v.credits--
 		}
 	}
 	// In this order: a credit says that there are receives.
@@ -159,7 +163,7 @@ func (v *server) takeAll(done []fabric.Completion) error {
 			return err
 		}
 	}
-	return v.credit()
+	return v.credit(ctx)
 }
 
 // take takes a message that has arrived.
@@ -208,7 +212,7 @@ func (v *server) look(n uint64) error {
 // credit tells the client what has arrived, if that is a quarter of the window or all there
 // is. Without room in the send queue that has time until an earlier credit has left, whose
 // completion leads here again.
-func (v *server) credit() error {
+func (v *server) credit(ctx context.Context) error {
 	if !v.t.credited() || v.told == v.got || v.got-v.told < uint64(max(1, v.window/4)) && v.got != v.last {
 		return nil
 	}
@@ -222,20 +226,29 @@ func (v *server) credit() error {
 	if v.inline >= creditSize {
 		v.wrs[0].Flags |= fabric.FlagInline
 	}
-	n, err := v.ep.PostSend(v.wrs[:])
-	if n == 1 {
-		v.told = v.got
-		return nil
+	defer v.s.Resume()
+	for {
+		n, err := v.ep.PostSend(v.wrs[:])
+		if n == 1 {
+			v.told = v.got
+			v.credits++
+			return nil
+		}
+		if !perf.Full(err) {
+			return err
+		}
+		if v.credits > 0 {
+			return nil
+		}
+		if err := v.s.Spin(ctx); err != nil {
+			return err
+		}
 	}
-	if perf.Full(err) {
-		return nil
-	}
-	return err
 }
 
 // check verifies plain writes, which are all here.
 func (v *server) check(m link.Message) error {
-	var asked check
+	var asked checking
 	if err := m.Into(&asked); err != nil {
 		return err
 	}

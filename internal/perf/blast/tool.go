@@ -151,8 +151,8 @@ type served struct {
 	CPU perf.CPU `json:"cpu"`
 }
 
-// check asks the server to look at plain writes, From to To-1, that are all in its memory.
-type check struct {
+// checking asks the server to look at plain writes, From to To-1, that are all in its memory.
+type checking struct {
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 }

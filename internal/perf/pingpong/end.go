@@ -143,7 +143,7 @@ func (e *end) post(ctx context.Context, wrs []fabric.SendWR) error {
 		if err := e.poll(); err != nil {
 			return err
 		}
-		if err := e.s.Pause(ctx); err != nil {
+		if err := e.s.Spin(ctx); err != nil {
 			return err
 		}
 	}

@@ -123,7 +123,7 @@ func TestRefusedByServer(t *testing.T) {
 		ask.Pages, ask.Lists = 2, &lists
 		r := &touched{rogue: rogue{ask}}
 		p := tcp.New(tcp.Config{})
-		c, s := perftest.Run(t, p, p, r, new(Tool))
+		c, s := perftest.Between(t, p, p, r, new(Tool))
 		for side, err := range map[string]error{"client": c.Err, "server": s.Err} {
 			if !perf.IsInput(err) || !strings.Contains(err.Error(), word) {
 				t.Errorf("%s: %s: %v", word, side, err)
@@ -139,7 +139,7 @@ func TestRefusedByServer(t *testing.T) {
 func TestBroken(t *testing.T) {
 	for _, after := range []int{1, 2, 30} {
 		p := fabrictest.Faulty(tcp.New(tcp.Config{}), 3, fabrictest.Plan{DisconnectAfter: after, HalfWrite: true})
-		c, s := perftest.Run(t, p, p, tool(), new(Tool))
+		c, s := perftest.Between(t, p, p, tool(), new(Tool))
 		if c.Err == nil || s.Err == nil || perf.IsInput(c.Err) || perf.IsInput(s.Err) {
 			t.Errorf("after %d work requests: client %v, server %v", after, c.Err, s.Err)
 		}

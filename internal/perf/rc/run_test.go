@@ -80,7 +80,7 @@ func TestPollTimeout(t *testing.T) {
 			ask.PollTimeout, ask.Event = time.Millisecond, event
 			p := tcp.New(tcp.Config{})
 			// The server never sends: the first step's arrival does not come.
-			c, _ := perftest.Run(t, p, p, ask, &lazy{Tool: new(Tool)})
+			c, _ := perftest.Between(t, p, p, ask, &lazy{Tool: new(Tool)})
 			if !errors.Is(c.Err, ErrPollTimeout) {
 				t.Fatal(c.Err)
 			}
@@ -113,7 +113,7 @@ func (l *lazy) Run(ctx context.Context, s *perf.Session) (any, error) {
 // A server whose bytes are others is found out, whichever they are, by the client.
 func TestOtherBytes(t *testing.T) {
 	p := tcp.New(tcp.Config{})
-	c, s := perftest.Run(t, p, p, tool(100), &lying{Tool: new(Tool)})
+	c, s := perftest.Between(t, p, p, tool(100), &lying{Tool: new(Tool)})
 	var wrong *ContentError
 	if !errors.As(c.Err, &wrong) || wrong.Where != "what has come" {
 		t.Errorf("client: %v", c.Err)
@@ -163,7 +163,7 @@ func TestBroken(t *testing.T) {
 	before := descriptors(t)
 	for after := 1; after <= 4; after++ {
 		p := fabrictest.Faulty(tcp.New(tcp.Config{}), 3, fabrictest.Plan{DisconnectAfter: after, HalfWrite: true})
-		c, s := perftest.Run(t, p, p, tool(5000), new(Tool))
+		c, s := perftest.Between(t, p, p, tool(5000), new(Tool))
 		if c.Err == nil || s.Err == nil || perf.IsInput(c.Err) || perf.IsInput(s.Err) {
 			t.Errorf("after %d work requests: client %v, server %v", after, c.Err, s.Err)
 		}

@@ -18,12 +18,9 @@ type Bandwidth struct {
 // most messages per nanosecond that were seen, 0 if that was not measured.
 func NewBandwidth(size int, messages uint64, ns int64, peak float64) *Bandwidth {
 	rate := float64(messages) / (float64(max(ns, 1)) / 1e9)
-	return &Bandwidth{
-		Peak:    peak * 1e9 * float64(size) / mib,
-		Average: rate * float64(size) / mib,
-		MsgRate: rate / 1e6,
+	b := &Bandwidth{Average: rate * float64(size) / mib, MsgRate: rate / 1e6}
+	if peak > 0 {
+		b.Peak = max(b.Average, peak*1e9*float64(size)/mib)
 	}
+	return b
 }
-
-// Gbits returns a number of MB/s in gigabits (10^9 bits) per second.
-func Gbits(mbs float64) float64 { return mbs * mib * 8 / 1e9 }
