@@ -78,7 +78,8 @@ func (t *Tool) Plan(role fabric.Role) perf.Plan {
 		p.Buffer = t.Clients * t.Depth * wordSize
 		return p
 	}
-	p.Buffer, p.Access = memorySize, fabric.AccessRemoteAtomic|fabric.AccessRemoteRead
+	// Some providers take an atomic operation for a write, and want the right to that, too.
+	p.Buffer, p.Access = memorySize, fabric.AccessRemoteAtomic|fabric.AccessRemoteRead|fabric.AccessRemoteWrite
 	return p
 }
 

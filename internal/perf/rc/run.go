@@ -84,7 +84,7 @@ func (r *run) step(ctx context.Context, number int, st step) (Step, error) {
 	copy(memory, before)
 	posts := st.from == r.s.Role
 	if !posts && st.op != opRead {
-		if err := r.expect(); err != nil {
+		if err := r.expect(st.op); err != nil {
 			return Step{}, err
 		}
 	}
@@ -142,9 +142,14 @@ func (r *run) agree(ctx context.Context, number int, st step, own verdict, after
 	return Step{Op: st.op, From: sideName(st.from), Bytes: r.Size, Microseconds: float64(own.Ns+theirs.Ns) / 1e3, Digest: own.Digest}, nil
 }
 
-// expect posts the receive of a step: for the bytes of a send, or the immediate behind a write.
-func (r *run) expect() error {
-	_, err := r.e.PostRecv([]fabric.RecvWR{{Local: fabric.Local{Region: r.s.Region, Offset: uint64(r.in()), Len: uint32(r.Size)}}})
+// expect posts the receive of a step: for the bytes of a send, or, without memory, for the
+// immediate behind a write.
+func (r *run) expect(op string) error {
+	var wr fabric.RecvWR
+	if op == opSend {
+		wr.Local = fabric.Local{Region: r.s.Region, Offset: uint64(r.in()), Len: uint32(r.Size)}
+	}
+	_, err := r.e.PostRecv([]fabric.RecvWR{wr})
 	return err
 }
 
