@@ -66,18 +66,50 @@ var badInputs = map[string]badInput{
 	"rdmad help":                  {wrong: []string{"nonsense", "bench nonsense"}, prints: with("status")},
 	"rdmad lanes":                 {wrong: []string{"--state sideways"}, asks: with("")},
 	"rdmad peers":                 {wrong: []string{"--state sideways"}, asks: with("")},
-	"rdmad ping":                  {wrong: []string{"", "a b", "b -n 0"}, asks: with("b -n 1")},
-	"rdmad reload":                {wrong: []string{"extra", "--timeout x"}, asks: with(""), silent: "it would reload the configuration of the other tests"},
-	"rdmad run":                   {wrong: []string{"extra", "-c /nonexistent.toml", "-c BAD"}, writes: with("-c CONFIG")},
-	"rdmad sandbox":               {wrong: []string{"", "--lanes -1 -- true", "--fabric-option x -- true"}, writes: with("-- true")},
-	"rdmad services":              {wrong: []string{"--nonsense"}, asks: with("")},
-	"rdmad status":                {wrong: []string{"extra"}, asks: with("")},
-	"rdmad support-bundle":        {wrong: []string{"extra", "--limit 0s", "--json -o -"}, asks: with("-o -"), alone: true, writes: with("-o DIR/bundle.tar.gz")},
-	"rdmad top":                   {wrong: []string{"extra", "--interval 1ms", "--count -1", "--once --count 2", "--sort nonsense"}, asks: with("--once")},
-	"rdmad trace":                 {wrong: []string{"extra", "--count 0", "--timeout x"}, asks: with("--timeout 100ms"), silent: "it prints nothing when there is no request to follow"},
-	"rdmad upgrade":               {wrong: []string{"extra", "--timeout x"}, asks: with(""), silent: "it would replace the core of the other tests"},
-	"rdmad version":               {wrong: []string{"extra"}, prints: with("")},
-	"rdmad workers":               {wrong: []string{"--role nobody"}, asks: with("")},
+	"rdmad perf":                  {wrong: []string{"nonsense"}, prints: with("")},
+	"rdmad perf blast": {
+		wrong:  []string{"a b", "--op atomic", "--tx-depth 0 --self", "--rx-depth 100000 --self", "--post-list 200 --self", "-s 0 --self", "-s 9MiB --self", "--min-bw -1"},
+		prints: with("--self -n 10"), writes: with("--self -n 10 --plot DIR/plot.svg"),
+	},
+	"rdmad perf atomics": {
+		wrong: []string{
+			"a b", "-A nonsense", "--clients 0 --self", "--clients 257 --self", "-n 0 --self", "-n x", "-t 0 --self", "-t 2000 --self", "--max-p99 -1s",
+			"--min-msgrate -1", "--provider shm",
+		},
+		prints: with("--self -n 10"),
+	},
+	"rdmad perf randomfill": {
+		wrong: []string{
+			"a b", "-s 0 --self", "-s 17MiB --self", "-s 1XB", "--pages 0 --self", "--pages 17 --self", "--region-size 0 --self", "--region-size 1GiB --self",
+			"--index-0 1 --self", "--index-0 16 --index-1 0 --self", "--index-0 1,1 --index-1 0,1 --self", "--index-0 0,1 --index-1 0 --self",
+			"--index-0 4294967296 --index-1 0", "--index-0 -1 --index-1 0", "--index-0 0 --index-1 0 --pages 2 --self", "-n 0 --self", "-t 0 --self", "--min-bw -1", "a/b",
+		},
+		prints: with("--self -s 4KiB"),
+	},
+	"rdmad perf rc": {
+		wrong:  []string{"a b", "-s 0 --self", "-s 9MiB --self", "-s x", "--poll-timeout 0 --self", "--poll-timeout 61s --self", "--poll-timeout x", "--fabric nonsense"},
+		prints: with("--self"),
+	},
+	"rdmad perf pingpong": {
+		wrong: []string{
+			"a b", "--op nonsense", "--fabric nonsense", "--fabric verbs --provider shm", "--provider shm", "-d x", "-x 3", "--source nonsense",
+			"--self host", "--listen x", "--listen 127.0.0.1 host", "-p 70000", "host -p 0", "a/b", "1.2.3.999", "[::1", "-s 0 --self", "-s 9MiB --self", "-s 1XB", "-n 0",
+			"-n 1 -D 1", "-D x", "-D -1s", "-a -s 2", "-I -2", "-I 100000 --self", "--op write -e --self", "--plot x.png", "--plot /nonexistent/x.svg", "--max-p99 -1s", "--child",
+		},
+		prints: with("--self -n 10"), writes: with("--self -n 10 --plot DIR/plot.svg"),
+	},
+	"rdmad ping":           {wrong: []string{"", "a b", "b -n 0"}, asks: with("b -n 1")},
+	"rdmad reload":         {wrong: []string{"extra", "--timeout x"}, asks: with(""), silent: "it would reload the configuration of the other tests"},
+	"rdmad run":            {wrong: []string{"extra", "-c /nonexistent.toml", "-c BAD"}, writes: with("-c CONFIG")},
+	"rdmad sandbox":        {wrong: []string{"", "--lanes -1 -- true", "--fabric-option x -- true"}, writes: with("-- true")},
+	"rdmad services":       {wrong: []string{"--nonsense"}, asks: with("")},
+	"rdmad status":         {wrong: []string{"extra"}, asks: with("")},
+	"rdmad support-bundle": {wrong: []string{"extra", "--limit 0s", "--json -o -"}, asks: with("-o -"), alone: true, writes: with("-o DIR/bundle.tar.gz")},
+	"rdmad top":            {wrong: []string{"extra", "--interval 1ms", "--count -1", "--once --count 2", "--sort nonsense"}, asks: with("--once")},
+	"rdmad trace":          {wrong: []string{"extra", "--count 0", "--timeout x"}, asks: with("--timeout 100ms"), silent: "it prints nothing when there is no request to follow"},
+	"rdmad upgrade":        {wrong: []string{"extra", "--timeout x"}, asks: with(""), silent: "it would replace the core of the other tests"},
+	"rdmad version":        {wrong: []string{"extra"}, prints: with("")},
+	"rdmad workers":        {wrong: []string{"--role nobody"}, asks: with("")},
 }
 
 // optional are commands of builds with tags.

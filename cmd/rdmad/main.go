@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 		Long: "rdmad runs once per node and owns its RDMA queue pairs. Worker processes attach by a Unix\n" +
 			"socket, put requests into rings in shared memory, and get their answers there.\n\n" +
 			"Exit status: 0 if all went well, 1 if something failed, 2 for a wrong command line or\n" +
-			"configuration.",
+			"configuration, 3 if a measurement has missed a threshold.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -66,7 +66,7 @@ func newRoot() *cobra.Command {
 	}{
 		{"daemon", []*cobra.Command{newRun(), newDrain(), newReload(), newUpgrade(), newConfig(), newCerts(), newVersion()}},
 		{"look", append(newLists(), newStatus(), newTop(), newCounters(), newDoctor(), newSupportBundle(), newDevices(), newPing(), newTrace(), newCall())},
-		{"try", []*cobra.Command{newSandbox(), newEcho(), newBench()}},
+		{"try", []*cobra.Command{newSandbox(), newEcho(), newBench(), newPerf()}},
 		{"", append([]*cobra.Command{newCore(), newBenchWorker()}, taggedCommands...)},
 	} {
 		for _, c := range g.commands {

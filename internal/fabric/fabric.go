@@ -307,6 +307,24 @@ type Inliner interface {
 	InlineLimit() int
 }
 
+// Attribute is something that an endpoint is made of, such as the path MTU of a queue pair.
+type Attribute struct {
+	// Stage is the step that set it, such as "INIT", "RTR" or "RTS".
+	Stage string `json:"stage"`
+	// Name is the name that the provider's own documentation uses.
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Attributer is implemented by endpoints that can tell what they are made of.
+type Attributer interface {
+	// Attributes returns everything that is known, grouped by stage, in the order of the
+	// stages. It asks the device, and belongs to the owner of the CQ, as PostSend does;
+	// before Connect it tells what is known by then. It is ErrClosed for an endpoint without
+	// a device to ask.
+	Attributes() ([]Attribute, error)
+}
+
 // Explainer is implemented by endpoints that know more about a failed work request
 // than its Status. Any goroutine may call it.
 type Explainer interface {
@@ -314,4 +332,29 @@ type Explainer interface {
 	// endpoint reports, for logs, wrapping its *StatusError; nil for a
 	// completion without failure.
 	Explain(Completion) error
+}
+
+// Identity says what a connection really uses, for reports. What is empty or 0 is not known,
+// or there is no such thing.
+type Identity struct {
+	// Device is the RDMA device, the network interface, or the domain.
+	Device string `json:"device,omitempty"`
+	// Port is the device's port.
+	Port int `json:"port,omitempty"`
+	// Address is this end's: a GID where there are GIDs.
+	Address string `json:"address,omitempty"`
+	// RDMA says that Address is the GID with the index GIDIndex.
+	RDMA     bool `json:"rdma,omitempty"`
+	GIDIndex int  `json:"gid_index,omitempty"`
+	// MTU is the largest packet's in bytes: of the path for RDMA, else of the interface.
+	MTU int `json:"mtu,omitempty"`
+	// Transport is what carries the data, such as "TCP", "RoCE v2" or "tcp;ofi_rxm".
+	Transport string `json:"transport,omitempty"`
+}
+
+// Identifier is implemented by endpoints that know what they use. It is asked after Connect,
+// by any goroutine.
+type Identifier interface {
+	// Identity returns what the connection uses.
+	Identity() Identity
 }

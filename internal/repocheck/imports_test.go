@@ -23,6 +23,9 @@ var anything = []string{"..."}
 // fabricUsers is what a provider builds on.
 var fabricUsers = []string{"internal/fabric", "internal/poller", "shm"}
 
+// perfUsers is what a tool of "rdmad perf" builds on.
+var perfUsers = []string{"shm", "internal/fabric", "internal/bench/content", "internal/perf/link", "internal/perf", "internal/perf/report"}
+
 // layers is the import table: packages import only from rows above their own.
 // Every package of the module must have a row. The first row that matches
 // counts. Tests may import what they like; where that would close a cycle the
@@ -58,6 +61,16 @@ var layers = []layer{
 	{"server", []string{"internal/faultpoint", "internal/attach", "internal/exchange", "groupsend", "slots", "shm"}},
 	{"internal/bench/content", nil},
 	{"internal/bench/...", []string{"client", "server", "internal/bench/content"}},
+	{"internal/perf/link", nil},
+	{"internal/perf", []string{"shm", "internal/poller", "internal/fabric", "internal/perf/link"}},
+	{"internal/perf/report", []string{"internal/perf"}},
+	{"internal/perf/plot", []string{"internal/perf", "internal/perf/report"}},
+	{"internal/perf/perftest", []string{"internal/fabric", "internal/fabric/tcp", "internal/fabric/fabrictest", "internal/perf"}},
+	{"internal/perf/pingpong", perfUsers},
+	{"internal/perf/blast", perfUsers},
+	{"internal/perf/randomfill", perfUsers},
+	{"internal/perf/rc", perfUsers},
+	{"internal/perf/atomics", perfUsers},
 	{"cmd/...", anything},
 	{"examples/...", []string{"client", "server"}},
 	{"grpcx/...", []string{"client", "server"}},

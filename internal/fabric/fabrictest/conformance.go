@@ -29,7 +29,7 @@ type suiteCase struct {
 func RunConformance(t *testing.T, newProvider func() fabric.Provider) {
 	t.Helper()
 	var cases []suiteCase
-	for _, part := range [][]suiteCase{writeCases, twoSidedCases, readCases, refusalCases, endCases, flowCases} {
+	for _, part := range [][]suiteCase{writeCases, twoSidedCases, readCases, refusalCases, endCases, flowCases, attributeCases} {
 		cases = append(cases, part...)
 	}
 	for _, mode := range []string{"busy", "event"} {

@@ -36,6 +36,7 @@ type (
 	cRecv = C.struct_vs_recv
 	cWC   = C.struct_vs_wc
 	cLink = C.struct_vs_link
+	cAttr = C.struct_vs_attr
 )
 
 // The ops of the shim are those of package fabric: these do not compile otherwise.
@@ -165,6 +166,26 @@ func (p pair) toReady(l *cLink) error {
 		return err
 	}
 	return call("ibv_modify_qp to RTS", C.vs_to_rts(p.p, l))
+}
+
+// query asks the device what the queue pair is made of.
+func (p pair) query() (a cAttr, err error) {
+	return a, call("ibv_query_qp", C.vs_query_qp(p.p, &a))
+}
+
+// pairStates are the names of ibv_qp_state.
+var pairStates = [...]string{
+	C.IBV_QPS_RESET: "RESET", C.IBV_QPS_INIT: "INIT", C.IBV_QPS_RTR: "RTR", C.IBV_QPS_RTS: "RTS",
+	C.IBV_QPS_SQD: "SQD", C.IBV_QPS_SQE: "SQE", C.IBV_QPS_ERR: "ERR",
+}
+
+// accessNames are the names of the bits of ibv_access_flags that a queue pair can have.
+var accessNames = []struct {
+	bit  cUint32
+	name string
+}{
+	{C.IBV_ACCESS_LOCAL_WRITE, "LOCAL_WRITE"}, {C.IBV_ACCESS_REMOTE_WRITE, "REMOTE_WRITE"},
+	{C.IBV_ACCESS_REMOTE_READ, "REMOTE_READ"}, {C.IBV_ACCESS_REMOTE_ATOMIC, "REMOTE_ATOMIC"},
 }
 
 func (p pair) toError() error { return call("ibv_modify_qp to ERR", C.vs_to_err(p.p)) }

@@ -382,6 +382,54 @@ int vs_to_rts(struct vs_qp *q, const struct vs_link *l)
 			IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
+int vs_query_qp(struct vs_qp *q, struct vs_attr *out)
+{
+	struct ibv_qp_attr a;
+	struct ibv_qp_init_attr made;
+	memset(&a, 0, sizeof a);
+	memset(&made, 0, sizeof made);
+	memset(out, 0, sizeof *out);
+	int rc = vs_code(ibv_query_qp(q->qp, &a,
+			IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP, &made));
+	if (rc)
+		return rc;
+	out->state = a.qp_state;
+	out->port = a.port_num;
+	out->pkey_index = a.pkey_index;
+	out->access = a.qp_access_flags;
+	out->mtu = a.path_mtu ? 128u << a.path_mtu : 0;
+	out->dest_qpn = a.dest_qp_num;
+	out->rq_psn = a.rq_psn;
+	out->sq_psn = a.sq_psn;
+	out->max_dest_rd = a.max_dest_rd_atomic;
+	out->max_rd = a.max_rd_atomic;
+	out->min_rnr_timer = a.min_rnr_timer;
+	out->timeout = a.timeout;
+	out->retry = a.retry_cnt;
+	out->rnr_retry = a.rnr_retry;
+	out->migration = a.path_mig_state;
+	out->path.dlid = a.ah_attr.dlid;
+	out->path.port = a.ah_attr.port_num;
+	out->path.sl = a.ah_attr.sl;
+	out->path.is_global = a.ah_attr.is_global;
+	out->src_path_bits = a.ah_attr.src_path_bits;
+	out->static_rate = a.ah_attr.static_rate;
+	memcpy(out->path.gid, a.ah_attr.grh.dgid.raw, sizeof out->path.gid);
+	out->path.sgid_index = a.ah_attr.grh.sgid_index;
+	out->path.traffic_class = a.ah_attr.grh.traffic_class;
+	out->path.hop_limit = a.ah_attr.grh.hop_limit;
+	out->flow_label = a.ah_attr.grh.flow_label;
+	out->max_send_wr = made.cap.max_send_wr;
+	out->max_recv_wr = made.cap.max_recv_wr;
+	out->max_send_sge = made.cap.max_send_sge;
+	out->max_recv_sge = made.cap.max_recv_sge;
+	out->max_inline = made.cap.max_inline_data;
+	out->sq_sig_all = made.sq_sig_all != 0;
+	return 0;
+}
+
 int vs_to_err(struct vs_qp *q)
 {
 	struct ibv_qp_attr a;

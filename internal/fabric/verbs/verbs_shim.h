@@ -58,6 +58,15 @@ struct vs_qp {
 	struct ibv_sge *ssge, *rsge;
 };
 
+// vs_attr is what ibv_query_qp tells; mtu is in bytes, path as in vs_path.
+struct vs_attr {
+	struct vs_path path;
+	uint32_t state, mtu, dest_qpn, rq_psn, sq_psn, access, pkey_index;
+	uint32_t flow_label, src_path_bits, static_rate, migration;
+	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
+	uint8_t port, max_dest_rd, max_rd, min_rnr_timer, timeout, retry, rnr_retry, sq_sig_all;
+};
+
 enum { VS_WRITE = 1, VS_WRITE_IMM, VS_READ, VS_SEND, VS_CAS, VS_ADD };
 enum { VS_SIGNALED = 1, VS_INLINE = 2 };
 
@@ -120,6 +129,7 @@ int vs_to_init(struct vs_qp *q, int port, int pkey_index, int atomics);
 int vs_to_rtr(struct vs_qp *q, const struct vs_link *l);
 int vs_to_rts(struct vs_qp *q, const struct vs_link *l);
 int vs_to_err(struct vs_qp *q);
+int vs_query_qp(struct vs_qp *q, struct vs_attr *out);
 // vs_post_send posts n work requests and sets posted to how many were taken, which
 // is all of them if it returns 0.
 int vs_post_send(struct vs_qp *q, const struct vs_send *wrs, int n, int *posted);

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// perfSide is a running side of a measurement.
+type perfSide struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdout *bufio.Reader
+	stderr *bufio.Reader
+	said   string
+}
+
+func (f *fixture) startSide(ctx context.Context, args string) *perfSide {
+	f.t.Helper()
+	cmd := f.command(ctx, "rdmad perf", args)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	return &perfSide{t: f.t, cmd: cmd, stdout: bufio.NewReader(out), stderr: bufio.NewReader(errs)}
+}
+
+// until reads lines until one has the words, and returns it.
+func (s *perfSide) until(in *bufio.Reader, words string) string {
+	s.t.Helper()
+	for {
+		line, err := in.ReadString('\n')
+		s.said += line
+		if strings.Contains(line, words) {
+			return line
+		}
+		if err != nil {
+			s.t.Fatalf("%v: %v without %q:\n%s", s.cmd.Args[1:], err, words, s.said)
+		}
+	}
+}
+
+var listens = regexp.MustCompile(`:(\d+)\n$`)
+
+// startPair starts a server and a client that measure for very long, and returns when they do.
+func (f *fixture) startPair(ctx context.Context, tool string) (server, client *perfSide) {
+	f.t.Helper()
+	name, _, _ := strings.Cut(tool, " ")
+	server = f.startSide(ctx, name+" --listen 127.0.0.1 -p 0")
+	port := listens.FindStringSubmatch(server.until(server.stderr, "waiting for a client"))
+	if port == nil {
+		f.t.Fatalf("no port: %s", server.said)
+	}
+	client = f.startSide(ctx, tool+" -D 1h 127.0.0.1 -p "+port[1])
+	server.until(server.stdout, "other side: provider tcp")
+	client.until(client.stdout, "other side: provider tcp")
+	return server, client
+}
+
+// A side that is killed is reported by the other one, whichever it is and however it waits.
+// How soon is a matter of the kernel, which ends the connections of a dead process at once.
+func TestPerfKilled(t *testing.T) {
+	f := newFixture(t)
+	for _, tool := range []string{"pingpong -e", "pingpong --op read -e", "pingpong --op write", "blast -e", "blast --op write -e", "blast --op read"} {
+		for _, victim := range []string{"server", "client"} {
+			t.Run(tool+"/"+victim, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				f := *f
+				f.t = t
+				dead, alive := f.startPair(ctx, tool)
+				if victim == "client" {
+					dead, alive = alive, dead
+				}
+				if err := dead.cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				alive.until(alive.stderr, "the other side is gone")
+				_ = alive.cmd.Wait() // its status is looked at
+				_ = dead.cmd.Wait()
+				if status := alive.cmd.ProcessState.ExitCode(); status != exitFailure {
+					t.Errorf("status %d, want %d:\n%s", status, exitFailure, alive.said)
+				}
+			})
+		}
+	}
+}
+
+// The JSON has perftest's keys, and what was really used.
+func TestPerfJSON(t *testing.T) {
+	f := newFixture(t)
+	for tool, keys := range map[string][]string{
+		"pingpong": {"MsgSize", "n_iterations", "t_min", "t_max", "t_typical", "t_avg", "t_stdev", "percentile_99", "percentile_99.9", "cpu_client", "cpu_server"},
+		"blast":    {"MsgSize", "n_iterations", "BW_peak", "BW_average", "MsgRate", "cpu_client", "cpu_server"},
+	} {
+		r := f.run("rdmad perf "+tool, "--self -e -n 20 -s 1KiB --verify --json")
+		var got struct {
+			Info struct {
+				Client struct{ Provider, Address, Device, Transport string }
+			} `json:"test_info"`
+			Results []map[string]any
+		}
+		if err := json.Unmarshal([]byte(r.Stdout), &got); err != nil || r.Status != 0 || len(got.Results) != 1 {
+			t.Fatalf("%s: status %d, %v:\n%s%s", tool, r.Status, err, r.Stdout, r.stderr)
+		}
+		for _, key := range keys {
+			if _, ok := got.Results[0][key]; !ok {
+				t.Errorf("%s: no key %q in %s", tool, key, r.Stdout)
+			}
+		}
+		if c := got.Info.Client; c.Provider != "tcp" || c.Address != "127.0.0.1" || c.Device == "" || c.Transport != "TCP" {
+			t.Errorf("%s: it has used %+v", tool, c)
+		}
+	}
+}
+
+// A threshold that is missed has a status of its own, one that is reached has none, and a plot
+// is there in both cases.
+func TestPerfThresholdsAndPlots(t *testing.T) {
+	f := newFixture(t)
+	for args, want := range map[string]int{
+		"pingpong --max-p99 1ns": exitMissed, "pingpong --max-p99 1h": 0,
+		"blast --min-bw 1e12": exitMissed, "blast --min-msgrate 1e12": exitMissed, "blast --min-bw 1e-9 --min-msgrate 1e-9": 0,
+	} {
+		tool, args, _ := strings.Cut(args, " ")
+		file := filepath.Join(f.files, "plot.svg")
+		r := f.run("rdmad perf "+tool, args+" --self -e -n 20 --plot "+file)
+		if r.Status != want {
+			t.Errorf("%s: status %d, want %d:\n%s", r.line, r.Status, want, r.stderr)
+		}
+		if want == exitMissed {
+			r.oneLine(exitMissed, "threshold missed", strings.Fields(args)[0])
+		}
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(text), "<svg") || !strings.Contains(string(text), tool) {
+			t.Errorf("%s: the plot: %v, %.100s", r.line, err, text)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Sides with different tools refuse each other, both with the status for that.
+func TestPerfMismatch(t *testing.T) {
+	f := newFixture(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	server := f.startSide(ctx, "blast --listen 127.0.0.1 -p 0")
+	port := listens.FindStringSubmatch(server.until(server.stderr, "waiting for a client"))
+	r := f.run("rdmad perf pingpong", "127.0.0.1 -p "+port[1])
+	r.oneLine(exitUsage, `tool "blast"`, `"pingpong"`)
+	server.until(server.stderr, `tool "pingpong"`)
+	_ = server.cmd.Wait()
+	if status := server.cmd.ProcessState.ExitCode(); status != exitUsage {
+		t.Errorf("the server: status %d, want %d", status, exitUsage)
+	}
+}
