@@ -95,7 +95,8 @@ test-libfabric: toolchain ## Run the tests of the provider libfabric, and harnes
 		set -x; \
 		CGO_ENABLED=1 go build -tags libfabric -o bin/libfabric/ ./cmd/rdmad ./examples/pageserver; \
 		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/fabric/libfabric; \
-		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) -run Devices ./cmd/rdmad; \
+		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) -run 'Devices|PerfOver' ./cmd/rdmad; \
+		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/perf/...; \
 		for p in 'tcp;ofi_rxm' shm; do \
 			go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' $(OVER_LIBFABRIC) -rdmad.libfabric "$$p"; \
 		done; \

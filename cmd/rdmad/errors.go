@@ -116,7 +116,7 @@ var hints = []struct {
 func explain(err error) string {
 	// Errors that were joined have a line each.
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	for _, prefix := range []string{"client: ", "server: ", "counters: "} {
+	for _, prefix := range []string{"client: ", "server: ", "counters: ", "link: ", "perf: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	if plain := new(plainError); errors.As(err, &plain) {

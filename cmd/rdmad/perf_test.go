@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 )
 
 // perfSide is a running side of a measurement.
@@ -167,5 +169,26 @@ func TestPerfMismatch(t *testing.T) {
 	_ = server.cmd.Wait()
 	if status := server.cmd.ProcessState.ExitCode(); status != exitUsage {
 		t.Errorf("the server: status %d, want %d", status, exitUsage)
+	}
+}
+
+// Every operation over two processes and libfabric, where writes have no order: all that is not
+// refused brings what was sent.
+func TestPerfOverLibfabric(t *testing.T) {
+	if !libfabric.Built {
+		t.Skip("this build has no libfabric: apt-get install libfabric-dev, go test -tags libfabric")
+	}
+	f := newFixture(t)
+	for _, provider := range []string{"tcp;ofi_rxm", "shm"} {
+		for _, tool := range []string{"pingpong", "blast"} {
+			for _, op := range []string{"send", "write", "write-imm", "read"} {
+				r := f.run("rdmad perf "+tool, "--self -e -n 50 -s 5000 --verify --op "+op+" --fabric libfabric --provider "+provider)
+				if tool == "pingpong" && op == "write" {
+					r.oneLine(exitUsage, "write-imm")
+				} else if r.Status != 0 || !strings.Contains(r.Stdout, "provider libfabric "+provider) {
+					t.Errorf("%s: status %d:\n%s%s", r.line, r.Status, r.Stdout, r.stderr)
+				}
+			}
+		}
 	}
 }

@@ -65,7 +65,7 @@ var layers = []layer{
 	{"internal/perf", []string{"shm", "internal/poller", "internal/fabric", "internal/perf/link"}},
 	{"internal/perf/report", []string{"internal/perf"}},
 	{"internal/perf/plot", []string{"internal/perf", "internal/perf/report"}},
-	{"internal/perf/perftest", []string{"internal/fabric", "internal/fabric/tcp", "internal/fabric/fabrictest", "internal/perf"}},
+	{"internal/perf/perftest", []string{"internal/fabric", "internal/fabric/tcp", "internal/fabric/libfabric", "internal/fabric/fabrictest", "internal/perf"}},
 	{"internal/perf/pingpong", perfUsers},
 	{"internal/perf/blast", perfUsers},
 	{"internal/perf/randomfill", perfUsers},

@@ -79,7 +79,9 @@ func Run(ctx context.Context, o Options, tool perf.Tool) (any, error) {
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?$`)
 
 func (o *Options) check() error {
-	o.Host = strings.TrimSuffix(strings.TrimPrefix(o.Host, "["), "]")
+	if in, ok := strings.CutPrefix(o.Host, "["); ok && strings.HasSuffix(in, "]") {
+		o.Host = strings.TrimSuffix(in, "]") // as in addresses with a port
+	}
 	switch {
 	case o.Port < 0 || o.Port > 65535:
 		return perf.Inputf("--port %d: want 1 to 65535, or 0 for a server to be given one", o.Port)

@@ -47,8 +47,8 @@ func newClient(t *Tool, s *perf.Session) (*client, error) {
 	if uint64(c.layout.size) > s.Peer.Len {
 		return nil, fmt.Errorf("the server has %d bytes of memory, %d are needed", s.Peer.Len, c.layout.size)
 	}
-	if t.Op == opRead && t.Verify {
-		c.every = 1
+	if t.Verify && !t.credited() {
+		c.every = 1 // each is waited for
 	}
 	if t.credited() {
 		for range creditDepth {
@@ -325,8 +325,15 @@ func (c *client) drain(ctx context.Context) error {
 	return nil
 }
 
-// fence reads a byte behind the writes that were posted.
+// fence reads a byte behind the writes that were posted. It waits for their completions first:
+// where writes have no order, a read may overtake those that are still in the queue. The last
+// one has asked for a completion.
 func (c *client) fence(ctx context.Context) error {
+	for c.done < c.sent {
+		if err := c.wait(ctx); err != nil {
+			return err
+		}
+	}
 	c.wrs[0] = fabric.SendWR{
 		ID: fenceID, Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: c.s.Region, Offset: uint64(c.source), Len: 1},
 		RemoteKey: c.s.Peer.Key, RemoteAddr: c.s.Peer.Addr + uint64(c.offset(c.sent-1)),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
+	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
 	"github.com/rdmad/rdmad/internal/perf"
 )
@@ -28,14 +29,24 @@ type Provider struct {
 	New  func() fabric.Provider
 }
 
-// Providers are those that are always there: tcp, and tcp whose writes have no order and
-// whose queues are full more often than they are.
-var Providers = []Provider{
+// Providers are tcp, tcp whose writes have no order, tcp whose queues say more often than it is
+// so that they are full, and, in builds with libfabric, one of its
+// providers. Its shm is for two processes: those of a command's test.
+var Providers = append([]Provider{
 	{"tcp", func() fabric.Provider { return tcp.New(tcp.Config{}) }},
 	{"reordered", func() fabric.Provider { return fabrictest.NewReorder(tcp.New(tcp.Config{}), 3) }},
 	{"faulty", func() fabric.Provider {
 		return fabrictest.Faulty(tcp.New(tcp.Config{}), 5, fabrictest.Plan{Delay: 0.2, QueueFull: 0.2})
 	}},
+}, overLibfabric("tcp;ofi_rxm")...)
+
+// overLibfabric returns a provider of libfabric, none in builds without it.
+func overLibfabric(name string) []Provider {
+	p, err := libfabric.New(libfabric.Config{Provider: name})
+	if err != nil {
+		return nil
+	}
+	return []Provider{{name, func() fabric.Provider { return p }}}
 }
 
 func (p Provider) source() perf.Source {

@@ -28,6 +28,8 @@ const (
 	extension  = ".svg"
 )
 
+var errNothing = errors.New("nothing was measured")
+
 // Check refuses a file that could not be written, with a *perf.InputError, before something is
 // measured.
 func Check(file string) error {
@@ -102,11 +104,13 @@ func latencies(r *report.Report) (*plot.Plot, error) {
 	p := newPlot(r.Info.Test+", "+r.Info.Wait+", "+r.Info.Client.Provider, "percentile", unit+", us")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, shortTicks{plot.LogTicks{}}
 	p.Legend.Top = true
+	low, high := math.Inf(1), 0.0
 	for i, row := range r.Results {
 		points := distribution(row.Samples)
 		if len(points) == 0 {
 			continue
 		}
+		low, high = min(low, points[0].Y), max(high, points[len(points)-1].Y)
 		l, err := plotter.NewLine(points)
 		if err != nil {
 			return nil, err
@@ -115,6 +119,11 @@ func latencies(r *report.Report) (*plot.Plot, error) {
 		p.Add(l)
 		p.Legend.Add(size(row.Size), l)
 	}
+	if high == 0 {
+		return nil, errNothing
+	}
+	// Room around a line that is a point, without an end at 0, where there is no logarithm.
+	p.Y.Min, p.Y.Max = low/1.1, high*1.1
 	p.X.Tick.Marker = plot.ConstantTicks{
 		{Value: rarity(50), Label: "50"}, {Value: rarity(90), Label: "90"}, {Value: rarity(99), Label: "99"},
 		{Value: rarity(99.9), Label: "99.9"}, {Value: rarity(99.99), Label: "99.99"},
@@ -156,7 +165,7 @@ func bandwidths(r *report.Report) (*plot.Plot, error) {
 		ticks = append(ticks, t)
 	}
 	if len(points) == 0 {
-		return nil, errors.New("nothing was measured")
+		return nil, errNothing
 	}
 	l, dots, err := plotter.NewLinePoints(points)
 	if err != nil {
