@@ -11,12 +11,16 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/perf"
+	perfreport "github.com/rdmad/rdmad/internal/perf/report"
 )
 
 // Exit statuses.
 const (
 	exitFailure = 1
 	exitUsage   = 2
+	// exitMissed is that of a measurement which misses a threshold.
+	exitMissed = 3
 )
 
 // usageError is a command line that cannot be used.
@@ -49,6 +53,7 @@ func report(out io.Writer, command string, err error) int {
 	var usage *usageError
 	var unread *configError
 	var refused config.Errors
+	var missed *perfreport.MissedError
 	switch {
 	case err == nil:
 		return 0
@@ -62,6 +67,12 @@ func report(out io.Writer, command string, err error) int {
 	case errors.As(err, &usage):
 		fmt.Fprintf(out, "rdmad: %v (see: %s --help)\n", usage, command)
 		return exitUsage
+	case perf.IsInput(err):
+		fmt.Fprintf(out, "rdmad: %s\n", explain(err))
+		return exitUsage
+	case errors.As(err, &missed):
+		fmt.Fprintf(out, "rdmad: %s\n", explain(err))
+		return exitMissed
 	case errors.As(err, &unread):
 		fmt.Fprintf(out, "rdmad: %v (print one to begin with: rdmad config example)\n", unread)
 		return exitUsage

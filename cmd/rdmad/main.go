@@ -66,7 +66,7 @@ func newRoot() *cobra.Command {
 	}{
 		{"daemon", []*cobra.Command{newRun(), newDrain(), newReload(), newUpgrade(), newConfig(), newCerts(), newVersion()}},
 		{"look", append(newLists(), newStatus(), newTop(), newCounters(), newDoctor(), newSupportBundle(), newDevices(), newPing(), newTrace(), newCall())},
-		{"try", []*cobra.Command{newSandbox(), newEcho(), newBench()}},
+		{"try", []*cobra.Command{newSandbox(), newEcho(), newBench(), newPerf()}},
 		{"", append([]*cobra.Command{newCore(), newBenchWorker()}, taggedCommands...)},
 	} {
 		for _, c := range g.commands {

@@ -318,3 +318,28 @@ type Explainer interface {
 	// completion without failure.
 	Explain(Completion) error
 }
+
+// Identity says what a connection really uses, for reports. What is empty or 0 is not known,
+// or there is no such thing.
+type Identity struct {
+	// Device is the RDMA device, the network interface, or the domain.
+	Device string `json:"device,omitempty"`
+	// Port is the device's port.
+	Port int `json:"port,omitempty"`
+	// Address is this end's: a GID where there are GIDs.
+	Address string `json:"address,omitempty"`
+	// RDMA says that Address is the GID with the index GIDIndex.
+	RDMA     bool `json:"rdma,omitempty"`
+	GIDIndex int  `json:"gid_index,omitempty"`
+	// MTU is the largest packet's in bytes: of the path for RDMA, else of the interface.
+	MTU int `json:"mtu,omitempty"`
+	// Transport is what carries the data, such as "TCP", "RoCE v2" or "tcp;ofi_rxm".
+	Transport string `json:"transport,omitempty"`
+}
+
+// Identifier is implemented by endpoints that know what they use. It is asked after Connect,
+// by any goroutine.
+type Identifier interface {
+	// Identity returns what the connection uses.
+	Identity() Identity
+}

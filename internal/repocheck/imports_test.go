@@ -23,6 +23,9 @@ var anything = []string{"..."}
 // fabricUsers is what a provider builds on.
 var fabricUsers = []string{"internal/fabric", "internal/poller", "shm"}
 
+// perfUsers is what a tool of "rdmad perf" builds on.
+var perfUsers = []string{"shm", "internal/fabric", "internal/bench/content", "internal/perf/link", "internal/perf", "internal/perf/report"}
+
 // layers is the import table: packages import only from rows above their own.
 // Every package of the module must have a row. The first row that matches
 // counts. Tests may import what they like; where that would close a cycle the
@@ -57,6 +60,12 @@ var layers = []layer{
 	{"server", []string{"internal/faultpoint", "internal/attach", "internal/exchange", "groupsend", "slots", "shm"}},
 	{"internal/bench/content", nil},
 	{"internal/bench/...", []string{"client", "server", "internal/bench/content"}},
+	{"internal/perf/link", nil},
+	{"internal/perf", []string{"shm", "internal/poller", "internal/fabric", "internal/perf/link"}},
+	{"internal/perf/report", []string{"internal/perf"}},
+	{"internal/perf/plot", []string{"internal/perf/report"}},
+	{"internal/perf/pingpong", perfUsers},
+	{"internal/perf/blast", perfUsers},
 	{"cmd/...", anything},
 	{"examples/...", []string{"client", "server"}},
 	{"grpcx/...", []string{"client", "server"}},

@@ -1,0 +1,380 @@
+package link
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// DefaultPort is where a server waits that is not told otherwise, as perftest's does.
+	DefaultPort = 18515
+	// KeepAlive is after how long at most a machine is missed that is gone without a word.
+	KeepAlive = 4 * time.Second
+	// greetingTime bounds the exchange of greetings, sendTime the sending of a message.
+	greetingTime = 15 * time.Second
+	sendTime     = 15 * time.Second
+	dialTime     = 15 * time.Second
+	// failTime is how long Fail waits for the other side to end.
+	failTime = 2 * time.Second
+	// backlog is how many messages may wait to be received: each side answers before it
+	// is told more.
+	backlog = 16
+)
+
+// Link is one end of a control connection whose greetings fit. A goroutine of its own
+// reads; it ends with Close. All methods may be called from any goroutine, Send and Receive
+// from one at a time each.
+type Link struct {
+	conn     net.Conn
+	peer     Greeting
+	messages chan message    // closed by the reader at its end
+	waiting  atomic.Int64    // messages that were not received yet
+	alive    context.Context // until the reader's end
+	die      context.CancelFunc
+	over     atomic.Bool
+	cause    error // set before over is
+
+	mu sync.Mutex
+	// notify is called, with mu held, when there is news. Guarded by mu.
+	notify func()
+}
+
+// Dial connects to a server and exchanges greetings. Errors: *MismatchError,
+// *RefusedError, *ProtocolError, and those of the network.
+func Dial(ctx context.Context, address string, own Greeting) (*Link, error) {
+	conn, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("link: %w", err)
+	}
+	return greet(ctx, conn, func(in *bufio.Reader) (Greeting, error) {
+		if err := write(conn, kindHello, own); err != nil {
+			return Greeting{}, err
+		}
+		peer, err := readGreeting(in)
+		if err == nil {
+			err = own.fits(peer)
+		}
+		return peer, err
+	})
+}
+
+// Accept waits for a client on ln and exchanges greetings. A connection that does not greet
+// in time is not a client: Accept tells of it by stranger, which may be nil, and waits on.
+// A client that does not fit is an error, because it will not come again; it is told.
+// The end of ctx ends the wait, and closes ln.
+func Accept(ctx context.Context, ln net.Listener, own Greeting, stranger func(error)) (*Link, error) {
+	defer context.AfterFunc(ctx, func() { _ = ln.Close() })()
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return nil, fmt.Errorf("link: %w", err)
+		}
+		l, err := greet(ctx, conn, func(in *bufio.Reader) (Greeting, error) {
+			peer, err := readGreeting(in)
+			if err != nil {
+				return peer, &strangerError{err}
+			}
+			// Also if they do not fit, so that the other side can say so.
+			return peer, errors.Join(own.fits(peer), write(conn, kindHello, own))
+		})
+		var s *strangerError
+		if errors.As(err, &s) && ctx.Err() == nil {
+			if stranger != nil {
+				stranger(fmt.Errorf("a connection from %s was closed: %w", conn.RemoteAddr(), s.error))
+			}
+			continue
+		}
+		return l, err
+	}
+}
+
+// strangerError is a connection that has not greeted.
+type strangerError struct{ error }
+
+func (e *strangerError) Unwrap() error { return e.error }
+
+// greet makes the link of a connection after the exchange of greetings, or closes it.
+func greet(ctx context.Context, conn net.Conn, exchange func(*bufio.Reader) (Greeting, error)) (*Link, error) {
+	if err := watch(conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	in := bufio.NewReaderSize(conn, MaxMessage)
+	err := conn.SetDeadline(time.Now().Add(greetingTime))
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	var peer Greeting
+	if err == nil {
+		peer, err = exchange(in)
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		_ = conn.Close() // the cause is known
+		return nil, err
+	}
+	l := &Link{conn: conn, peer: peer, messages: make(chan message, backlog)}
+	l.alive, l.die = context.WithCancel(context.Background())
+	go l.read(in)
+	return l, nil
+}
+
+// watch makes the kernel notice a machine that is gone within KeepAlive.
+func watch(conn net.Conn) error {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil // a test's
+	}
+	err := tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3})
+	if err != nil {
+		return fmt.Errorf("link: keep-alive: %w", err)
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("link: %w", err)
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(KeepAlive.Milliseconds()))
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return fmt.Errorf("link: user timeout: %w", err)
+	}
+	return nil
+}
+
+// readGreeting reads the other side's first line.
+func readGreeting(in *bufio.Reader) (Greeting, error) {
+	var g Greeting
+	m, err := readMessage(in)
+	if err != nil {
+		return g, err
+	}
+	if m.Kind != kindHello {
+		return g, protocolError("a message %q instead of a greeting", m.Kind)
+	}
+	// One of another protocol may have more to say.
+	if err := json.Unmarshal(m.Body, &g); err != nil {
+		return g, protocolError("a greeting: %v", err)
+	}
+	return g, g.check()
+}
+
+// readMessage reads a line. At an end between lines the error is io.EOF.
+func readMessage(in *bufio.Reader) (message, error) {
+	line, err := in.ReadSlice('\n')
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return message{}, protocolError("a line of more than %d bytes", MaxMessage)
+	case err != nil && len(line) > 0 && errors.Is(err, io.EOF):
+		return message{}, io.ErrUnexpectedEOF
+	case err != nil:
+		return message{}, err
+	}
+	return decode(bytes.TrimSuffix(line, []byte("\n")))
+}
+
+// write sends a message within the connection's deadline.
+func write(conn net.Conn, kind string, body any) error {
+	line, err := encode(kind, body)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.Write(line); err != nil {
+		return lost(err)
+	}
+	return nil
+}
+
+// lost wraps what ended a connection.
+func lost(err error) error {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w: its process has ended", ErrLost)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w: it takes no message", ErrLost)
+	}
+	return fmt.Errorf("%w: %w", ErrLost, err)
+}
+
+// read takes messages until the end of the connection.
+func (l *Link) read(in *bufio.Reader) {
+	var err error
+	for {
+		var m message
+		if m, err = readMessage(in); err != nil {
+			var broken *ProtocolError
+			if !errors.As(err, &broken) {
+				err = lost(err)
+			}
+			break
+		}
+		if m.Kind == kindFailure {
+			refused := new(RefusedError)
+			if err = m.into(refused); err == nil {
+				err = refused
+			}
+			break
+		}
+		if l.waiting.Add(1) > backlog {
+			err = protocolError("more than %d messages at once", backlog)
+			break
+		}
+		l.messages <- m // which has room
+		l.tell()
+	}
+	l.cause = err
+	l.over.Store(true)
+	close(l.messages)
+	l.die()
+	l.tell()
+}
+
+// tell says that there is news.
+func (l *Link) tell() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.notify != nil {
+		l.notify()
+	}
+}
+
+// Notify has f called whenever a message has come, and when the link has ended; from any
+// goroutine, and never again after Notify(nil) has returned. f must not block, nor call Notify.
+func (l *Link) Notify(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.notify = f
+}
+
+// Peer returns the other side's greeting.
+func (l *Link) Peer() Greeting { return l.peer }
+
+// RemoteAddr returns the other side's address.
+func (l *Link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
+
+// LocalAddr returns the address at which the other side has reached this one, or from which
+// this one has reached it.
+func (l *Link) LocalAddr() net.Addr { return l.conn.LocalAddr() }
+
+// News reports that a message can be received or that the link has ended. It costs next to
+// nothing.
+func (l *Link) News() bool { return l.waiting.Load() > 0 || l.over.Load() }
+
+// Err returns why the link has ended, nil while it has not: *RefusedError, *ProtocolError, or
+// an error that wraps ErrLost.
+func (l *Link) Err() error {
+	if !l.over.Load() {
+		return nil
+	}
+	return l.cause
+}
+
+// Context ends with the link.
+func (l *Link) Context() context.Context { return l.alive }
+
+// Verdict waits for the end of the link, for d at most, and returns Err. It is for those who
+// see something else fail, of which the other side may have told the reason.
+func (l *Link) Verdict(d time.Duration) error {
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	select {
+	case <-l.alive.Done():
+	case <-limit.C:
+	}
+	return l.Err()
+}
+
+// Send sends a message.
+func (l *Link) Send(kind string, body any) error {
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if err := l.conn.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
+		return lost(err)
+	}
+	err := write(l.conn, kind, body)
+	if errors.Is(err, ErrLost) {
+		// The other side may have said why before it went.
+		if why := l.Verdict(time.Second); why != nil {
+			return why
+		}
+	}
+	return err
+}
+
+// Message is one that was received.
+type Message struct{ m message }
+
+// Kind returns what the message is about.
+func (m Message) Kind() string { return m.m.Kind }
+
+// Into decodes the body.
+func (m Message) Into(body any) error { return m.m.into(body) }
+
+// Next waits for the next message.
+func (l *Link) Next(ctx context.Context) (Message, error) {
+	select {
+	case m, open := <-l.messages:
+		if !open {
+			return Message{}, l.cause
+		}
+		l.waiting.Add(-1)
+		return Message{m}, nil
+	case <-ctx.Done():
+		return Message{}, ctx.Err()
+	}
+}
+
+// Unexpected is the error for a message that has no place where it has come.
+func (m Message) Unexpected() error { return protocolError("a message %q has no place here", m.m.Kind) }
+
+// Receive waits for the next message, which must be of the given kind, and decodes its body.
+func (l *Link) Receive(ctx context.Context, kind string, body any) error {
+	m, err := l.Next(ctx)
+	if err != nil {
+		return err
+	}
+	if m.Kind() != kind {
+		return m.Unexpected()
+	}
+	return m.Into(body)
+}
+
+// Fail tells the other side, as far as that is possible, why this one ends the connection.
+// Input says that it does not like what it was asked for and has done nothing. It waits a
+// moment for the other side to have read it, because the end of a connection may overtake
+// what was sent. Close must follow.
+func (l *Link) Fail(reason error, input bool) {
+	if err := l.Send(kindFailure, RefusedError{Reason: reason.Error(), Input: input}); err != nil {
+		return // it is gone, too
+	}
+	_ = l.Verdict(failTime)
+}
+
+// Close ends the connection and the reader.
+func (l *Link) Close() error {
+	err := l.conn.Close()
+	<-l.alive.Done()
+	return err
+}
