@@ -248,10 +248,14 @@ lab: toolchain ## Run the tests that need RDMA, and harnesses over RDMA, in a vi
 IN_LAB = -tags verbs -count 1 -exec "$(CURDIR)/bin/lab exec --" -timeout $(LAB_TIMEOUT)
 OVER_VERBS = -rdmad.fabric verbs -rdmad.programs "$(CURDIR)/bin/verbs" -rdmad.messages 10000 -rdmad.most 300000 -rdmad.largest 33554432 -rdmad.limit 2m
 
+# What labbench needs to compare libfabric's providers, too.
+WITH_LIBFABRIC = $(if $(OFI),-libfabric bin/libfabric/rdmad)
+
 # What "lab run" starts on the host.
 .PHONY: lab-programs lab-tests
 lab-programs:
 	CGO_ENABLED=1 go build -tags verbs -o bin/verbs/ ./cmd/rdmad ./examples/pageserver ./test/labbench
+	$(if $(OFI),CGO_ENABLED=1 go build -tags libfabric -o bin/libfabric/ ./cmd/rdmad)
 	$$(go env CC) -O2 -Wall -Wextra -Werror -o bin/verbs/pingpong test/labbench/pingpong/pingpong.c -libverbs
 
 lab-tests: lab-programs
@@ -259,6 +263,8 @@ lab-tests: lab-programs
 	CGO_ENABLED=1 go test $(IN_LAB) ./test -run '$(LAB_HARNESSES)' $(OVER_VERBS)
 	CGO_ENABLED=1 go test $(IN_LAB) ./test -run '^Test(ForkOrder|PeerRestarts|PageserverDemo)$$' $(OVER_VERBS) -rdmad.connect rdmacm
 	CGO_ENABLED=1 go test $(IN_LAB) ./test -run '^TestRDMA(PortFlaps|CoresKilled|PowerOff)$$' $(OVER_VERBS) -rdmad.corekills 3
+	$(if $(OFI),CGO_ENABLED=1 go test $(IN_LAB) -tags libfabric -run '^TestVerbsIsRefused$$' ./internal/fabric/libfabric)
+	bin/lab exec -- bin/verbs/labbench -perf -rounds 1 -messages 200 $(WITH_LIBFABRIC)
 
 # What is not lost when RDMA breaks, in all the ways there are: about a quarter of an hour.
 .PHONY: lab-faults lab-fault-programs lab-fault-tests
@@ -282,7 +288,7 @@ LABBENCH ?=
 .PHONY: lab-bench
 lab-bench: toolchain ## Compare rdmad over RDMA with perftest and a bare ping-pong in the lab's virtual machine, and with the targets.
 	CGO_ENABLED=0 go build -o bin/lab ./test/lab
-	bin/lab run --timeout $(LAB_TIMEOUT) -- sh -c '$(MAKE) --no-print-directory lab-programs && bin/lab exec -- bin/verbs/labbench $(LABBENCH)'
+	bin/lab run --timeout $(LAB_TIMEOUT) -- sh -c '$(MAKE) --no-print-directory lab-programs && bin/lab exec -- bin/verbs/labbench $(WITH_LIBFABRIC) $(LABBENCH)'
 
 # The packages with micro-benchmarks that need nothing special and take seconds; those of
 # ./server move much memory, and those of ./internal/fabric/verbs need RDMA.

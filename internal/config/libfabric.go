@@ -10,7 +10,7 @@ import (
 func libfabricKeys() []key {
 	return []key{
 		bind("provider", "tcp;ofi_rxm", func(l *Libfabric) *string { return &l.Provider },
-			text(`a name that libfabric has for a provider, such as "tcp;ofi_rxm", "shm", "verbs;ofi_rxm" or "efa", of at most 63 bytes`, libfabricName),
+			text(`a name that libfabric has for a provider, such as "tcp;ofi_rxm", "shm" or "efa", of at most 63 bytes`, libfabricName),
 			"The provider of libfabric, the same on all nodes. \"shm\" is for processes of one user on one host. What there is here: rdmad devices."),
 		bind("domain", "", func(l *Libfabric) *string { return &l.Domain },
 			text(`a name such as "eth0" or "mlx5_0", of at most 63 bytes, or "" for the first one`, optional(libfabricName)),

@@ -60,6 +60,9 @@ type Caps struct {
 	// Without it OpDisconnect comes only when a work request that needs the
 	// peer has failed.
 	Disconnects bool
+	// UnsizedImm reports that the completion of an arrived write-with-imm does not say how
+	// long the write was: its Len is 0.
+	UnsizedImm bool
 	// Protection is what becomes of requests that the peer does not allow.
 	Protection Protection
 }
@@ -282,7 +285,7 @@ type Completion struct {
 	Status Status
 	// Imm is valid for OpRecvImm.
 	Imm uint32
-	// Len is the number of bytes received, for OpRecv and OpRecvImm.
+	// Len is the number of bytes received, for OpRecv and, unless Caps.UnsizedImm, OpRecvImm.
 	Len uint32
 	// Vendor is the provider's own error code, for logs.
 	Vendor uint32

@@ -1,6 +1,6 @@
 // Command labbench compares rdmad over verbs with the raw tools of perftest, and with a
-// bare ping-pong of writes with immediates, on the same device, interleaved. It prints
-// what each has done, and which of the targets are met. It is made for the
+// bare ping-pong of writes with immediates, and rdmad perf with perftest and fi_pingpong, on the
+// same device, interleaved. It prints what each has done, and which of the targets are met. It is made for the
 // guest of the lab ("make lab-bench") and works on any machine with an RDMA device
 // and perftest installed.
 package main
@@ -24,6 +24,10 @@ func main() {
 	flag.IntVar(&o.gid, "gid", 1, "the GID index for the raw tools")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often everything is measured; medians are shown")
 	flag.DurationVar(&o.duration, "duration", 2*time.Second, "how long each measurement of rdmad takes")
+	flag.StringVar(&o.libfabric, "libfabric", "", "an rdmad built with -tags libfabric, for comparisons with fi_pingpong over tcp; empty: none")
+	flag.StringVar(&o.address, "address", "10.9.9.1", "the address of the RDMA device, for fi_pingpong")
+	flag.IntVar(&o.messages, "messages", 2000, "messages of each measurement of rdmad perf")
+	flag.BoolVar(&o.perf, "perf", false, "measure rdmad perf only, and verify what it moves")
 	flag.BoolVar(&o.json, "json", false, "print the figures as JSON")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -35,10 +39,10 @@ func main() {
 }
 
 type options struct {
-	rdmad, pingpong, device string
-	gid, rounds             int
-	duration                time.Duration
-	json                    bool
+	rdmad, libfabric, pingpong, device, address string
+	gid, rounds, messages                       int
+	duration                                    time.Duration
+	perf, json                                  bool
 }
 
 // Report is what labbench prints with -json.
@@ -47,6 +51,8 @@ type Report struct {
 	Rdmad    []Result    `json:"rdmad"`
 	PingPong []PingPong  `json:"ping_pong"`
 	Targets  []Verdict   `json:"targets"`
+	// Perf compares "rdmad perf" with perftest and fi_pingpong.
+	Perf []PerfResult `json:"perf"`
 	// LatencyChecks are ib_write_lat at 64 B at the start of each round and at
 	// the end, in microseconds: when they differ much, the machine was not
 	// quiet and the figures mean nothing.
@@ -83,9 +89,16 @@ type Result struct {
 
 // run measures round by round, everything in each, so that a disturbance hits all.
 func run(ctx context.Context, o *options, out, progress io.Writer) error {
-	raw, bare, product := newRawFigures(), newPingPongs(), newFigures()
+	raw, bare, product, perf := newRawFigures(), newPingPongs(), newFigures(), newPerfFigures()
 	var report Report
 	for round := range o.rounds {
+		fmt.Fprintf(progress, "round %d of %d: rdmad perf\n", round+1, o.rounds)
+		if err := perf.measure(ctx, o, o.perf); err != nil {
+			return err
+		}
+		if o.perf {
+			continue
+		}
 		fmt.Fprintf(progress, "round %d of %d: raw verbs\n", round+1, o.rounds)
 		if err := raw.measure(ctx, o); err != nil {
 			return err
@@ -100,6 +113,10 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 			}
 		}
 	}
+	report.Perf = perf.results(o)
+	if o.perf {
+		return report.write(out, o.json, report.printPerf)
+	}
 	last, err := writeLatency(ctx, o, 64)
 	if err != nil {
 		return err
@@ -109,10 +126,15 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 	report.PingPong = bare.results()
 	report.Rdmad = product.results(report.Raw)
 	report.judge()
-	if o.json {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(report)
+	return report.write(out, o.json, report.print)
+}
+
+// write writes the report as JSON, or as tables for people.
+func (r *Report) write(out io.Writer, asJSON bool, tables func(io.Writer) error) error {
+	if !asJSON {
+		return tables(out)
 	}
-	return report.print(out)
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
 }

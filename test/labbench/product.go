@@ -172,7 +172,7 @@ func (r *Report) print(out io.Writer) error {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%.2f\t%s\t\n", v.Workload, v.Size, v.Clients, v.Depth, v.Idle, groups,
 			number(v.Rate, 0), number(v.P50US, 1), number(v.Group, 1), v.Ratio, v.Against)
 	}
-	err = errors.Join(err, t.Flush(), r.printPingPong(out), r.printTargets(out))
+	err = errors.Join(err, t.Flush(), r.printPingPong(out), r.printPerf(out), r.printTargets(out))
 	fmt.Fprintf(out, "\nib_write_lat at 64 B through the run, us: %.1f (a quiet machine shows about the same each time)\n", r.LatencyChecks)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -12,8 +13,8 @@ import (
 	"time"
 )
 
-// toolLimit bounds one run of a tool of perftest.
-const toolLimit = 60 * time.Second
+// toolLimit bounds one run of a tool, also on a guest whose host is busy.
+const toolLimit = 2 * time.Minute
 
 // rawPoint is a measurement of perftest.
 type rawPoint struct {
@@ -74,7 +75,7 @@ func (f *rawFigures) results() []RawResult {
 
 // writeLatency returns the typical one-way latency of ib_write_lat in microseconds.
 func writeLatency(ctx context.Context, o *options, size int) (float64, error) {
-	fields, err := perftest(ctx, o, "ib_write_lat", size, 2000)
+	fields, err := perftest(ctx, o, "ib_write_lat", size, 2000, "-s", strconv.Itoa(size))
 	if err != nil {
 		return 0, err
 	}
@@ -83,7 +84,7 @@ func writeLatency(ctx context.Context, o *options, size int) (float64, error) {
 
 // rate returns the messages per second of ib_write_bw or ib_read_bw.
 func rate(ctx context.Context, o *options, tool string, size int) (float64, error) {
-	fields, err := perftest(ctx, o, tool, size, min(5000, max(rawLeast, rawBytes/size)))
+	fields, err := perftest(ctx, o, tool, size, min(5000, max(rawLeast, rawBytes/size)), "-s", strconv.Itoa(size))
 	if err != nil {
 		return 0, err
 	}
@@ -91,35 +92,54 @@ func rate(ctx context.Context, o *options, tool string, size int) (float64, erro
 }
 
 // perftest runs a tool as server and client on the device and returns the numbers
-// of its result line.
-func perftest(ctx context.Context, o *options, tool string, size, iterations int) ([]float64, error) {
+// of its result line, which begins with size. how says what it shall measure.
+func perftest(ctx context.Context, o *options, tool string, size, iterations int, how ...string) ([]float64, error) {
+	args := append([]string{"-d", o.device, "-x", strconv.Itoa(o.gid), "-n", strconv.Itoa(iterations), "-F"}, how...)
+	out, err := serverAndClient(ctx, tool, args, "127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	return resultLine(out, size)
+}
+
+// notYet is what clients say while their server does not listen.
+var notYet = []string{"Couldn't connect", "Connection refused"}
+
+// serverAndClient runs a tool twice, as a server and as the client of address, with env added to
+// the environment, and returns what the client has printed.
+func serverAndClient(ctx context.Context, tool string, args []string, address string, env ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, toolLimit)
 	defer cancel()
-	args := []string{"-d", o.device, "-x", strconv.Itoa(o.gid), "-s", strconv.Itoa(size), "-n", strconv.Itoa(iterations), "-F"}
+	command := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, tool, args...)
+		cmd.Env = append(os.Environ(), env...)
+		return cmd
+	}
 	var serverOut bytes.Buffer
-	server := exec.CommandContext(ctx, tool, args...)
+	server := command(args...)
 	server.Stdout, server.Stderr = &serverOut, &serverOut
 	if err := server.Start(); err != nil {
-		return nil, fmt.Errorf("%s: %w (Debian's package perftest has it)", tool, err)
+		return "", fmt.Errorf("%s: %w (Debian's packages perftest and libfabric-bin have the tools)", tool, err)
 	}
 	var out []byte
 	// The server listens some time after its start; the client tries once.
 	for try := 0; ; try++ {
 		var err error
-		out, err = exec.CommandContext(ctx, tool, append(args, "127.0.0.1")...).CombinedOutput()
+		out, err = command(append(slices.Clone(args), address)...).CombinedOutput()
 		if err == nil {
 			break
 		}
-		if try == 100 || ctx.Err() != nil || !strings.Contains(string(out), "Couldn't connect") {
+		early := slices.ContainsFunc(notYet, func(s string) bool { return strings.Contains(string(out), s) })
+		if try == 100 || ctx.Err() != nil || !early {
 			cancel()
-			return nil, errors.Join(fmt.Errorf("%s: %w\n%s", tool, err, out), server.Wait())
+			return "", errors.Join(fmt.Errorf("%s: %w\n%s", tool, err, out), server.Wait())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	if err := server.Wait(); err != nil {
-		return nil, fmt.Errorf("%s, the server: %w\n%s", tool, err, serverOut.Bytes())
+		return "", fmt.Errorf("%s, the server: %w\n%s", tool, err, serverOut.Bytes())
 	}
-	return resultLine(string(out), size)
+	return string(out), nil
 }
 
 // resultLine finds the line of numbers that starts with the size.

@@ -5,8 +5,8 @@ const Name = "libfabric"
 
 // Config selects what of libfabric is used.
 type Config struct {
-	// Provider is libfabric's name of a provider, such as "tcp;ofi_rxm", "shm",
-	// "verbs;ofi_rxm" or "efa". It must be the same on all nodes.
+	// Provider is libfabric's name of a provider, such as "tcp;ofi_rxm", "shm" or
+	// "efa". It must be the same on all nodes.
 	Provider string
 	// Domain is the name of one of the provider's domains, such as a network interface or
 	// an RDMA device; empty: the first one.

@@ -64,7 +64,7 @@ func newDevice(cfg Config, lib cDevice, info rawInfo, q query) (*Device, error) 
 	}
 	d.limits = fabric.Caps{
 		MaxInline: int(min(maxInline, info.Limits.Inject)), MaxSendDepth: maxDepth, MaxRecvDepth: maxDepth,
-		Atomics: q.atomics, Disconnects: true, Protection: fabric.ProtectionVague,
+		Atomics: q.atomics, Disconnects: true, UnsizedImm: info.Limits.Data < 8, Protection: fabric.ProtectionVague,
 	}
 	if info.Provider == shmProvider {
 		d.limits.Protection = fabric.ProtectionNone

@@ -60,8 +60,8 @@ static int look(const struct lf_query *q, struct fi_info **out)
 static int find(const struct lf_query *q, struct fi_info **out)
 {
 	struct sigaction before[SIGNALS];
-	// Read when the library is first used: an endpoint of rxm over verbs gets queues for as many
-	// peers. Here it has one, and with the usual 256 small devices cannot make its queues.
+	// Read when the library is first used: an endpoint of rxm gets queues for as many peers. Here it
+	// has one, and with the usual 256 some devices cannot make its queues.
 	setenv("FI_UNIVERSE_SIZE", "16", 0);
 	keep_signals(before);
 	int rc = look(q, out);

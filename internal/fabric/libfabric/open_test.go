@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,6 +51,31 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if n := live.Load() - before; n != 0 {
 		t.Errorf("%d objects are left", n)
+	}
+}
+
+// A provider that a peer can crash the process with is not used, and is listed with the reason.
+func TestVerbsIsRefused(t *testing.T) {
+	all, err := Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	verbs := func(d DeviceInfo) bool { return d.Provider == verbsProvider && d.Endpoint == "RDM" }
+	at := slices.IndexFunc(all, verbs)
+	if at < 0 {
+		t.Skip("libfabric finds no RDMA device here; the lab has one: make lab")
+	}
+	if d := all[at]; d.Usable || !strings.Contains(d.Why, "fabric verbs") {
+		t.Errorf("%+v", d)
+	}
+	d, err := newProvider(t, Config{Provider: verbsProvider}).Open(fabric.Options{})
+	if err == nil {
+		_ = d.Close()
+		t.Fatal("opened")
+	}
+	var oe *OpenError
+	if !errors.As(err, &oe) || oe.Key != "provider" || !errors.Is(err, ErrCapability) || !strings.Contains(err.Error(), "fabric verbs") {
+		t.Error(err)
 	}
 }
 

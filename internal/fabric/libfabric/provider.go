@@ -128,6 +128,11 @@ func whyNot(cfg Config, q query, all []rawInfo, err error) error {
 	return &OpenError{Key: "provider", Err: errors.Join(ErrCapability, err), Detail: cfg.Provider + ": " + strings.Join(reasons, "; ")}
 }
 
+// verbsProvider is refused, because it cannot be made safe from here: rxm closes what a message came
+// through before it looks at the message, gives the buffer back to what is closed, and takes the
+// process with it. The peer decides when that happens. docs/fabrics.md has the details.
+const verbsProvider = "verbs;ofi_rxm"
+
 // unfit says why rdmad cannot use an entry, or nothing.
 func (i *rawInfo) unfit() string {
 	if i.Endpoint != "RDM" {
@@ -147,6 +152,9 @@ func (i *rawInfo) unfit() string {
 	}
 	if len(missing) > 0 {
 		return "it lacks " + strings.Join(missing, ", ")
+	}
+	if i.Provider == verbsProvider {
+		return "it crashes when a peer sends something and closes the connection; use fabric verbs"
 	}
 	return ""
 }
