@@ -41,7 +41,7 @@ func TestTraceCommand(t *testing.T) {
 		"caller": "id name pid",
 		"stages": "clock known ns stage",
 		"detail": "collected_ns completed_ns given_ns posted_ns taken_ns",
-		"path":   "address answer_group_messages class device group_messages group_slots inline lane local number provider queued redispatched resent slot slots slots_per_wr wrs",
+		"path":   "address answer_group_messages class group_messages group_slots inline lane local number provider queued redispatched resent slot slots slots_per_wr wrs",
 	} {
 		of := got
 		if path != "" {

@@ -168,7 +168,7 @@ func (v *server) takeAll(ctx context.Context, done []fabric.Completion) error {
 
 // take takes a message that has arrived.
 func (v *server) take(c *fabric.Completion) error {
-	if int(c.Len) != v.size {
+	if int(c.Len) != v.size && !(c.Op == fabric.OpRecvImm && v.s.Caps.UnsizedImm) {
 		return fmt.Errorf("a message of %d bytes instead of %d", c.Len, v.size)
 	}
 	n := v.got

@@ -158,7 +158,7 @@ func (e *end) poll() error {
 	for _, c := range e.wc[:n] {
 		switch c.Op {
 		case fabric.OpRecv, fabric.OpRecvImm:
-			if int(c.Len) != e.size {
+			if int(c.Len) != e.size && !(c.Op == fabric.OpRecvImm && e.s.Caps.UnsizedImm) {
 				return fmt.Errorf("a message of %d bytes instead of %d", c.Len, e.size)
 			}
 			if c.Op == fabric.OpRecvImm && c.Imm != uint32(e.received) {
