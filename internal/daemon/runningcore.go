@@ -121,10 +121,17 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 }
 
 // stop tells the core to drain and returns how it ended. It is killed after the given
-// time.
+// time. One that has just been started, and does not listen to the signal yet, has nothing to
+// drain: that it has ended by it is what was wanted.
 func (c *runningCore) stop(patience time.Duration, log zerolog.Logger) error {
 	if !c.end(syscall.SIGTERM, patience) {
 		event.CoreKilled.On(&log).Msg("the core does not stop; it was killed")
+	}
+	var exit *exec.ExitError
+	if errors.As(c.err, &exit) {
+		if w, ok := exit.Sys().(syscall.WaitStatus); ok && w.Signaled() && w.Signal() == syscall.SIGTERM {
+			return nil
+		}
 	}
 	return c.err
 }
