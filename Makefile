@@ -87,6 +87,10 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 OVER_LIBFABRIC = -rdmad.fabric libfabric -rdmad.programs "$(CURDIR)/bin/libfabric" -rdmad.messages 3000 -rdmad.most 100000 -rdmad.largest 33554432 -rdmad.limit 2m
 LIBFABRIC_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goroutines|HandlerErrors|Balance|EveryStyle|Largest|Kill.*|StartOrder|PeerRestarts|Drain|PageserverDemo|Regions.*)$$
 
+# It kills a core while that writes: libfabric's shm may hold a lock in the peer's memory then, for
+# good (docs/fabrics.md, "Files of shm").
+NOT_OVER_SHM = ^TestRegionsAfterReconnect$$
+
 .PHONY: test-libfabric
 test-libfabric: toolchain ## Run the tests of the provider libfabric, and harnesses over it, if it is installed.
 	@if [[ -z "$(OFI)" ]]; then \
@@ -97,9 +101,8 @@ test-libfabric: toolchain ## Run the tests of the provider libfabric, and harnes
 		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/fabric/libfabric; \
 		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) -run 'Devices|PerfOver' ./cmd/rdmad; \
 		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/perf/...; \
-		for p in 'tcp;ofi_rxm' shm; do \
-			go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' $(OVER_LIBFABRIC) -rdmad.libfabric "$$p"; \
-		done; \
+		go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' $(OVER_LIBFABRIC) -rdmad.libfabric 'tcp;ofi_rxm'; \
+		go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' -skip '$(NOT_OVER_SHM)' $(OVER_LIBFABRIC) -rdmad.libfabric shm; \
 	fi
 
 # Without the race detector: processes die here, and its would be slow to start.
