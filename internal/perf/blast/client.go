@@ -141,10 +141,9 @@ func (c *client) burst(ctx context.Context, start int64) (over bool, err error) 
 		c.prepare(&c.wrs[i], c.sent+uint64(i))
 	}
 	last := c.wrs[count-1].Flags&fabric.FlagSignaled != 0
-	if err := c.post(ctx, c.wrs[:count]); err != nil {
+	if err := c.post(ctx, c.wrs[:count], &c.sent); err != nil {
 		return false, err
 	}
-	c.sent += uint64(count)
 	n := c.sent - c.first
 	if c.t.Count > 0 {
 		return n == c.t.Count, nil
@@ -198,11 +197,13 @@ func (c *client) prepare(wr *fabric.SendWR, n uint64) {
 	}
 }
 
-// post posts work requests, for which there usually is room.
-func (c *client) post(ctx context.Context, wrs []fabric.SendWR) error {
+// post posts work requests, for which there usually is room, and adds each to taken as soon as it has
+// been: the server may have got it while those behind it still wait.
+func (c *client) post(ctx context.Context, wrs []fabric.SendWR, taken *uint64) error {
 	defer c.s.Resume()
 	for {
 		n, err := c.ep.PostSend(wrs)
+		*taken += uint64(n)
 		if wrs = wrs[n:]; len(wrs) == 0 {
 			return nil
 		}
@@ -339,7 +340,7 @@ func (c *client) fence(ctx context.Context) error {
 		RemoteKey: c.s.Peer.Key, RemoteAddr: c.s.Peer.Addr + uint64(c.offset(c.sent-1)),
 	}
 	c.fenced = false
-	if err := c.post(ctx, c.wrs[:1]); err != nil {
+	if err := c.post(ctx, c.wrs[:1], new(uint64)); err != nil {
 		return err
 	}
 	for !c.fenced {
