@@ -1,6 +1,7 @@
 package counters
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -79,6 +80,33 @@ type File struct {
 	services map[ServiceID]*Service
 }
 
+// ErrForeign is returned for a path with something that is no file of counters.
+var ErrForeign = errors.New("counters: not a file of counters, and so neither replaced nor removed: move it away, or choose another path")
+
+// own returns nil if what is at path is a file of counters, or nothing.
+func own(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("counters: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: %s", ErrForeign, path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("counters: %w", err)
+	}
+	defer f.Close()
+	var begin [16]byte // the version and the magic
+	if _, err := f.ReadAt(begin[:], 0); err != nil || binary.NativeEndian.Uint64(begin[8:]) != magic {
+		return fmt.Errorf("%w: %s", ErrForeign, path)
+	}
+	return nil
+}
+
 // ErrRows is returned for Rows out of their range.
 var ErrRows = errors.New("counters: number of rows out of range")
 
@@ -107,11 +135,14 @@ func New(id Identity, r Rows) (*File, error) {
 
 // Create makes the file at path, with the given permissions, and maps it. What was there
 // before is replaced in one step, and stays readable for those who have it open. The
-// caller must Close it. Errors are those of the file system, such as ENOSPC: nothing is
-// left behind then.
+// caller must Close it. Errors are ErrForeign and those of the file system, such as ENOSPC:
+// nothing is left behind then.
 func Create(path string, mode os.FileMode, id Identity, r Rows) (_ *File, err error) {
 	s, err := shapeOf(r)
 	if err != nil {
+		return nil, err
+	}
+	if err := own(path); err != nil {
 		return nil, err
 	}
 	// Hidden, and with a fixed name: what a core leaves that dies here the next one takes.
@@ -273,8 +304,12 @@ func (f *File) Close() error {
 	return f.unmap()
 }
 
-// Remove removes a file that Create has made, and what it may have left half made.
+// Remove removes a file that Create has made, and what it may have left half made. ErrForeign
+// if another file is there.
 func Remove(path string) error {
+	if err := own(path); err != nil {
+		return err
+	}
 	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	var errs []error
 	for _, p := range []string{path, next} {

@@ -197,3 +197,38 @@ func TestNoRoom(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+// What is no file of counters is neither replaced nor removed.
+func TestForeign(t *testing.T) {
+	dir := t.TempDir()
+	file, empty, link := filepath.Join(dir, "file"), filepath.Join(dir, "dir"), filepath.Join(dir, "link")
+	for _, err := range []error{os.WriteFile(file, []byte("somebody's letters"), 0o600), os.Mkdir(empty, 0o700), os.Symlink(file, link)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{file, empty, link} {
+		if _, err := Create(path, 0o600, Identity{}, Rows{Agents: 1}); !errors.Is(err, ErrForeign) {
+			t.Errorf("%s replaced: %v", path, err)
+		}
+		if err := Remove(path); !errors.Is(err, ErrForeign) {
+			t.Errorf("%s removed: %v", path, err)
+		}
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	own := filepath.Join(dir, "own")
+	for range 2 { // the second takes the first one's place
+		f, err := Create(own, 0o600, Identity{}, Rows{Agents: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(Remove(own), Remove(own)); err != nil {
+		t.Error(err)
+	}
+}
