@@ -31,7 +31,7 @@ LAB_TIMEOUT ?= 25m
 # The same for the lab's faults.
 LAB_FAULTS_TIMEOUT ?= 45m
 # The harnesses that the lab runs over verbs; the others do not depend on the fabric.
-LAB_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goroutines|HandlerErrors|Balance|EveryStyle|Largest|Kill.*|StartOrder|PeerRestarts|Drain|PageserverDemo|Regions.*)$$
+LAB_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goroutines|HandlerErrors|Balance|EveryStyle|Largest|Kill.*|StartOrder|PeerRestarts|Drain|PageserverDemo|Regions.*|NodeStopsInAnAnswer)$$
 
 # Packages with concurrency of their own. Commands and examples are thin, and
 # test/ runs the built programs, into which this race detector cannot look.
@@ -85,11 +85,11 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 
 # What runs on every machine that has libfabric: its providers tcp;ofi_rxm and shm.
 OVER_LIBFABRIC = -rdmad.fabric libfabric -rdmad.programs "$(CURDIR)/bin/libfabric" -rdmad.messages 3000 -rdmad.most 100000 -rdmad.largest 33554432 -rdmad.limit 2m
-LIBFABRIC_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goroutines|HandlerErrors|Balance|EveryStyle|Largest|Kill.*|StartOrder|PeerRestarts|Drain|PageserverDemo|Regions.*)$$
+LIBFABRIC_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goroutines|HandlerErrors|Balance|EveryStyle|Largest|Kill.*|StartOrder|PeerRestarts|Drain|PageserverDemo|Regions.*|NodeStopsInAnAnswer)$$
 
-# It kills a core while that writes: libfabric's shm may hold a lock in the peer's memory then, for
+# They kill or stop a core while that writes: libfabric's shm may hold a lock in the peer's memory then, for
 # good (docs/fabrics.md, "Files of shm").
-NOT_OVER_SHM = ^TestRegionsAfterReconnect$$
+NOT_OVER_SHM = ^Test(RegionsAfterReconnect|NodeStopsInAnAnswer)$$
 
 .PHONY: test-libfabric
 test-libfabric: toolchain ## Run the tests of the provider libfabric, and harnesses over it, if it is installed.
@@ -99,6 +99,7 @@ test-libfabric: toolchain ## Run the tests of the provider libfabric, and harnes
 		set -x; \
 		CGO_ENABLED=1 go build -tags libfabric -o bin/libfabric/ ./cmd/rdmad ./examples/pageserver; \
 		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/fabric/libfabric; \
+		CGO_ENABLED=1 go test -tags libfabric$(comma)faultpoints -timeout $(TEST_TIMEOUT) -run '^TestTrouble' ./internal/fabric/libfabric; \
 		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) -run 'Devices|PerfOver' ./cmd/rdmad; \
 		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/perf/...; \
 		go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' $(OVER_LIBFABRIC) -rdmad.libfabric 'tcp;ofi_rxm'; \
@@ -214,6 +215,7 @@ lint: toolchain ## Check formatting, go vet and staticcheck.
 	go vet -tags docs ./cmd/... && go tool staticcheck -tags docs ./cmd/rdmad
 	$(if $(WITH),go vet -tags $(WITH) ./internal/fabric/... ./internal/doctor ./cmd/... && go tool staticcheck -tags $(WITH) ./internal/fabric/... ./cmd/...)
 	$(if $(RDMA),go vet -tags $(RDMA)$(comma)faultpoints ./internal/fabric/verbs)
+	$(if $(OFI),go vet -tags $(OFI)$(comma)faultpoints ./internal/fabric/libfabric)
 
 .PHONY: cross
 cross: toolchain ## Build everything for the supported platforms, without cgo.
@@ -251,6 +253,10 @@ lab: toolchain ## Run the tests that need RDMA, and harnesses over RDMA, in a vi
 IN_LAB = -tags verbs -count 1 -exec "$(CURDIR)/bin/lab exec --" -timeout $(LAB_TIMEOUT)
 OVER_VERBS = -rdmad.fabric verbs -rdmad.programs "$(CURDIR)/bin/verbs" -rdmad.messages 10000 -rdmad.most 300000 -rdmad.largest 33554432 -rdmad.limit 2m
 
+# The same over libfabric's verbs;ofi_rxm, and what make lab runs of the tests of the provider.
+OVER_RXM = $(OVER_LIBFABRIC) -rdmad.libfabric 'verbs;ofi_rxm'
+RXM_TESTS = ^Test(Conformance|NoticesWithoutRoom|CloseWithoutRoom|VerbsNeeds|Devices)$$
+
 # What labbench needs to compare libfabric's providers, too.
 WITH_LIBFABRIC = $(if $(OFI),-libfabric bin/libfabric/rdmad)
 
@@ -258,7 +264,7 @@ WITH_LIBFABRIC = $(if $(OFI),-libfabric bin/libfabric/rdmad)
 .PHONY: lab-programs lab-tests
 lab-programs:
 	CGO_ENABLED=1 go build -tags verbs -o bin/verbs/ ./cmd/rdmad ./examples/pageserver ./test/labbench
-	$(if $(OFI),CGO_ENABLED=1 go build -tags libfabric -o bin/libfabric/ ./cmd/rdmad)
+	$(if $(OFI),CGO_ENABLED=1 go build -tags libfabric -o bin/libfabric/ ./cmd/rdmad ./examples/pageserver)
 	$$(go env CC) -O2 -Wall -Wextra -Werror -o bin/verbs/pingpong test/labbench/pingpong/pingpong.c -libverbs
 
 lab-tests: lab-programs
@@ -266,8 +272,19 @@ lab-tests: lab-programs
 	CGO_ENABLED=1 go test $(IN_LAB) ./test -run '$(LAB_HARNESSES)' $(OVER_VERBS)
 	CGO_ENABLED=1 go test $(IN_LAB) ./test -run '^Test(ForkOrder|PeerRestarts|PageserverDemo)$$' $(OVER_VERBS) -rdmad.connect rdmacm
 	CGO_ENABLED=1 go test $(IN_LAB) ./test -run '^TestRDMA(PortFlaps|CoresKilled|PowerOff)$$' $(OVER_VERBS) -rdmad.corekills 3
-	$(if $(OFI),CGO_ENABLED=1 go test $(IN_LAB) -tags libfabric -run '^TestVerbsIsRefused$$' ./internal/fabric/libfabric)
+	$(if $(OFI),CGO_ENABLED=1 go test $(IN_LAB) -tags libfabric -run '$(RXM_TESTS)' ./internal/fabric/libfabric -args -rdmad.libfabric 'verbs;ofi_rxm')
+	$(if $(OFI),CGO_ENABLED=1 go test $(IN_LAB) ./test -run '^Test(FullRing|KillService|KillSupervisor)$$' $(OVER_RXM))
 	bin/lab exec -- bin/verbs/labbench -perf -rounds 1 -messages 200 $(WITH_LIBFABRIC)
+
+.PHONY: lab-rxm lab-rxm-tests
+lab-rxm: toolchain ## Run all tests of the provider libfabric, and harnesses, over verbs;ofi_rxm in the lab's virtual machine.
+	CGO_ENABLED=0 go build -o bin/lab ./test/lab
+	bin/lab run --timeout $(LAB_FAULTS_TIMEOUT) -- $(MAKE) --no-print-directory lab-rxm-tests
+
+lab-rxm-tests: lab-programs
+	CGO_ENABLED=1 go test $(IN_LAB) -tags libfabric ./internal/fabric/libfabric -args -rdmad.libfabric 'verbs;ofi_rxm'
+	CGO_ENABLED=1 go test $(IN_LAB) -tags libfabric$(comma)faultpoints -run '^TestTrouble' ./internal/fabric/libfabric -args -rdmad.libfabric 'verbs;ofi_rxm'
+	CGO_ENABLED=1 go test $(IN_LAB) ./test -run '$(LIBFABRIC_HARNESSES)' $(OVER_RXM)
 
 # What is not lost when RDMA breaks, in all the ways there are: about a quarter of an hour.
 .PHONY: lab-faults lab-fault-programs lab-fault-tests

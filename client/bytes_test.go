@@ -129,7 +129,7 @@ func TestBytesOfHandlers(t *testing.T) {
 		return c.Reply(fmt.Append(nil, where, " ", req[0]))
 	}})
 	m := method(t, attach(t, a), "b/t/look")
-	for n, want := range map[int]string{100: "slots 0", 3 << 20: "own 120"} {
+	for n, want := range map[int]string{100: "slots 0", 3 << 20: "region 120"} {
 		if got, err := m.Call(t.Context(), bytes.Repeat([]byte("x"), n)); err != nil || string(got) != want {
 			t.Errorf("%d bytes: %q, %v, want %q", n, got, err, want)
 		}

@@ -21,6 +21,10 @@ var futures = sync.Pool{New: func() any { return new(Future) }}
 // grows only if it has too little room. req and dst may be the same memory.
 // With enough room a call allocates nothing.
 //
+// If dst is memory of a Region of this connection, an answer that fits no run of slots
+// arrives there without a copy. When such a call has failed, dst may still change for a
+// moment; once the region is free nothing of it is seen.
+//
 // A request that is refused because nobody serves the method there any more is
 // tried once more where it is served now.
 func (m *Method) CallInto(ctx context.Context, req, dst []byte) ([]byte, error) {

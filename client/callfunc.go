@@ -13,7 +13,8 @@ import "context"
 // before it checks it.
 //
 // f runs on the caller's goroutine, under no lock. As long as it runs the answer holds
-// slots of a ring that is shared with other processes, and keeps Conn.Close from
+// slots of a ring that is shared with other processes, or a region of this one if it is
+// a large one, and keeps Conn.Close from
 // returning: f must not call Close, and if it makes other calls to the same node they
 // need slots besides. ctx does not interrupt f.
 func (m *Method) CallFunc(ctx context.Context, req []byte, f func(answer []byte) error) error {

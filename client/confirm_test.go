@@ -321,8 +321,9 @@ func strangeService(t *testing.T, n *daemontest.Node) (answer func(slots.Header)
 			h.Encode(r.Header(u))
 			r.Finish(u, s.Welcome.ID)
 			s.Rings.Up.Push(hint)
-			if s.Bells.MarkWorker(s.Welcome.ID) {
+			if sleep := s.Bells.MarkWorker(s.Welcome.ID); sleep != 0 {
 				s.Bell.Ring()
+				s.Bells.Rung(sleep)
 			}
 			return nil
 		})

@@ -43,8 +43,6 @@ type Conn struct {
 	looked map[string]*Method
 	queue  *Queue // see Queue
 	pace   pace
-	// spare are regions for the transfer of large messages.
-	spare []*Region
 }
 
 // Attach connects to the daemon that listens on socket; empty means the

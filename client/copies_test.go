@@ -65,12 +65,23 @@ func TestCopies(t *testing.T) {
 	seen := make(chan [2]string, 1)
 	serve(t, b, 1, handlers{"look": func(c *server.Call) error {
 		n, request := len(c.Request()), place(t, c.Request())
-		seen <- [2]string{request, place(t, c.Answer(n))}
+		answer := c.Answer(n)
+		for i := range answer {
+			answer[i] = 'x'
+		}
+		seen <- [2]string{request, place(t, answer)}
 		return nil
 	}})
 	c := attach(t, a)
 	m := method(t, c, "b/t/look").With(client.AnswerSize(960))
 	small, large := bytes.Repeat([]byte("x"), 900), bytes.Repeat([]byte("x"), 3<<20)
+	own, err := c.AllocRegion(t.Context(), 2*len(large))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, room := own.Bytes()[:len(large)], own.Bytes()[len(large):]
+	copy(there, large)
+	parts := m.With(client.Rendezvous(1 << 30))
 	got := "nowhere"
 	keep := func(answer []byte, err error) error {
 		got = place(t, answer)
@@ -80,29 +91,31 @@ func TestCopies(t *testing.T) {
 		name string
 		from string // where the caller has the request
 		do   func() error
+		// via is the caller's memory that its daemon sends from and receives into.
+		via string
 		// up and down are how often the bytes of the request and of the answer are
 		// copied between the caller's memory and the handler's.
 		up, down int
 	}{
-		{"Call", "own", func() error { return keep(m.Call(t.Context(), small)) }, 1, 1},
-		{"CallInto", "own", func() error { return keep(m.CallInto(t.Context(), small, make([]byte, 0, 1000))) }, 1, 1},
+		{"Call", "own", func() error { return keep(m.Call(t.Context(), small)) }, "slots", 1, 1},
+		{"CallInto", "own", func() error { return keep(m.CallInto(t.Context(), small, make([]byte, 0, 1000))) }, "slots", 1, 1},
 		{"CallFunc", "own", func() error {
 			return m.CallFunc(t.Context(), small, func(answer []byte) error { return keep(answer, nil) })
-		}, 1, 0},
+		}, "slots", 1, 0},
 		{"CallBatch", "own", func() error {
 			rs, err := m.CallBatch(t.Context(), [][]byte{small})
 			if err == nil {
 				err = keep(rs[0].Answer, rs[0].Err)
 			}
 			return err
-		}, 1, 1},
+		}, "slots", 1, 1},
 		{"Go", "own", func() error {
 			f, err := m.Go(t.Context(), small)
 			if err == nil {
 				err = keep(f.Wait(t.Context()))
 			}
 			return err
-		}, 1, 1},
+		}, "slots", 1, 1},
 		{"GoTo", "own", func() error {
 			q := c.NewQueue()
 			err := m.GoTo(t.Context(), q, small, 1)
@@ -110,7 +123,7 @@ func TestCopies(t *testing.T) {
 				err = keep(r.Answer, r.Err)
 			}
 			return err
-		}, 1, 1},
+		}, "slots", 1, 1},
 		{"Reserve", "slots", func() error {
 			r, err := m.Reserve(t.Context(), len(small))
 			if err != nil {
@@ -124,17 +137,28 @@ func TestCopies(t *testing.T) {
 				err = keep(f.Wait(t.Context()))
 			}
 			return err
-		}, 0, 1},
-		// Into slots or a region, and out of them.
-		{"large in parts", "own", func() error { return keep(m.Call(t.Context(), large)) }, 2, 2},
-		{"large by region", "own", func() error { return keep(m.With(client.Split()).Call(t.Context(), large)) }, 2, 2},
+		}, "slots", 0, 1},
+		// The handler's process has large messages in regions: into slots and out of them, or
+		// without a copy.
+		{"large in parts", "own", func() error { return keep(parts.Call(t.Context(), large)) }, "slots", 2, 2},
+		{"large by region", "own", func() error { return keep(m.Call(t.Context(), large)) }, "region", 1, 1},
+		{"large by CallFunc", "own", func() error {
+			return m.CallFunc(t.Context(), large, func(answer []byte) error { return keep(answer, nil) })
+		}, "region", 1, 0},
+		{"large between regions of the caller's", "region", func() error {
+			answer, err := m.CallInto(t.Context(), there, room[:0])
+			if err == nil && (&answer[0] != &room[0] || !bytes.Equal(answer, large)) {
+				t.Error("another answer, or in another place")
+			}
+			return keep(answer, err)
+		}, "region", 0, 0},
 	} {
 		if err := style.do(); err != nil {
 			t.Errorf("%s: %v", style.name, err)
 			continue
 		}
 		handler := <-seen
-		up, down := []string{style.from, "slots", handler[0]}, []string{handler[1], "slots", got}
+		up, down := []string{style.from, style.via, handler[0]}, []string{handler[1], style.via, got}
 		if copies(up...) != style.up || copies(down...) != style.down {
 			t.Errorf("%s: request by %v, answer by %v; want %d and %d copies", style.name, up, down, style.up, style.down)
 		}

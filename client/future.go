@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -29,6 +30,9 @@ type Future struct {
 	res  []byte
 	err  error
 	done atomic.Bool
+	// block is what res is in, if that is a large answer to be read in place; nil when the
+	// future is let go.
+	block *attach.Block
 	// moved: the answer, or what is left of it, is not in the slots, which are not
 	// its request's any more.
 	moved bool
@@ -346,8 +350,10 @@ func (f *Future) consume() {
 	}
 }
 
-// letGo frees the slots of an answer that was read in place.
+// letGo frees the slots of an answer that was read in place, or the block of a large one.
 func (f *Future) letGo() {
+	f.block.Release()
+	f.block = nil
 	if f.inPlace && !f.moved {
 		f.lane.due.credit(f.run.Len)
 		f.lane.ring.Consume(f.run)

@@ -199,9 +199,11 @@ func (l *lane) publish(u slots.Run, silent bool) error {
 
 // announce tells the daemon that something was published in the lane.
 func (l *lane) announce() {
-	if l.conn.session.Bells.MarkLane(l.id) {
+	s := l.conn.session
+	if sleep := s.Bells.MarkLane(l.id); sleep != 0 && !s.Bells.HasRung(sleep) {
 		faultpoint.Here("bell.before")
-		l.conn.session.Bell.Ring()
+		s.Bell.Ring()
+		s.Bells.Rung(sleep)
 		faultpoint.Here("bell.rung")
 	}
 }

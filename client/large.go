@@ -156,6 +156,7 @@ func (f *Future) more(p []byte) error {
 // future when a goroutine has fetched the rest.
 func (f *Future) fetchRest(more *moreError) {
 	f.consume()
+	inPlace := f.inPlace
 	f.inPlace = false
 	ctx, stop := context.WithCancel(context.Background())
 	f.mu.Lock()
@@ -172,7 +173,7 @@ func (f *Future) fetchRest(more *moreError) {
 	}
 	go func() {
 		defer c.gate.leave()
-		buf, err := f.fetch(ctx, more)
+		buf, err := f.fetch(ctx, more, inPlace)
 		stop()
 		f.complete(buf, err)
 		// Whoever leads, and waits for this one, sleeps on the bell.
@@ -190,9 +191,14 @@ func (f *Future) stopFetching() {
 	}
 }
 
-func (f *Future) fetch(ctx context.Context, more *moreError) ([]byte, error) {
+// fetch fetches the rest of an answer, into dst, or a block if it is to be read in place.
+func (f *Future) fetch(ctx context.Context, more *moreError, inPlace bool) ([]byte, error) {
 	buf := f.dst
-	if f.m.opts.idempotent {
+	if inPlace {
+		if f.block = f.m.conn.session.Pool.Take(more.total); f.block != nil {
+			buf = f.block.Mem()
+		}
+	} else if f.m.opts.idempotent {
 		buf = nil // dst may be the request's memory, which must stay for another try
 	}
 	if cap(buf) < more.total {
@@ -202,6 +208,8 @@ func (f *Future) fetch(ctx context.Context, more *moreError) ([]byte, error) {
 	t := &more.transfer
 	if err := t.move(ctx, buf, copy(buf, more.first), false); err != nil {
 		t.giveUp()
+		f.block.Discard() // the handler's process may go on with a part
+		f.block = nil
 		return nil, f.notFetched(err)
 	}
 	if f.m.opts.idempotent && cap(f.dst) >= len(buf) {

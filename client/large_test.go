@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -256,5 +257,81 @@ func TestLargeMessagesWithoutRegions(t *testing.T) {
 	if err != nil || !bytes.Equal(got, msg) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
+	quiet(t, a, b)
+}
+
+// What lies in a region of the caller's, or is to go there, needs no other: there is no room
+// for one, and it does not go by slots.
+func TestLargeInOwnRegion(t *testing.T) {
+	const size = 3 << 20
+	a, b := daemontest.PairOfEach(t, "[limits]\nregion_bytes = 6291456\n", "")
+	serve(t, b, 1, handlers{})
+	c := attach(t, a)
+	m := method(t, c, "b/t/echo")
+	own, err := c.AllocRegion(t.Context(), 2*size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, room := own.Bytes()[:size], own.Bytes()[size:]
+	copy(there, pattern(size, 3))
+	moved := func() uint64 {
+		t.Helper()
+		s, err := b.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Counters["region_bytes"]
+	}
+	for range 3 {
+		clear(room)
+		before := moved()
+		got, err := m.CallInto(t.Context(), there, room[:0])
+		if err != nil || &got[0] != &room[0] || !bytes.Equal(got, there) {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+		if n := moved() - before; n < 2*size-8192 {
+			t.Errorf("%d bytes went by regions, of %d", n, 2*size)
+		}
+	}
+	// Elsewhere there is no room for a region: by slots.
+	before := moved()
+	got, err := m.Call(t.Context(), pattern(size, 4))
+	if err != nil || !bytes.Equal(got, pattern(size, 4)) {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+	if n := moved() - before; n != 0 {
+		t.Errorf("%d bytes went by regions", n)
+	}
+	quiet(t, a, b)
+}
+
+// Many large messages at a time, in all directions: no two share a byte of memory.
+func TestLargeMessagesAtOnce(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b, 4, handlers{})
+	c := attach(t, a)
+	m := method(t, c, "b/t/echo").With(client.Rendezvous(0))
+	var all sync.WaitGroup
+	for k := range 8 {
+		all.Go(func() {
+			for n := range 6 {
+				msg := pattern(2_200_000+n*400_000+k, uint64(100*k+n))
+				var err error
+				var got []byte
+				if n%2 == 0 {
+					got, err = m.Call(t.Context(), msg)
+				} else {
+					err = m.CallFunc(t.Context(), msg, func(answer []byte) error {
+						got = bytes.Clone(answer)
+						return nil
+					})
+				}
+				if err != nil || !bytes.Equal(got, msg) {
+					t.Errorf("message %d of %d: %d bytes, %v", n, k, len(got), err)
+				}
+			}
+		})
+	}
+	all.Wait()
 	quiet(t, a, b)
 }

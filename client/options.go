@@ -58,11 +58,12 @@ func Split() CallOption {
 
 // Rendezvous sets from which size on, in bytes, messages that fit no run of slots go
 // through a region of this process instead of being cut into parts that do; the default
-// is DefaultRendezvous. Without room for the region they go in parts.
+// is DefaultRendezvous. Without room for the region they go in parts. A message whose bytes,
+// or an answer the memory for which, lie in a Region go from there and to there without a copy.
 func Rendezvous(n int) CallOption { return func(o *callOptions) { o.rendezvous = max(n, 0) } }
 
 // DefaultRendezvous is the size from which on large messages go through regions.
-const DefaultRendezvous = 4 << 20
+const DefaultRendezvous = 1 << 20
 
 // AnswerSize sets the room to reserve for an answer in the slots of its request, in
 // bytes; without it the size that the method declared is used. A larger answer is

@@ -213,7 +213,7 @@ func (c *Conn) allLanes() []*lane {
 func (l *lane) wakeAfter() int {
 	n := l.ring.Geometry().WakeAfter()
 	if limit, _ := l.limit(l.ring.Share()); limit > 0 {
-		n = min(n, max(limit/4, 1))
+		n = min(n, max(limit/2, 1))
 	}
 	return n
 }

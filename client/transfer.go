@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/exchange"
 )
 
@@ -16,9 +17,7 @@ const (
 	modestPart   = 128 << 10
 	// ampleWindow and amplePart are that while nobody does.
 	ampleWindow = 4
-	amplePart   = 512 << 10
-	// spareRegions is how many regions for transfers a connection keeps.
-	spareRegions = 2
+	amplePart   = 1 << 20
 	// maxRepeats is how often a part, or a request with regions, is sent again whose
 	// node has forgotten a region.
 	maxRepeats = 8
@@ -32,7 +31,11 @@ type transfer struct {
 	id uint64
 	to uint16
 
-	region *Region // nil if the bytes go in slots
+	region *attach.Region // nil if the bytes go in slots
+	// block is what region is of, and the bytes are copied into it, or out of it, part by
+	// part. nil: they are in the region, from base on.
+	block  *attach.Block
+	base   int
 	flying [ampleWindow]flyingPart
 }
 
@@ -51,7 +54,7 @@ func (t *transfer) inlineSize() int {
 // gate.
 func (t *transfer) move(ctx context.Context, buf []byte, from int, up bool) error {
 	if len(buf)-from >= max(1, t.m.opts.rendezvous) {
-		t.takeRegion(ctx)
+		t.takeRegion(ctx, buf)
 	}
 	var err error
 	clean := true
@@ -94,8 +97,9 @@ func (t *transfer) pace() (window, size int) {
 		return modestWindow, t.inlineSize()
 	case t.m.conn.pace.alone(t.m.conn):
 		return ampleWindow, amplePart
+	default:
+		return modestWindow, modestPart
 	}
-	return modestWindow, modestPart
 }
 
 // again sends a part once more whose node has forgotten the region, or what it allowed
@@ -103,8 +107,8 @@ func (t *transfer) pace() (window, size int) {
 // count.
 func (t *transfer) again(ctx context.Context, k int, buf []byte, up bool) error {
 	peer := t.r.peer()
-	t.region.r.Forgotten(peer)
-	if err := t.region.r.Export(ctx, peer); err != nil {
+	t.region.Forgotten(peer)
+	if err := t.region.Export(ctx, peer); err != nil {
 		return err
 	}
 	p := &t.flying[k]
@@ -124,14 +128,14 @@ func (t *transfer) send(ctx context.Context, k int, buf []byte, off int, up bool
 	}
 	switch {
 	case t.region != nil:
-		ref, err := t.region.Ref(k*amplePart, len(buf), rights)
+		ref, err := (&Region{t.region}).Ref(t.place(k, off), len(buf), rights)
 		if err != nil {
 			return nil, err
 		}
 		p.region = ref
 		p.head.Flags = exchange.FlagRegion
-		if up {
-			copy(t.region.Bytes()[k*amplePart:], buf)
+		if up && t.block != nil {
+			copy(t.block.Mem()[t.place(k, off):], buf)
 		}
 	case up:
 		p.data = buf
@@ -150,8 +154,9 @@ func (t *transfer) await(ctx context.Context, k int, buf []byte, up bool) error 
 			return nil
 		case up || a.Kind != exchange.KindData || a.Offset != uint64(p.off) || int(a.Length) != p.n:
 			return exchange.ErrProtocol
+		case t.block != nil:
+			copy(buf[p.off:p.off+p.n], t.block.Mem()[t.place(k, p.off):])
 		case t.region != nil:
-			copy(buf[p.off:p.off+p.n], t.region.Bytes()[k*amplePart:])
 		default:
 			copy(buf[p.off:], data)
 		}
@@ -159,43 +164,39 @@ func (t *transfer) await(ctx context.Context, k int, buf []byte, up bool) error 
 	})
 }
 
-// takeRegion takes or makes a region for the transfer, and does without if there is
-// no room for one.
-func (t *transfer) takeRegion(ctx context.Context) {
-	c := t.m.conn
-	c.mu.Lock()
-	if n := len(c.spare); n > 0 {
-		t.region, c.spare = c.spare[n-1], c.spare[:n-1]
+// place is where in the region the k-th part of those under way is, which begins at off of
+// the message.
+func (t *transfer) place(k, off int) int {
+	if t.block != nil {
+		return k * amplePart
 	}
-	c.mu.Unlock()
-	if t.region == nil {
-		r, err := c.session.AllocRegion(ctx, ampleWindow*amplePart)
-		if err != nil {
+	return t.base + off
+}
+
+// takeRegion finds the region of which buf is a part, or takes a block for the transfer. It
+// does without if there is no room for one.
+func (t *transfer) takeRegion(ctx context.Context, buf []byte) {
+	s := t.m.conn.session
+	if t.region, t.base = s.RegionOf(buf); t.region == nil {
+		if t.block = s.Pool.Take(ampleWindow * amplePart); t.block == nil {
 			return
 		}
-		t.region = &Region{r}
+		t.region = t.block.Region
 	}
-	if t.region.r.Export(ctx, t.r.peer()) != nil {
+	if t.region.Export(ctx, t.r.peer()) != nil {
 		t.giveRegion(true)
 	}
 }
 
-// giveRegion puts the region back, or frees it if handlers may still use it.
+// giveRegion gives the block back, if there is one, for others to use unless handlers may
+// still use it.
 func (t *transfer) giveRegion(clean bool) {
-	r := t.region
-	if r == nil {
-		return
+	if clean {
+		t.block.Release()
+	} else {
+		t.block.Discard()
 	}
-	t.region = nil
-	c := t.m.conn
-	c.mu.Lock()
-	if clean && len(c.spare) < spareRegions && !c.ended.Load() {
-		c.spare, r = append(c.spare, r), nil
-	}
-	c.mu.Unlock()
-	if r != nil {
-		_ = r.Free() // the daemon frees it at the end of the session at the latest
-	}
+	t.region, t.block = nil, nil
 }
 
 // giveUp tells the process that has the exchange to forget it.

@@ -135,9 +135,11 @@ func (p *pool) pop() (slots.Hint, bool) {
 
 // reported tells the daemon that there are new hints in up.
 func (p *pool) reported() {
-	if p.server.session.Bells.MarkWorker(p.server.id) {
+	s := p.server.session
+	if sleep := s.Bells.MarkWorker(p.server.id); sleep != 0 && !s.Bells.HasRung(sleep) {
 		faultpoint.Here("report.before_bell")
-		p.server.session.Bell.Ring()
+		s.Bell.Ring()
+		s.Bells.Rung(sleep)
 	}
 	faultpoint.Here("report.over")
 }

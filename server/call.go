@@ -54,6 +54,10 @@ type Call struct {
 	large, spilled []byte
 	// largeIn is where large is accounted for.
 	largeIn *serverExchange
+	// blocks are those that the call holds: the request's, and those of answers, of which
+	// spilledIn is the one that spilled is in, nil if that is in memory of its own.
+	blocks    []*attach.Block
+	spilledIn *attach.Block
 	// scratch is where answers are written that are dropped and do not fit the
 	// slots.
 	scratch []byte
@@ -74,8 +78,8 @@ func (c *Call) Request() []byte {
 }
 
 // Capacity returns how many bytes of an answer fit the slots of the request: what the
-// caller asked room for. Larger answers are copied once more and fetched by the caller
-// in parts, unless it has asked for answers in place only. If the caller wants no answer
+// caller asked room for. Larger answers are in memory of this process and fetched by the
+// caller in parts, unless it has asked for answers in place only. If the caller wants no answer
 // it is at least the size that the method declared, as if the caller wanted one. It is 0
 // when the handler has returned.
 func (c *Call) Capacity() int {
@@ -101,7 +105,8 @@ func (c *Call) drops() bool {
 // Answer makes the answer n bytes long and returns them, in shared memory, to
 // be filled in place. They overlap Request, from its first byte on unless the
 // request refers to regions, and hold its content until overwritten. An answer larger
-// than Capacity gets memory of this process. The last call of Answer or Reply counts.
+// than Capacity gets memory of this process, of any content, valid until the handler
+// returns. The last call of Answer or Reply counts.
 // It returns nil, and the caller of the request gets ErrTooLarge, when n is larger than
 // Capacity and the caller wants answers in place only, or than 1 GiB. When the
 // handler has returned it returns nil and does nothing.
@@ -119,8 +124,7 @@ func (c *Call) Answer(n int) []byte {
 	}
 	c.spilled = nil
 	if n > c.Capacity() && n <= exchange.MaxMessage && c.header.Flags&slots.FlagInPlace == 0 {
-		c.spilled = make([]byte, n)
-		c.answer = n
+		c.answer, c.spilled = n, c.spillRoom(n)
 		return c.spilled
 	}
 	if n < 0 || n > c.Capacity() {
@@ -232,6 +236,7 @@ func (c *Call) conclude(status slots.Status, text string) {
 		c.large, c.largeIn = nil, nil
 	}
 	c.spilled = nil
+	c.releaseBlocks()
 	if c.cancel != nil || c.gone.Load() != 0 {
 		c.noMore()
 	}

@@ -49,7 +49,7 @@ func newExchangeRig(t *testing.T) *exchangeRig {
 	}
 	s.handlers.Store(&map[uint32]handlers{fuzzMethod: {call: fuzzCall, stream: fuzzStream}})
 	s.pool.init(s)
-	s.exchanges.init(s, &options{large: 1 << 20, streams: 4})
+	s.exchanges.init(s, &options{large: attach.BlockFrom - 1, streams: 4}) // no daemon makes blocks
 	s.lanes[fuzzLane].Store(ring)
 	return &exchangeRig{t: t, s: s, ring: ring, given: map[int]slots.Run{}}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/exchange"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -48,6 +49,9 @@ type serverExchange struct {
 	method uint32
 	bytes  int64
 	lease  *time.Timer
+	// block is where the bytes are, if they are in one: the exchange holds it while it is
+	// open. Guarded by exchanges.mu.
+	block *attach.Block
 	// from is who has it with this process, and began when, by CLOCK_MONOTONIC.
 	from  caller
 	began int64
@@ -98,16 +102,30 @@ func randomID() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// find returns an exchange of the method and renews its lease; nil if there is none.
-func (x *exchanges) find(id uint64, method uint32) *serverExchange {
+// find returns an exchange of the method and renews its lease; nil if there is none. The
+// caller holds the block, if there is one, and is to release it: the exchange may end at
+// any time.
+func (x *exchanges) find(id uint64, method uint32) (*serverExchange, *attach.Block) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.open[id]
 	if e == nil || e.method != method {
-		return nil
+		return nil, nil
 	}
 	e.lease.Reset(x.lease)
-	return e
+	e.block.Hold()
+	return e, e.block
+}
+
+// keep makes a block that the caller holds the exchange's, if that is open still.
+func (x *exchanges) keep(e *serverExchange, b *attach.Block) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.open[e.id] != e {
+		return false
+	}
+	e.block = b
+	return true
 }
 
 // remove forgets an exchange. It reports whether it was there.
@@ -120,6 +138,7 @@ func (x *exchanges) remove(e *serverExchange) bool {
 	delete(x.open, e.id)
 	x.bytes -= e.bytes
 	e.lease.Stop()
+	e.block.Release()
 	return true
 }
 
@@ -252,7 +271,10 @@ func (a *largeAnswer) give(n int) bool {
 // fetches, and writes the first bytes of it. It returns the payload's length.
 func (x *exchanges) spill(c *Call) (length int, status slots.Status, text string) {
 	e := &serverExchange{from: caller{c.lane, c.header.From}, method: c.header.Method, bytes: int64(len(c.spilled)), answer: &largeAnswer{buf: c.spilled}}
+	e.block = c.spilledIn
+	e.block.Hold()
 	if ok, why := x.add(e); !ok {
+		e.block.Release()
 		return 0, slots.StatusRemote, "the answer cannot be kept: " + why
 	}
 	p := c.ring.Payload(c.run)

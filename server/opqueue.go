@@ -88,9 +88,11 @@ func (q *opQueue) submit(o *slots.Op) (n uint16, err error) {
 		q.free <- n
 		return 0, ErrClosed // the daemon's end is damaged
 	}
-	if q.session.Bells.MarkWorker(q.session.Welcome.ID) {
+	s := q.session
+	if sleep := s.Bells.MarkWorker(s.Welcome.ID); sleep != 0 && !s.Bells.HasRung(sleep) {
 		faultpoint.Here("op.before_bell")
-		q.session.Bell.Ring()
+		s.Bell.Ring()
+		s.Bells.Rung(sleep)
 	}
 	faultpoint.Here("op.submitted")
 	return n, nil
@@ -148,6 +150,7 @@ func (q *opQueue) leadUntil(f *flyingOp) {
 		}
 		bell := q.ring.PrepareSleep()
 		if q.ring.Empty() && !q.ended.Load() && q.lost.Load() == 0 {
+			// Requests for other workers may come meanwhile.
 			q.nap.Sleep(q.ring.Bell(), bell, opSleep)
 		}
 		q.ring.CancelSleep()

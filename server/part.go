@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/exchange"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -100,7 +101,8 @@ func (x *exchanges) serve(c *Call) {
 		x.openStream(p, data)
 		return
 	}
-	e := x.find(p.head.ID, p.header.Method)
+	e, b := x.find(p.head.ID, p.header.Method)
+	defer b.Release()
 	switch {
 	case e == nil && p.head.Op == exchange.OpClose:
 		p.ack(nil)
@@ -110,9 +112,9 @@ func (x *exchanges) serve(c *Call) {
 		x.close(e)
 		p.ack(nil)
 	case p.head.Op == exchange.OpPush && e.request != nil:
-		x.push(p, e, data)
+		x.push(p, e, b, data)
 	case p.head.Op == exchange.OpPull && e.answer != nil:
-		x.pull(p, e)
+		x.pull(p, e, b)
 	case p.head.Op == exchange.OpSend && e.stream != nil:
 		e.stream.received(p, data)
 	case p.head.Op == exchange.OpWait && e.stream != nil:
@@ -136,12 +138,33 @@ func (x *exchanges) openCall(p *part, data []byte) {
 		p.fail(slots.StatusNotExecuted, why)
 		return
 	}
-	buf := make([]byte, total)
+	if b := x.kept(int(total)); b != nil || total < attach.BlockFrom {
+		x.opened(p, e, b, data)
+		return
+	}
+	// The daemon is asked for a block: others wait behind this part meanwhile.
+	p.apart(func() { x.opened(p, e, x.take(int(total)), data) })
+}
+
+// opened gives a large request its memory, and answers the part that has begun it, with the
+// first of its bytes.
+func (x *exchanges) opened(p *part, e *serverExchange, b *attach.Block, data []byte) {
+	var buf []byte
+	if b == nil {
+		buf = make([]byte, e.bytes)
+	} else if !x.keep(e, b) {
+		b.Release()
+		p.fail(slots.StatusNotExecuted, unknownExchange)
+		return
+	} else {
+		buf = b.Mem()[:e.bytes:e.bytes]
+	}
 	n := copy(buf, data)
+	r := e.request
 	r.mu.Lock()
 	r.buf, r.got = buf, uint64(n)
 	r.mu.Unlock()
-	p.answer(&exchange.PartAnswer{ID: e.id, Credit: total, Kind: exchange.KindOpened}, nil, nil)
+	p.answer(&exchange.PartAnswer{ID: e.id, Credit: uint64(e.bytes), Kind: exchange.KindOpened}, nil, nil)
 }
 
 // takeLarge makes the request that has come in parts the one of c, whose request only
@@ -152,20 +175,23 @@ func (c *Call) takeLarge() (status slots.Status, text string) {
 		return slots.StatusInvalid, err.Error()
 	}
 	x := &c.server.exchanges
-	e := x.find(h.ID, c.header.Method)
+	e, b := x.find(h.ID, c.header.Method)
 	if e == nil || e.request == nil || h.Op != exchange.OpRun {
+		b.Release()
 		return slots.StatusNotExecuted, unknownExchange
 	}
 	buf, ok := e.request.take()
 	if !ok {
+		b.Release()
 		return slots.StatusInvalid, "a request that is not complete"
 	}
-	c.large, c.largeIn = buf, e
+	// The block stays the handler's, should the exchange end before it returns.
+	c.large, c.largeIn, c.blocks = buf, e, append(c.blocks, b)
 	return slots.StatusOK, ""
 }
 
 // push takes a part of a large request.
-func (x *exchanges) push(p *part, e *serverExchange, data []byte) {
+func (x *exchanges) push(p *part, e *serverExchange, b *attach.Block, data []byte) {
 	to := e.request.reserve(p.head.Offset, p.head.Length)
 	if to == nil {
 		p.fail(slots.StatusInvalid, "bytes beyond the request, or twice")
@@ -176,12 +202,17 @@ func (x *exchanges) push(p *part, e *serverExchange, data []byte) {
 		p.ack(e)
 		return
 	}
-	p.elsewhere(func(c *Call) {
-		n, err := c.Region(c.NumRegions()-1).ReadAt(to, 0)
+	p.elsewhere(b, func(c *Call) {
+		n, err := p.head.Length, error(nil)
+		if from := c.Region(c.NumRegions() - 1); b != nil {
+			err = from.ReadInto(blockRef(b, p.head.Offset, len(to)), 0)
+		} else {
+			_, err = from.ReadAt(to, 0)
+		}
 		if err != nil {
 			n = 0
 		}
-		e.request.arrived(n)
+		e.request.arrived(int(n))
 		if err != nil {
 			p.notMoved(err)
 			return
@@ -191,7 +222,7 @@ func (x *exchanges) push(p *part, e *serverExchange, data []byte) {
 }
 
 // pull gives out a part of a large answer.
-func (x *exchanges) pull(p *part, e *serverExchange) {
+func (x *exchanges) pull(p *part, e *serverExchange, b *attach.Block) {
 	a, off := e.answer, p.head.Offset
 	if p.head.Length < 1 || !slots.Inside(off, uint64(p.head.Length), uint64(len(a.buf))) {
 		p.fail(slots.StatusInvalid, "bytes beyond the answer")
@@ -209,8 +240,14 @@ func (x *exchanges) pull(p *part, e *serverExchange) {
 		p.answer(done(len(from)), from, nil)
 		return
 	}
-	p.elsewhere(func(c *Call) {
-		if _, err := c.Region(c.NumRegions()-1).WriteAt(from, 0); err != nil {
+	p.elsewhere(b, func(c *Call) {
+		var err error
+		if to := c.Region(c.NumRegions() - 1); b != nil {
+			err = to.WriteFrom(blockRef(b, off, len(from)), 0)
+		} else {
+			_, err = to.WriteAt(from, 0)
+		}
+		if err != nil {
 			p.notMoved(err)
 			return
 		}
@@ -239,19 +276,33 @@ func (x *exchanges) close(e *serverExchange) {
 }
 
 // elsewhere calls f, on a goroutine of its own, with the regions that the part refers
-// to. f answers the part.
-func (p *part) elsewhere(f func(c *Call)) {
+// to. f answers the part. The block is held meanwhile.
+func (p *part) elsewhere(b *attach.Block, f func(c *Call)) {
+	b.Hold()
+	started := p.apart(func() {
+		defer b.Release()
+		c := &Call{server: p.x.server, ring: p.ring, run: p.run, lane: p.lane, header: p.header}
+		c.openRegions()
+		f(c)
+	})
+	if !started {
+		b.Release()
+	}
+}
+
+// apart calls f, which answers the part, on a goroutine of its own. False: the server is
+// closing, and the part has been answered.
+func (p *part) apart(f func()) bool {
 	if !p.x.begin() {
 		p.fail(slots.StatusNotExecuted, stopping)
-		return
+		return false
 	}
 	p.later = true
 	go func() {
 		defer p.x.running.Done()
-		c := &Call{server: p.x.server, ring: p.ring, run: p.run, lane: p.lane, header: p.header}
-		c.openRegions()
-		f(c)
+		f()
 	}()
+	return true
 }
 
 // payload is what follows the references to regions.

@@ -196,7 +196,11 @@ func (p *pool) stirring() bool {
 // nod sleeps on the daemon's bell, once.
 func (p *pool) nod() {
 	bell := p.down.PrepareSleep()
-	if !p.stirring() {
+	switch {
+	case p.stirring():
+	case p.inside():
+		p.nap.SleepBeside(p.down.Bell(), bell, longSleep)
+	default:
 		p.nap.Sleep(p.down.Bell(), bell, longSleep)
 	}
 	p.down.CancelSleep()

@@ -88,7 +88,9 @@ func (s *Server) Node() string { return s.session.Welcome.Node }
 
 // Handle offers a method to callers on this and other nodes, from the return of
 // this call on; they are answered once Serve runs. Names have 1 to 63 letters,
-// digits, dots, dashes or underscores. Errors: ErrInvalid, ErrLimit, ErrClosed.
+// digits, dots, dashes or underscores. A method that this server offers already gets the new
+// handler and options: requests whose handlers have not begun go to it. Errors: ErrInvalid,
+// ErrLimit, ErrClosed.
 func (s *Server) Handle(service, method string, h Handler, opts ...MethodOption) error {
 	return s.handle(service, method, handlers{call: h}, opts)
 }

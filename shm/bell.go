@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -30,9 +31,20 @@ func OpenBell(fd int) *Bell { return &Bell{fd: fd} }
 // FD returns the descriptor, for epoll or to pass it on; b keeps owning it.
 func (b *Bell) FD() int { return b.fd }
 
-// Ring makes the bell's descriptor readable. A bell that already rings stays
-// so; a full counter (EAGAIN) is a ringing bell too, so no result is needed.
-func (b *Bell) Ring() { _, _ = WriteFD(b.fd, one) }
+// ringTries bounds how often Ring empties a full counter.
+const ringTries = 4
+
+// Ring makes the bell's descriptor readable, and wakes who waits for an edge of it. A bell
+// that already rings stays so. If the counter is full, which takes a process that fills it on
+// purpose, nobody would be woken: it is emptied first.
+func (b *Bell) Ring() {
+	for range ringTries {
+		if _, err := WriteFD(b.fd, one); !errors.Is(err, unix.EAGAIN) {
+			return
+		}
+		b.Silence()
+	}
+}
 
 // Silence takes back all rings so far.
 func (b *Bell) Silence() {

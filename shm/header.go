@@ -22,7 +22,7 @@ const (
 	// ABIMajor changes when an older program would misread a segment.
 	ABIMajor = 4
 	// ABIMinor changes when fields are added that an older program may ignore.
-	ABIMinor = 2
+	ABIMinor = 3
 	// ABIVersion is what the header holds: major in the upper half.
 	ABIVersion uint32 = ABIMajor<<16 | ABIMinor
 
@@ -46,6 +46,8 @@ const (
 	KindRegion Kind = 4
 	// KindVault is a daemon's own memory of a lane; no worker is given one.
 	KindVault Kind = 5
+	// KindPulse is the supervisor's and its core's; no worker is given one.
+	KindPulse Kind = 6
 	// KindTest is for tests of this package's users.
 	KindTest Kind = 99
 )
@@ -63,6 +65,8 @@ func (k Kind) String() string {
 		return "region"
 	case KindVault:
 		return "vault"
+	case KindPulse:
+		return "pulse"
 	case KindTest:
 		return "test"
 	}

@@ -27,6 +27,9 @@ const (
 	// costs several microseconds for each sleep in a virtual machine; see
 	// docs/performance.md.
 	RawLimit = 20 * time.Millisecond
+	// soleLimit is RawLimit where the process has one processor (P): what becomes ready
+	// meanwhile, by a timer or by what a descriptor brings, waits for the end of the sleep.
+	soleLimit = 5 * time.Millisecond
 	// longWait is from when on a wait is long. A sleep that the Go scheduler
 	// knows of costs more than it seems: the runtime's monitor thread, once at
 	// rest, is woken by the next one and looks around every 20 us for a
@@ -47,10 +50,23 @@ var (
 // see FutexWait. It may return early. A wait may take several sleeps; it ends
 // when the word has changed.
 func (n *Nap) Sleep(word *atomic.Uint32, old uint32, limit time.Duration) {
+	n.sleep(word, old, limit, false)
+}
+
+// SleepBeside is Sleep where other goroutines have work for which they need a processor, such
+// as handlers that are under way: if there is one only, it is left to them.
+func (n *Nap) SleepBeside(word *atomic.Uint32, old uint32, limit time.Duration) {
+	n.sleep(word, old, limit, sole())
+}
+
+// sole reports whether the process has one processor (P).
+func sole() bool { return runtime.GOMAXPROCS(0) == 1 }
+
+func (n *Nap) sleep(word *atomic.Uint32, old uint32, limit time.Duration, leave bool) {
 	if n.since == 0 {
 		n.since = Nanotime()
 	}
-	if n.long {
+	if n.long || leave {
 		FutexWait(word, old, limit)
 	} else {
 		n.short(word, old, limit)
@@ -70,8 +86,15 @@ func (n *Nap) short(word *atomic.Uint32, old uint32, limit time.Duration) {
 		return
 	}
 	// The goroutines that wait for this processor run first: one that the caller
-	// has just started would find it kept until the sleep ends.
-	goyield()
-	FutexWaitRaw(word, old, min(limit, RawLimit))
+	// has just started would find it kept until the sleep ends. If it is the only one, so
+	// do those that wait for any, to which goyield does not come.
+	most := RawLimit
+	if maxRawSleepers() == 1 && sole() {
+		most = soleLimit
+		runtime.Gosched()
+	} else {
+		goyield()
+	}
+	FutexWaitRaw(word, old, min(limit, most))
 	rawSleepers.Add(-1)
 }

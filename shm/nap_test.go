@@ -102,3 +102,31 @@ func TestNapAdapts(t *testing.T) {
 		t.Errorf("slept %v on another value", d)
 	}
 }
+
+// Beside a sleep that leaves the only processor to others, what becomes ready runs at once: here a
+// timer, on which the sleep's end depends. Sleeps that keep it end by their own limit.
+func TestSleepBesideLeavesTheProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const naps, after = 50, 100 * time.Microsecond
+	var word atomic.Uint32
+	// The quickest of several rounds: other processes may have the processor.
+	quickest := time.Hour
+	for range 8 {
+		start := time.Now()
+		for range naps {
+			var n shm.Nap
+			old := word.Load()
+			time.AfterFunc(after, func() {
+				word.Add(1)
+				shm.FutexWake(&word, 1)
+			})
+			for word.Load() == old {
+				n.SleepBeside(&word, old, time.Minute)
+			}
+		}
+		if quickest = min(quickest, time.Since(start)); quickest < naps*2*time.Millisecond {
+			return
+		}
+	}
+	t.Errorf("%d sleeps of %v each took %v", naps, after, quickest)
+}

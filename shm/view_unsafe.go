@@ -80,3 +80,16 @@ func onlyWords(t reflect.Type) bool {
 	}
 	return false
 }
+
+// Within reports whether the bytes of part are bytes of mem, at least one, and where in it
+// they begin.
+func Within(mem, part []byte) (off int, ok bool) {
+	if len(mem) == 0 || len(part) == 0 {
+		return 0, false
+	}
+	from, to := uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(unsafe.Pointer(unsafe.SliceData(part)))
+	if to < from || to-from > uintptr(len(mem)) || uintptr(len(mem))-(to-from) < uintptr(len(part)) {
+		return 0, false
+	}
+	return int(to - from), true
+}

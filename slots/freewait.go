@@ -12,8 +12,9 @@ import (
 func (r *Ring) FreeBell() *atomic.Uint32 { return r.freeBell }
 
 // WakeAfter is how many slots of the ring are to become free before those who wait
-// for some are woken: a wake-up for each would cost more than the slots are worth.
-func (g Geometry) WakeAfter() int { return min(max(g.Slots/16, 1), 64) }
+// for some are woken: a wake-up for each would cost more than the slots are worth, and
+// each waiter looks through what may be the whole ring before it sleeps again.
+func (g Geometry) WakeAfter() int { return min(max(g.Slots/8, 1), 1024) }
 
 // WaitFree announces a wait for free slots and returns the value of FreeBell to
 // sleep on. Then try to claim once more, and only then sleep, for a limited time:

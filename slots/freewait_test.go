@@ -155,7 +155,7 @@ func ExampleRing_Freed() {
 		fmt.Println(err)
 		return
 	}
-	u, err := r.Claim(7, 4)
+	u, err := r.Claim(7, 8)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -166,6 +166,6 @@ func ExampleRing_Freed() {
 	r.Freed(u.Len)
 	fmt.Println("woken:", r.FreeBell().Load() != bell)
 	// Output:
-	// waits for 4 slots: true
+	// waits for 8 slots: true
 	// woken: true
 }

@@ -178,10 +178,15 @@ func TestDomainOffsets(t *testing.T) {
 	mem := shm.AlignedBytes(slots.DomainSegmentSize)
 	b := slots.NewBells(mem)
 	b.PrepareSleep()
-	if shm.Uint32At(mem, 4096).Load() != 1 {
-		t.Error("asleep is not at 4096")
+	b.CancelSleep()
+	b.PrepareSleep()
+	if shm.Uint64At(mem, 4096).Load() != 5 || shm.Uint64At(mem, 4104).Load() != 5 {
+		t.Error("asleep is not at 4096, or sleeps is not at 4104")
 	}
 	b.CancelSleep()
+	if shm.Uint64At(mem, 4096).Load() != 0 || shm.Uint64At(mem, 4104).Load() != 5 {
+		t.Error("an agent that is awake is not")
+	}
 	b.MarkLane(0)
 	b.MarkLane(65)
 	b.MarkLane(4095)

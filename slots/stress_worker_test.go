@@ -129,8 +129,9 @@ func (w *stressWorker) send() (full bool, err error) {
 	if !w.ring.Publish(u, w.owner) {
 		return false, fmt.Errorf("worker %d: publish of %+v: the word is %v", w.owner, u, w.ring.Word(u.Index))
 	}
-	if w.bells.MarkLane(0) {
+	if sleep := w.bells.MarkLane(0); sleep != 0 && !w.bells.HasRung(sleep) {
 		w.bell.Ring()
+		w.bells.Rung(sleep)
 	}
 	if !raceEnabled && w.rng.IntN(32) == 0 && w.ring.Revoke(u, w.owner) {
 		w.ring.Abort(u)

@@ -135,19 +135,22 @@ func stopCore(t *testing.T, c *cluster, name string) (kill func()) {
 	var once sync.Once
 	kill = func() { once.Do(func() { _ = syscall.Kill(pids.Core, syscall.SIGKILL) }) }
 	t.Cleanup(kill)
-	eventually(t, "the core stops", func() bool {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pids.Core))
-		if err != nil {
+	eventually(t, "the core stops", func() bool { return stopped(pids.Core) })
+	return kill
+}
+
+// stopped reports whether all threads of a process have stopped.
+func stopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return false
+	}
+	for _, name := range threads {
+		if f := statFields(name); len(f) == 0 || f[0] != "T" {
 			return false
 		}
-		for _, name := range threads {
-			if f := statFields(name); len(f) == 0 || f[0] != "T" {
-				return false
-			}
-		}
-		return true
-	})
-	return kill
+	}
+	return true
 }
 
 // Questions to a core that does not answer, and then dies, are answered by the next one,

@@ -45,8 +45,9 @@ func hostileRole(ctx context.Context, args *roleArgs, say *json.Encoder) error {
 				out = append(out, u)
 			}
 		}
-		if s.Bells.MarkLane(id) {
+		if sleep := s.Bells.MarkLane(id); sleep != 0 {
 			s.Bell.Ring()
+			s.Bells.Rung(sleep)
 		}
 		left := out[:0]
 		for _, u := range out {

@@ -74,7 +74,7 @@ func forgetPeak(t *testing.T, pid int) {
 }
 
 // The largest message, in both directions, checked from end to end; the daemons need no
-// more memory for it than for others.
+// more memory of their own for it than for others.
 func TestLargest(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startService(t, c, "b", "jobs")
@@ -99,9 +99,14 @@ func TestLargest(t *testing.T) {
 	begin := time.Now()
 	peaks := run(*largest, 1)
 	t.Logf("%d bytes there and back in %v; peaks of the cores %d MiB, with 16 MiB messages %d MiB", *largest, time.Since(begin), peaks[0]>>20, warm[0]>>20)
-	const more = 16 << 20
+	more := [2]int{16 << 20, 16 << 20}
+	if *fabricName != "tcp" {
+		// A request and its answer are in regions of the handler's process, which are registered with a
+		// device and so in the core's memory, too: as much as the library keeps at the most.
+		more[1] += min(2**largest, 256<<20)
+	}
 	for i := range peaks {
-		if peaks[i] > warm[i]+more {
+		if peaks[i] > warm[i]+more[i] {
 			t.Errorf("core %d: %d MiB at most, and %d MiB with messages of 16 MiB", i, peaks[i]>>20, warm[i]>>20)
 		}
 	}

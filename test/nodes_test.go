@@ -39,6 +39,9 @@ func newClusterVia(t *testing.T, s sandbox.Settings, via func(address string) st
 	if s.Fabric == "" {
 		s.Fabric = *fabricName
 	}
+	if s.HangLimit == "" {
+		s.HangLimit = "5m" // tests stop cores, and the machine may be slow
+	}
 	if *provider != "" {
 		s.Extra += fmt.Sprintf("\n[libfabric]\nprovider = %q\n", *provider)
 	}

@@ -103,18 +103,25 @@ func TestRegions(t *testing.T) {
 		t.Errorf("the handler has read something else: %v", err)
 	}
 	const adders, adds = 4, 200
+	// rxm over verbs has none together with the order that immediates need: docs/fabrics.md.
+	atomics := *provider != "verbs;ofi_rxm"
 	before := binary.NativeEndian.Uint64(region.Bytes())
 	var all sync.WaitGroup
 	for range adders {
 		all.Go(func() {
-			if _, err := conn.CallRegions(bounded(t), "b/regions/add", encoded(adds), ref); err != nil {
-				t.Error(err)
+			_, err := conn.CallRegions(bounded(t), "b/regions/add", encoded(adds), ref)
+			if refused := err != nil && strings.Contains(err.Error(), "not supported by the fabric"); refused == atomics || err != nil && !refused {
+				t.Errorf("atomic operations: %v; does the fabric have any: %v", err, atomics)
 			}
 		})
 	}
 	all.Wait()
-	if sum := binary.NativeEndian.Uint64(region.Bytes()) - before; sum != adders*adds {
-		t.Errorf("the sum is %d, want %d", sum, adders*adds)
+	sum, wanted := binary.NativeEndian.Uint64(region.Bytes())-before, uint64(0)
+	if atomics {
+		wanted = adders * adds
+	}
+	if sum != wanted {
+		t.Errorf("the sum is %d, want %d", sum, wanted)
 	}
 	if err := region.Free(); err != nil {
 		t.Error(err)

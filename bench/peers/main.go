@@ -29,6 +29,9 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "peers: %v\n", err)
+		if errors.Is(err, errUsage) {
+			os.Exit(2)
+		}
 		os.Exit(1)
 	}
 }
@@ -49,8 +52,8 @@ func newRoot() *cobra.Command {
 		Short: "Compare rdmad with raw sockets, gRPC and NATS",
 		Long: "Run the same workloads over several systems, in turns, and print what each needs: messages per\n" +
 			"second, latencies, processor time of all its processes. Every answer is checked. Exit status 1\n" +
-			"if a system failed.",
-		Args:          cobra.NoArgs,
+			"if a system failed, and 2 for a wrong command line.",
+		Args:          func(c *cobra.Command, args []string) error { return usage(cobra.NoArgs(c, args)) },
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(c *cobra.Command, _ []string) error { return compare(c.Context(), &f) },
@@ -67,6 +70,7 @@ func newRoot() *cobra.Command {
 	p.DurationVar(&f.duration, "duration", 250*time.Millisecond, "for how long each time")
 	p.DurationVar(&f.idle, "idle", 3*time.Second, "for how long idle systems are looked at")
 	p.BoolVar(&f.quick, "quick", false, "measure next to nothing: whether everything works")
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	c.AddCommand(newServe(), newClient())
 	return c
 }
@@ -117,6 +121,17 @@ const (
 // errFailed ends a comparison in which a system failed.
 var errFailed = errors.New("a system failed: see the table")
 
+// errUsage is what a wrong command line leads to.
+var errUsage = errors.New("see peers --help")
+
+// usage makes an error, if it is one, one of the command line.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", err, errUsage)
+}
+
 // options turns flags into what run wants.
 func (f *flags) options() (run.Options, error) {
 	o := run.Options{Systems: f.systems, Rounds: f.rounds, Duration: f.duration, Idle: f.idle}
@@ -160,7 +175,7 @@ func (f *flags) options() (run.Options, error) {
 func compare(ctx context.Context, f *flags) error {
 	o, err := f.options()
 	if err != nil {
-		return err
+		return usage(err)
 	}
 	begin := time.Now()
 	o.Progress = func(format string, args ...any) {

@@ -217,6 +217,9 @@ func check(t *testing.T, w *run.Workload, c *result.Cell, name string) {
 	if (s.P50 <= 0 || s.P99 < s.P50 || s.P999 < s.P99) && w.Op != system.Post {
 		t.Errorf("%s: %s: latencies of %+v", w.Name, name, s)
 	}
+	if sizes := c.GroupSizes; (len(sizes) > 0) != (s.RequestGroup > 0) || name == "rdmad-single" && (len(sizes) != 1 || sizes[0].Most != 1) {
+		t.Errorf("%s: %s: sizes of groups: %v", w.Name, name, sizes)
+	}
 	grouped := name == "rdmad" || name == "rdmad-region" || name == "rdmad-single"
 	if grouped != (s.RequestGroup >= 1) || name == "rdmad-single" && s.RequestGroup != 1 {
 		t.Errorf("%s: %s: groups of %+v", w.Name, name, s)
@@ -311,12 +314,13 @@ func TestFlags(t *testing.T) {
 		{"--settings none", `no setting "none"`},
 		{"--rdmad /nowhere", "/nowhere"},
 		{"extra", "unknown command"},
+		{"--nothing", "unknown flag"},
 	} {
 		args := strings.Fields(c.args)
-		if c.args != "--rdmad /nowhere" && c.args != "extra" {
+		if c.args != "--rdmad /nowhere" && c.args != "extra" && c.args != "--nothing" {
 			args = append(args, "--rdmad", rdmad)
 		}
-		if _, err := execute(t, args...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := execute(t, args...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.args, err, c.want)
 		}
 	}

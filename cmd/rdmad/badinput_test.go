@@ -68,13 +68,14 @@ var badInputs = map[string]badInput{
 	"rdmad peers":                 {wrong: []string{"--state sideways"}, asks: with("")},
 	"rdmad perf":                  {wrong: []string{"nonsense"}, prints: with("")},
 	"rdmad perf blast": {
-		wrong:  []string{"a b", "--op atomic", "--tx-depth 0 --self", "--rx-depth 100000 --self", "--post-list 200 --self", "-s 0 --self", "-s 9MiB --self", "--min-bw -1"},
-		prints: with("--self -n 10"), writes: with("--self -n 10 --plot DIR/plot.svg"),
+		wrong: []string{"a b", "--op atomic", "--tx-depth 0 --self", "--rx-depth 100000 --self", "--post-list 200 --self", "-s 0 --self", "-s 9MiB --self", "--min-bw -1",
+			"--min-bw NaN", "--min-bw Inf", "-q 0 --self", "-q 129 --self", "-q x", "-b -q 128 -s 8MiB --self"},
+		prints: with("--self -n 10 -q 2 -b"), writes: with("--self -n 10 --plot DIR/plot.svg"),
 	},
 	"rdmad perf atomics": {
 		wrong: []string{
-			"a b", "-A nonsense", "--clients 0 --self", "--clients 257 --self", "-n 0 --self", "-n x", "-t 0 --self", "-t 2000 --self", "--max-p99 -1s",
-			"--min-msgrate -1", "--provider shm",
+			"a b", "-A nonsense", "--clients 0 --self", "--clients 257 --self", "--connections 0 --self", "--clients 2 --connections 129 --self", "-n 0 --self", "-n x", "-t 0 --self", "-t 2000 --self", "--max-p99 -1s",
+			"--min-msgrate -1", "--min-msgrate NaN", "--provider shm", "--member 127.0.0.1",
 		},
 		prints: with("--self -n 10"),
 	},
@@ -87,12 +88,12 @@ var badInputs = map[string]badInput{
 		prints: with("--self -s 4KiB"),
 	},
 	"rdmad perf rc": {
-		wrong:  []string{"a b", "-s 0 --self", "-s 9MiB --self", "-s x", "--poll-timeout 0 --self", "--poll-timeout 61s --self", "--poll-timeout x", "--fabric nonsense"},
+		wrong:  []string{"a b", "-s 0 --self", "-s 9MiB --self", "-s x", "--poll-timeout 0 --self", "--poll-timeout 61s --self", "--poll-timeout x", "--fabric nonsense", "--min-bw -1"},
 		prints: with("--self"),
 	},
 	"rdmad perf pingpong": {
 		wrong: []string{
-			"a b", "--op nonsense", "--fabric nonsense", "--fabric verbs --provider shm", "--provider shm", "-d x", "-x 3", "--source nonsense",
+			"a b", "--op nonsense", "--fabric nonsense", "--fabric verbs --provider shm", "--provider shm", "-d x", "-x 3", "--source nonsense", "--source 192.0.2.1 --self", "--listen 192.0.2.1 -p 0",
 			"--self host", "--listen x", "--listen 127.0.0.1 host", "-p 70000", "host -p 0", "a/b", "1.2.3.999", "[::1", "-s 0 --self", "-s 9MiB --self", "-s 1XB", "-n 0",
 			"-n 1 -D 1", "-D x", "-D -1s", "-a -s 2", "-I -2", "-I 100000 --self", "--op write -e --self", "--plot x.png", "--plot /nonexistent/x.svg", "--max-p99 -1s", "--child",
 		},

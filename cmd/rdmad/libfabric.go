@@ -48,6 +48,17 @@ func writeLibfabric(b *strings.Builder, d libfabric.DeviceInfo) {
 	fmt.Fprintf(b, "    inject %d bytes, messages to %s, %d bytes of data with a write, keys of %d bytes, %d sends and %d receives\n",
 		l.Inject, most(l.MaxMessage), l.Data, l.Key, l.Sends, l.Recvs)
 	fmt.Fprintf(b, "    progress %s, memory %s\n", d.Progress, orNone(d.MRModes))
+	fmt.Fprintf(b, "    %s, %s, %s%s\n", hasOrNot(d.Atomics, "atomics of 8 bytes", "no atomics"),
+		hasOrNot(d.Descriptors, "descriptors to wait for", "no descriptors to wait for"),
+		hasOrNot(d.Delivery, "completions when data has landed", "completions before data has landed"),
+		hasOrNot(d.Notices, ", immediates as messages", ""))
+}
+
+func hasOrNot(has bool, yes, no string) string {
+	if has {
+		return yes
+	}
+	return no
 }
 
 // most prints a limit, which some providers do not have.

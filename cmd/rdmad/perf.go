@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -90,8 +91,10 @@ func (p *perfCommand) flags(c *cobra.Command) {
 	f.StringVar(&o.Listen, "listen", "", "the address where a server waits (default: all of the machine)")
 	f.BoolVar(&o.Self, "self", false, "measure on this machine: start the server, too")
 	f.BoolVar(&o.Child, "child", false, "be the server of --self")
-	// Programs start it.
+	f.StringVar(&o.Member, "member", "", "be one of the clients of a client")
+	// Programs start them.
 	_ = f.MarkHidden("child")
+	_ = f.MarkHidden("member")
 	jsonFlag(c, &o.JSON)
 }
 
@@ -152,8 +155,14 @@ func (w *perfWork) judge(result any) error {
 
 // checkThresholds refuses those that mean nothing.
 func (w *perfWork) checkThresholds() error {
-	if t := w.thresholds; t.MaxP99 < 0 || !(t.MinBandwidth >= 0) || !(t.MinMsgRate >= 0) {
-		return usagef("a threshold below 0 cannot be missed")
+	t := w.thresholds
+	if t.MaxP99 < 0 {
+		return usagef("--max-p99 %v: want a time of 0 or more", t.MaxP99)
+	}
+	for flag, v := range map[string]float64{"min-bw": t.MinBandwidth, "min-msgrate": t.MinMsgRate} {
+		if !(v >= 0) || math.IsInf(v, 0) {
+			return usagef("--%s %v: want a number of 0 or more", flag, v)
+		}
 	}
 	return nil
 }

@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/fabric/libfabric"
@@ -76,7 +79,8 @@ func (f *fixture) startPair(ctx context.Context, tool string) (server, client *p
 // How soon is a matter of the kernel, which ends the connections of a dead process at once.
 func TestPerfKilled(t *testing.T) {
 	f := newFixture(t)
-	for _, tool := range []string{"pingpong -e", "pingpong --op read -e", "pingpong --op write", "blast -e", "blast --op write -e", "blast --op read"} {
+	for _, tool := range []string{"pingpong -e", "pingpong --op read -e", "pingpong --op write", "blast -e", "blast --op write -e", "blast --op read",
+		"blast -e -b -q 3"} {
 		for _, victim := range []string{"server", "client"} {
 			t.Run(tool+"/"+victim, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -99,6 +103,74 @@ func TestPerfKilled(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The clients of atomics are processes, each of which is missed by all others.
+func TestPerfAtomicsProcesses(t *testing.T) {
+	f := newFixture(t)
+	r := f.run("rdmad perf atomics", "--self -e -n 50 --clients 3 --connections 2 --json")
+	var got struct {
+		Results []struct {
+			Clients, Connections, Increments uint64
+		}
+	}
+	if err := json.Unmarshal([]byte(r.Stdout), &got); err != nil || r.Status != 0 || len(got.Results) != 2 {
+		t.Fatalf("status %d, %v:\n%s%s", r.Status, err, r.Stdout, r.stderr)
+	}
+	for _, row := range got.Results {
+		if row.Clients != 3 || row.Connections != 2 || row.Increments != 300 {
+			t.Errorf("%+v", row)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	server := f.startSide(ctx, "atomics --listen 127.0.0.1 -p 0")
+	port := listens.FindStringSubmatch(server.until(server.stderr, "waiting for a client"))
+	client := f.startSide(ctx, "atomics --clients 3 -e -n 80000000 127.0.0.1 -p "+port[1])
+	client.until(client.stdout, "other side: provider tcp")
+	members := children(t, client.cmd.Process.Pid)
+	if len(members) != 3 {
+		t.Fatalf("the client has the processes %v", members)
+	}
+	if err := syscall.Kill(members[1], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	client.until(client.stderr, "the other side is gone")
+	server.until(server.stderr, "the other side is gone")
+	for _, side := range []*perfSide{client, server} {
+		_ = side.cmd.Wait() // its status is looked at
+		if status := side.cmd.ProcessState.ExitCode(); status != exitFailure {
+			t.Errorf("status %d, want %d:\n%s", status, exitFailure, side.said)
+		}
+	}
+	for _, pid := range members {
+		if err := syscall.Kill(pid, 0); err == nil {
+			t.Errorf("the client has left process %d", pid)
+		}
+	}
+}
+
+// children are the processes that a process has started.
+func children(t *testing.T, pid int) (pids []int) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, word := range strings.Fields(string(text)) {
+			child, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, child)
+		}
+	}
+	return pids
 }
 
 // The JSON has perftest's keys, and what was really used.

@@ -27,8 +27,8 @@ func newPerfAtomics() *cobra.Command {
 		}
 		return t, w.checkThresholds()
 	}, w.judge)
-	c.Short = "Count on the same 8 bytes from several connections by atomic operations"
-	c.Long = "Several connections increment one counter in the server's memory, by fetch-and-add and by compare-and-swap. Every run checks that\n" +
+	c.Short = "Count on the same 8 bytes from several processes by atomic operations"
+	c.Long = "Several processes, each with one or more connections, increment one counter in the server's memory, by fetch-and-add and by compare-and-swap. Every run checks that\n" +
 		"each increment has counted exactly once, besides telling the latency of an operation, which is that of the whole round trip, and\n" +
 		"how many there are per second. A compare-and-swap that finds that another was faster is tried again, and counted. A device that\n" +
 		"does no atomic operations is refused with status 2."
@@ -37,7 +37,8 @@ func newPerfAtomics() *cobra.Command {
 	f.StringVarP(&kind, "atomic-type", "A", bothTypes, "what increments: "+strings.Join(kinds, ", "))
 	// It fails for a flag that there is not.
 	_ = c.RegisterFlagCompletionFunc("atomic-type", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
-	f.IntVar(&t.Clients, "clients", 4, "connections that count at the same time")
+	f.IntVar(&t.Clients, "clients", 4, "processes that count at the same time; 1: the client itself")
+	f.IntVar(&t.Connections, "connections", 1, "connections of each process, all of which count")
 	f.Uint64VarP(&t.Count, "iters", "n", 1000, "increments of each connection, for each type")
 	f.IntVarP(&t.Depth, "tx-depth", "t", 1, "additions that a connection has under way; swaps are one at a time")
 	f.BoolVarP(&t.Event, "events", "e", false, "sleep until there are completions instead of polling for them")

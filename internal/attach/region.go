@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -25,10 +26,18 @@ type Region struct {
 	exported map[string]bool
 }
 
-// AllocRegion makes a region of n bytes, all zero. If ctx ends first, a region
-// that the daemon still makes is freed. Errors: ErrLimit, ErrInvalid, ErrClosed,
-// or ctx's.
+// AllocRegion makes a region of n bytes, all zero. What the pool keeps in vain makes room for
+// it. If ctx ends first, a region that the daemon still makes is freed. Errors: ErrLimit,
+// ErrInvalid, ErrClosed, or ctx's.
 func (s *Session) AllocRegion(ctx context.Context, n int) (*Region, error) {
+	r, err := s.allocRegion(ctx, n)
+	if errors.Is(err, ErrLimit) && s.Pool.drop() {
+		r, err = s.allocRegion(ctx, n)
+	}
+	return r, err
+}
+
+func (s *Session) allocRegion(ctx context.Context, n int) (*Region, error) {
 	if n < 1 || n > math.MaxInt-shm.HeaderSize {
 		return nil, fmt.Errorf("%w: a region of %d bytes", ErrInvalid, n)
 	}
@@ -119,6 +128,18 @@ func (r *Region) Bytes() []byte {
 		return nil
 	}
 	return r.seg.Bytes()[shm.HeaderSize : shm.HeaderSize+r.size : shm.HeaderSize+r.size]
+}
+
+// RegionOf returns the region of which b is a part, and where in it b begins, or nil.
+func (s *Session) RegionOf(b []byte) (r *Region, off int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.regions {
+		if off, ok := shm.Within(r.Bytes(), b); ok {
+			return r, off
+		}
+	}
+	return nil, 0
 }
 
 // Ref makes a reference to the n bytes at off. Errors wrap ErrInvalid.

@@ -42,6 +42,8 @@ type Session struct {
 	Rings *slots.WorkerRings
 	// Ops is the ring of operations on regions, which only services use.
 	Ops *slots.OpRing
+	// Pool is memory for large messages.
+	Pool Pool
 
 	conn   *Conn
 	events Events
@@ -120,6 +122,7 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 		segs: make(map[*shm.Segment]bool), lanes: make(map[uint16]*shm.Segment), pending: make(map[uint64]*question),
 		regions: make(map[slots.RegionID]*Region),
 	}
+	s.Pool.session = s
 	if err := s.handshake(ctx, hello); err != nil {
 		s.release()
 		return nil, fmt.Errorf("attach to %s: %w", socket, err)
@@ -367,6 +370,7 @@ func (s *Session) end(err error) {
 	err = s.err
 	s.pending = nil
 	s.mu.Unlock()
+	s.Pool.shut()
 	_ = s.conn.Close()
 	if s.events.Ended != nil {
 		s.events.Ended(err)

@@ -57,6 +57,8 @@ type Node struct {
 	DrainTimeout time.Duration
 	// LinkHold is how long requests wait for a lost link to come back.
 	LinkHold time.Duration
+	// HangLimit is for how long the core may make no progress; 0 for ever.
+	HangLimit time.Duration
 }
 
 // Fabric selects and tunes the transport between nodes.
@@ -69,6 +71,9 @@ type Fabric struct {
 	// Listen or of Node.Listen if they name one, else the address that this node
 	// uses towards its first peer.
 	Advertise string
+	// Congestion is the congestion control of the provider tcp's connections: "auto", "system" or
+	// the kernel's name of one.
+	Congestion string
 }
 
 // Libfabric selects what of libfabric is used. The fields mean what those of the

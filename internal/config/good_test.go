@@ -56,8 +56,8 @@ func TestSampleWorks(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	want := &Config{
-		Node:   Node{Name: "host-1", Socket: "/run/rdmad/rdmad.sock", SocketMode: 0o660, DrainTimeout: 10 * time.Second, LinkHold: 10 * time.Second},
-		Fabric: Fabric{Provider: "tcp", Listen: "0.0.0.0:0"},
+		Node:   Node{Name: "host-1", Socket: "/run/rdmad/rdmad.sock", SocketMode: 0o660, DrainTimeout: 10 * time.Second, LinkHold: 10 * time.Second, HangLimit: 20 * time.Second},
+		Fabric: Fabric{Provider: "tcp", Listen: "0.0.0.0:0", Congestion: "auto"},
 		Verbs: Verbs{
 			GIDIndex: -1, Connect: "oob", Timeout: 14, RetryCount: 7, RNRRetry: 7, MinRNRTimer: 12,
 			MaxReadAtomic: 16, HopLimit: 64, MaxInline: 220, ConnectTimeout: 5 * time.Second,
@@ -90,10 +90,12 @@ func TestEveryKey(t *testing.T) {
 		socket_mode = "0666"
 		listen = "[::]:7471"
 		drain_timeout = "1m30s"
+		hang_limit = "0s"
 		[fabric]
 		provider = "verbs"
 		listen = "127.0.0.1:9"
 		advertise = "fe80::1%eth0"
+		congestion_control = "dctcp"
 		[libfabric]
 		provider = "efa"
 		domain = "rdmap0s6-rdm"
@@ -178,7 +180,7 @@ func TestEveryKey(t *testing.T) {
 	want := &Config{
 		Node: Node{Name: "n1", Socket: "/tmp/s", SocketMode: 0o666, Listen: "[::]:7471", DrainTimeout: 90 * time.Second, LinkHold: 10 * time.Second},
 
-		Fabric: Fabric{Provider: "verbs", Listen: "127.0.0.1:9", Advertise: "fe80::1%eth0"},
+		Fabric: Fabric{Provider: "verbs", Listen: "127.0.0.1:9", Advertise: "fe80::1%eth0", Congestion: "dctcp"},
 		Verbs: Verbs{
 			Device: "mlx5_bond_0", Port: 2, GIDIndex: 3, Connect: "rdmacm", MTU: 2048, Timeout: 18,
 			RetryCount: 6, RNRRetry: 5, MinRNRTimer: 31, MaxReadAtomic: 1,

@@ -152,9 +152,19 @@ func boolean() kind[bool] {
 // duration reads a string with a unit. A bare number is refused even if it is 0:
 // it does not say which unit its writer had in mind.
 func duration(low, high time.Duration) kind[time.Duration] {
+	return durations(rangeOf(low, high), func(d time.Duration) bool { return low <= d && d <= high })
+}
+
+// durationOrNever is duration, but 0 is allowed, too, and means never.
+func durationOrNever(low, high time.Duration) kind[time.Duration] {
+	return durations("0s for never, or "+rangeOf(low, high), func(d time.Duration) bool { return d == 0 || low <= d && d <= high })
+}
+
+// durations are those that are fine, which allowed says for people.
+func durations(allowed string, fine func(time.Duration) bool) kind[time.Duration] {
 	const form = `a string with a unit such as "10s", "250ms" or "50us"`
 	return kind[time.Duration]{
-		allowed: rangeOf(low, high),
+		allowed: allowed,
 		read: func(v any) (time.Duration, error) {
 			s, err := as[string](v, form)
 			if err != nil {
@@ -164,8 +174,8 @@ func duration(low, high time.Duration) kind[time.Duration] {
 			if err != nil || strings.TrimLeft(s, "+-0123456789.") == "" {
 				return 0, fmt.Errorf("must be %s, got %q", form, s)
 			}
-			if d < low || d > high {
-				return 0, fmt.Errorf("must be %s, got %s", rangeOf(low, high), s)
+			if !fine(d) {
+				return 0, fmt.Errorf("must be %s, got %s", allowed, s)
 			}
 			return d, nil
 		},

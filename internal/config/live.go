@@ -48,8 +48,9 @@ var applies = map[string]Applies{
 	"node.name": restart, "node.socket": restart, "node.socket_mode": restart, "node.listen": restart,
 	"node.drain_timeout": live(""),
 	"node.link_hold":     live("for links that are lost from then on"),
+	"node.hang_limit":    restart,
 
-	"fabric.provider": restart, "fabric.listen": restart, "fabric.advertise": restart,
+	"fabric.provider": restart, "fabric.listen": restart, "fabric.advertise": restart, "fabric.congestion_control": restart,
 
 	"verbs.device": restart, "verbs.port": restart, "verbs.gid_index": restart, "verbs.connect": restart, "verbs.mtu": restart,
 	"verbs.service_level": restart, "verbs.traffic_class": restart, "verbs.hop_limit": restart, "verbs.pkey_index": restart,

@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/rdmad/rdmad/shm"
@@ -178,6 +179,9 @@ func nodeKeys() []key {
 		bind("link_hold", "10s", func(n *Node) *time.Duration { return &n.LinkHold },
 			duration(0, time.Hour),
 			"How long requests wait for a lost link to a peer to come back. If it does, and the peer has not been started anew meanwhile, each of them is still executed once; after this time they fail."),
+		bind("hang_limit", "20s", func(n *Node) *time.Duration { return &n.HangLimit },
+			durationOrNever(2*time.Second, time.Hour),
+			"How long the core may make no progress before the supervisor replaces it, as if it had died: its stacks go to the log, and workers see a pause. Less than the service manager's watchdog, which starts the whole service anew. Never, for a debugger."),
 	}
 }
 
@@ -192,8 +196,14 @@ func fabricKeys() []key {
 		bind("advertise", "", func(f *Fabric) *string { return &f.Advertise },
 			text(`an IP address or host name without a port, or "" for the host that listen or node.listen names, or else the address used towards the first peer`, optional(hostOnly)),
 			"The host that peers are told to connect to for data."),
+		bind("congestion_control", "auto", func(f *Fabric) *string { return &f.Congestion },
+			pattern(congestionName, `"auto", "system" or the kernel's name of one, of at most 15 bytes, such as "cubic" or "dctcp"`),
+			"The congestion control of data connections of the provider tcp, which this node's end sends with. \"auto\" is the system's, but \"cubic\" in place of \"bbr\", whose timers cost large messages a third of the processor time that they take (docs/performance.md)."),
 	}
 }
+
+// congestionName is what tcp(7) takes for TCP_CONGESTION.
+var congestionName = regexp.MustCompile(`^[a-z0-9_-]{1,15}$`)
 
 func tlsKeys() []key {
 	path := text(`an absolute path of at most 4095 bytes, or ""`, optional(filePath))
@@ -355,7 +365,8 @@ func limitKeys() []key {
 		bind("region_bytes", int64(1<<30), func(l *Limits) *int { return &l.RegionBytes },
 			number(0, 1<<40, 1),
 			"The most memory in regions of one process, in bytes, in whole pages. It is taken when a region is made, and "+
-				"registered with the fabric device when it is used. A service that operates on regions needs 4 MiB of its own."),
+				"registered with the fabric device when it is used. A service that operates on regions needs 4 MiB of its own; "+
+				"large messages use what else there is, up to 256 MiB of it, and do without where there is none."),
 		bind("region_count", int64(256), func(l *Limits) *int { return &l.RegionCount },
 			number(0, 65535, 1),
 			"The most regions of one process. Each takes a descriptor of the daemon."),

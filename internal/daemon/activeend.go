@@ -12,9 +12,10 @@ import (
 const (
 	// bulkDepth is how many work requests a connection for operations has under
 	// way, and bulkWindow about how many bytes. Any more would only make the
-	// small operations of others wait behind them.
-	bulkDepth  = 128
-	bulkWindow = 4 * chunkSize
+	// small operations of others wait behind them; without any, it is roomyWindow.
+	bulkDepth   = 128
+	bulkWindow  = 4 * chunkSize
+	roomyWindow = 2 * roomyChunk
 	// fenceSize is from which size on a write has a fence of its own, so that the
 	// next one can be posted while others are under way.
 	fenceSize = 64 << 10
@@ -153,7 +154,13 @@ func (e *activeEnd) forget(r *agentRegion) fabric.MemoryRegion {
 }
 
 // room reports whether another chunk may be posted, with the fences it may need.
-func (e *activeEnd) room() bool { return e.next-e.done <= bulkDepth-3 && e.inFlight < bulkWindow }
+func (e *activeEnd) room() bool {
+	window := bulkWindow
+	if e.agent.alone() {
+		window = roomyWindow
+	}
+	return e.next-e.done <= bulkDepth-3 && e.inFlight < window
+}
 
 // post queues a work request for a chunk of an operation. False: its local memory is
 // not registered yet, and registered will tell.

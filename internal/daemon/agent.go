@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -38,12 +39,16 @@ type agent struct {
 	tally  *counters.Agent
 	count  *counters.AgentCounts
 	deaths deaths
-	stop   bool
+	// company are those who would wait behind large operations.
+	company company
+	stop    bool
 	// now is when the cycle began, by CLOCK_MONOTONIC, and stamp what journals and records
 	// note of it. awake: there was no sleep since the cycle before.
 	now   int64
 	stamp uint32
 	awake bool
+	// asleep: it sleeps until somebody wakes it; for others to know.
+	asleep atomic.Bool
 }
 
 // laneEnd is what completions are for: an out lane or an in lane.
@@ -144,6 +149,7 @@ func (a *agent) cycle() int {
 	for _, d := range a.domains {
 		work += d.cycle()
 	}
+	a.company.look(a.now)
 	return work
 }
 
@@ -229,7 +235,9 @@ func (a *agent) rest() {
 		a.count.AgentSleeps++
 		a.sleeps()
 		if a.wait(poller.RawLimit) == 0 && !a.pending() && !a.rescan() {
+			a.asleep.Store(true)
 			a.wait(-1)
+			a.asleep.Store(false)
 		}
 	}
 	a.commands.cancelSleep()
@@ -265,7 +273,7 @@ func (a *agent) pending() bool {
 func (a *agent) rescan() bool {
 	found := false
 	for _, d := range a.domains {
-		d.balance() // no share stays for want of something to do
+		d.balance(true) // no share stays for want of something to do
 		for _, l := range d.outLanes {
 			l.plan.Rescan()
 			found = l.send() > 0 || found
@@ -426,7 +434,7 @@ func (d *agentDomain) cycle() int {
 	for i := range againIn {
 		d.work += againIn[i].send()
 	}
-	d.balance() // before anybody is woken who could claim by the old shares
+	d.balance(false) // before anybody is woken who could claim by the old shares
 	for i, l := range d.freed {
 		l.ring.Freed(l.freed)
 		l.freed = 0

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -25,14 +26,14 @@ func TestCompletionErrorsAreCounted(t *testing.T) {
 			t.Errorf("%v was counted %d times", s, *counter)
 		}
 	}
-	errors := 0
+	infos := 0
 	for _, i := range counters.Infos[counters.AgentCounts]() {
 		if strings.HasPrefix(i.Name, "completion_errors_") {
-			errors++
+			infos++
 		}
 	}
-	if errors != len(seen) {
-		t.Errorf("%d counters for %d statuses", errors, len(seen))
+	if infos != len(seen) {
+		t.Errorf("%d counters for %d statuses", infos, len(seen))
 	}
 	a.completion(&fabric.Completion{Tag: 1 << 60, Status: 200})
 	if a.count.ErrorFatal != 2 {
@@ -72,5 +73,20 @@ func TestWritesAreCounted(t *testing.T) {
 	r.out.fail("the test ends it", nil)
 	if n.WritesOutstanding != 0 {
 		t.Errorf("%d writes outstanding on no connection", n.WritesOutstanding)
+	}
+}
+
+// A provider that completes more receives than were posted ends the lane, and not the process.
+func TestMoreReceivesThanPosted(t *testing.T) {
+	r := newDelayRig(t)
+	pair := r.out.pair
+	for i := range recvDepth {
+		// None was really used, so that none can be posted again.
+		if err := pair.received(); err != nil {
+			t.Fatalf("receive %d: %v", i, err)
+		}
+	}
+	if err := pair.received(); !errors.Is(err, errReceives) {
+		t.Fatalf("one more than were posted: %v, want %v", err, errReceives)
 	}
 }

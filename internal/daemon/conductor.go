@@ -47,9 +47,10 @@ type conductor struct {
 	guard       *guard // nil without TLS
 	refusals    refusals
 	depot       *depot.Client // nil: nothing is kept
-	// watchdog is how often the supervisor must know that all is well; 0: it need not.
-	watchdog time.Duration
-	told     *briefing // by the supervisor; may be nil
+	// beatEvery is how often the supervisor must know by the pulse that all is well; 0: it need not.
+	beatEvery time.Duration
+	pulse     *pulse
+	told      *briefing // by the supervisor; may be nil
 	// identity is what the depot has under nodeKey; after the start keepIdentity changes it.
 	identity    *nodeMeta
 	identifying sync.Mutex
@@ -185,7 +186,7 @@ func (c *conductor) serve(ctx context.Context, socket *net.UnixListener, bootstr
 	c.spawn(c.applyReloads)
 	c.spawn(c.watchFabric)
 	c.spawn(c.keepErrors)
-	if c.watchdog > 0 {
+	if c.beatEvery > 0 {
 		c.spawn(c.watchProgress)
 	}
 	select {

@@ -31,7 +31,7 @@ const (
 	// depotFD is the core's end of the socket to the depot.
 	depotFD
 	// bootstrapFD is the listening TCP socket for peers; absent without one. Behind it, or
-	// in its place, are those for HTTP, as far as they are there.
+	// in its place, are those for HTTP, as far as they are there, and then the pulse.
 	bootstrapFD
 )
 
@@ -48,9 +48,9 @@ type handoff struct {
 	Observe [observers]bool `json:"observe"`
 	// Backup: what is kept survives the supervisor.
 	Backup bool `json:"backup"`
-	// WatchdogNS is how often the supervisor must know that all is well, in nanoseconds; 0:
-	// it need not.
-	WatchdogNS int64 `json:"watchdog_ns,omitempty"`
+	// BeatNS is how often the supervisor must know that all is well, in nanoseconds; 0: it need
+	// not. Else the last descriptor is that of the pulse.
+	BeatNS int64 `json:"beat_ns,omitempty"`
 }
 
 // StatusNoStart is the exit status of a core that could not start: what it was
@@ -134,9 +134,16 @@ func core(h *handoff, ready *bool) error {
 			return fmt.Errorf("core: bootstrap socket: %w", err)
 		}
 	}
-	observe, err := h.observeListeners()
+	observe, next, err := h.observeListeners()
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
+	}
+	var beats *pulse
+	if h.BeatNS > 0 {
+		if beats, err = openPulse(next); err != nil {
+			return fmt.Errorf("core: the supervisor's pulse: %w", err)
+		}
+		defer beats.close()
 	}
 	// An agent in a short wait keeps its processor: leave enough for the rest.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), 2) + cfg.Agent.Count)
@@ -171,7 +178,7 @@ func core(h *handoff, ready *bool) error {
 	faultpoint.Here("core.adopted")
 	c.told, c.events = told, events
 	events.Restore(c.identity.Errors)
-	c.watchdog = time.Duration(h.WatchdogNS)
+	c.pulse, c.beatEvery = beats, time.Duration(h.BeatNS)
 	log.Info().Int("pid", pid).Str("incarnation", c.incarnation).Str("socket", cfg.Node.Socket).Str("listen", cfg.Node.Listen).Msg("core ready")
 	*ready = true
 	if err := store.Ready(); err != nil {

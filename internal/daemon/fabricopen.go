@@ -127,7 +127,11 @@ func (o *fabricOpener) openBest() (*openFabric, error) {
 }
 
 func (o *fabricOpener) openTCP(f *openFabric) error {
-	return o.openWith(f, tcp.New(tcp.Config{Security: o.security}))
+	err := o.openWith(f, tcp.New(tcp.Config{Security: o.security, Congestion: o.cfg.Fabric.Congestion}))
+	if errors.Is(err, tcp.ErrCongestion) {
+		return fmt.Errorf("fabric.congestion_control = %q: %w", o.cfg.Fabric.Congestion, err)
+	}
+	return err
 }
 
 func (o *fabricOpener) openVerbs(f *openFabric) error {

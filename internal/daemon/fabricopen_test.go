@@ -98,10 +98,13 @@ func TestOpenFabric(t *testing.T) {
 		listErr        error
 		openErr        error
 		secured        bool
+		congestion     string
 		use            string // empty: an error
 		says           []string
 	}{
 		{name: "tcp", provider: "tcp", use: "tcp"},
+		{name: "tcp without pacing", provider: "tcp", congestion: "reno", use: "tcp"},
+		{name: "tcp with what there is not", provider: "tcp", congestion: "no-such", says: []string{`fabric.congestion_control = "no-such"`, "reno"}},
 		{name: "tcp with TLS", provider: "tcp", secured: true, use: "tcp", says: []string{"data connections with TLS 1.3"}},
 		{name: "auto with TLS", provider: "auto", built: true, secured: true, use: "tcp", says: []string{"no RDMA device", "data connections with TLS 1.3"}},
 		{name: "auto with a device and TLS", provider: "auto", built: true, devices: up, secured: true, says: []string{"has chosen verbs", `tls.data = "tls"`, `set fabric.provider = "tcp"`}},
@@ -121,6 +124,9 @@ func TestOpenFabric(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := config.Default()
 			cfg.Fabric.Provider, cfg.Fabric.Listen = c.provider, "127.0.0.1:0"
+			if c.congestion != "" {
+				cfg.Fabric.Congestion = c.congestion
+			}
 			var log bytes.Buffer
 			var security tcp.Security
 			if c.secured {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"testing"
 
@@ -237,6 +238,8 @@ func FuzzInLaneRequests(f *testing.F) {
 		}
 		f.Add(data)
 	}
+	// Empty groups, more of them than receives were ever posted.
+	f.Add(bytes.Repeat([]byte{2, 0, 0}, recvDepth+1))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in := script(data)
 		a, b, _, l := remoteLane(t)

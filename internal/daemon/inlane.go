@@ -174,8 +174,11 @@ func (l *inLane) finished(i int, w *agentWorker) bool {
 		l.domain.damage(l.local != nil)
 		l.refuse(i, slots.StatusMaybeExecuted, "the handler's answer was damaged")
 	default:
-		if h.Flags&slots.FlagPart != 0 && rec.to == 0 {
+		switch {
+		case h.Flags&slots.FlagPart != 0 && rec.to == 0:
 			l.exchanges(w, rec.from)
+		case !rec.refs:
+			l.domain.agent.company.met++
 		}
 		l.countOutcome(i, h.Status)
 		l.done(i, h.Length)

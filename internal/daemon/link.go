@@ -110,7 +110,7 @@ func (l *link) dialLoop() {
 	for ctx.Err() == nil {
 		if s := l.current(); s != nil {
 			select {
-			case <-s.done:
+			case <-s.forgotten:
 				wait = firstRetry
 			case <-ctx.Done():
 			}
@@ -180,11 +180,8 @@ func (l *link) adopt(s *session) {
 		}
 		old.end(fmt.Errorf("replaced by a newer connection of node %s", s.dialler))
 		select {
-		case <-old.done:
+		case <-old.forgotten:
 		case <-c.ctx.Done():
-		}
-		// serveSession clears l.session; let it run.
-		if !sleep(c.ctx, time.Millisecond) {
 			s.end(errStopping)
 			return
 		}
@@ -232,6 +229,7 @@ func (l *link) serveSession(s *session) {
 	l.lost, l.holding = s.id, s
 	c.notify()
 	c.mu.Unlock()
+	close(s.forgotten)
 	c.spawn(func() { l.hold(s) })
 }
 

@@ -9,14 +9,13 @@ import (
 )
 
 const (
-	// chunkSize is the most bytes of an operation that move at a time.
-	chunkSize = 64 << 10
+	// chunkSize is the most bytes of an operation that move at a time, and roomyChunk
+	// while nobody waits for anything small.
+	chunkSize  = 64 << 10
+	roomyChunk = 1 << 20
 	// smallCost is what a chunk counts for at least when workers share a
 	// connection: a small one costs the device as much as these bytes.
 	smallCost = 1 << 10
-	// nearBudget is how many bytes are copied in a cycle between processes of
-	// this node. Messages wait meanwhile.
-	nearBudget = chunkSize
 )
 
 // mover carries out the operations of all workers of a domain on the regions of one
@@ -103,13 +102,19 @@ func (m *mover) move() (work int) {
 	if work = m.again(); len(m.redo) > 0 {
 		return work + m.flush()
 	}
-	budget := nearBudget
+	chunk := chunkSize
+	if m.domain.agent.alone() {
+		chunk = roomyChunk
+	}
+	budget := chunk // of bytes that are copied between processes of this node, while messages wait
 	for len(m.active) > 0 && (m.near && budget > 0 || !m.near && m.end.room()) {
 		f := m.active[0]
 		if !f.inTurn {
 			f.inTurn = true
-			f.deficit += chunkSize
+			f.deficit += chunk
 		}
+		// What it did not use while it was parked, or when chunks were larger, is not saved up.
+		f.deficit = min(f.deficit, chunk)
 		parked := false
 		for f.head != nil && f.deficit > 0 && !parked {
 			if m.near && budget <= 0 || !m.near && !m.end.room() {
@@ -119,7 +124,7 @@ func (m *mover) move() (work int) {
 			m.domain.advance(o)
 			n := 0
 			if !o.done {
-				if n, parked = m.step(o); parked {
+				if n, parked = m.step(o, chunk); parked {
 					break
 				}
 				work++
@@ -148,10 +153,10 @@ func (m *mover) move() (work int) {
 	return work + m.flush()
 }
 
-// step moves the next chunk of o and returns its size. parked: its local memory is
-// not registered yet.
-func (m *mover) step(o *agentOp) (n int, parked bool) {
-	n = int(min(o.length, chunkSize))
+// step moves the next chunk of o, of at most the given size, and returns how much it was.
+// parked: its local memory is not registered yet.
+func (m *mover) step(o *agentOp, chunk int) (n int, parked bool) {
+	n = int(min(o.length, uint64(chunk)))
 	if m.near {
 		o.copyChunk(n)
 	} else if o.kind.Atomic() && !m.end.atomics {

@@ -65,8 +65,9 @@ func (s *supervisor) closeObserve() {
 	}
 }
 
-// observeListeners returns the core's listeners for HTTP; nil for those that there are not.
-func (h *handoff) observeListeners() (list [observers]net.Listener, err error) {
+// observeListeners returns the core's listeners for HTTP, nil for those that there are not, and the
+// descriptor behind them.
+func (h *handoff) observeListeners() (list [observers]net.Listener, next int, err error) {
 	fd := uintptr(bootstrapFD)
 	if h.Bootstrap {
 		fd++
@@ -76,12 +77,12 @@ func (h *handoff) observeListeners() (list [observers]net.Listener, err error) {
 			continue
 		}
 		if list[i], err = listenerFrom(fd); err != nil {
-			return list, fmt.Errorf("socket for HTTP: %w", err)
+			return list, 0, fmt.Errorf("socket for HTTP: %w", err)
 		}
 		fd++
 	}
 	if l, ok := list[observeUnix].(*net.UnixListener); ok {
 		l.SetUnlinkOnClose(false) // the supervisor's
 	}
-	return list, nil
+	return list, int(fd), nil
 }

@@ -102,9 +102,10 @@ func (d *agentDomain) accept(o *agentOp, s *slots.Op) slots.OpStatus {
 	}
 	o.kind, o.near, o.far, o.base, o.size = s.Kind, e.local, e.remote, e.ref.Offset, e.ref.Length
 	o.compare, o.swap = s.Compare, s.Swap
+	total := uint64(slots.AtomicSize)
 	switch {
 	case s.Kind == slots.OpWriteList:
-		status = d.acceptList(o, s)
+		total, status = d.acceptList(o, s)
 	case s.Kind.Atomic():
 		s.Length = slots.AtomicSize
 		if status = o.locate(s.Offset, s.Length); status == slots.OpOK && o.off%slots.AtomicSize != 0 {
@@ -114,9 +115,13 @@ func (d *agentDomain) accept(o *agentOp, s *slots.Op) slots.OpStatus {
 		if status = o.locate(s.Offset, s.Length); status == slots.OpOK {
 			status = d.useLocal(o, s.Local, s.LocalOffset, s.Length)
 		}
+		total = s.Length
 	}
 	if status != slots.OpOK {
 		return status
+	}
+	if total <= chunkSize {
+		d.agent.company.met++
 	}
 	o.done = o.length == 0 && o.pieces == 0
 	if e.remote != nil && e.remote.revoked || e.local != nil && e.local.revoked {
@@ -190,25 +195,26 @@ func (d *agentDomain) useLocal(o *agentOp, id slots.RegionID, off, n uint64) slo
 }
 
 // acceptList checks all pieces of a list, so that one that is wrong keeps the
-// others from changing a byte. They are read and checked again when their turn
+// others from changing a byte, and returns how many bytes they are. They are read and checked again when their turn
 // comes: the table is the worker's memory.
-func (d *agentDomain) acceptList(o *agentOp, s *slots.Op) slots.OpStatus {
+func (d *agentDomain) acceptList(o *agentOp, s *slots.Op) (total uint64, status slots.OpStatus) {
 	if s.Length > slots.MaxPieces {
-		return slots.OpInvalid
+		return 0, slots.OpInvalid
 	}
-	if status := d.useLocal(o, s.Local, s.LocalOffset, s.Length*slots.PieceSize); status != slots.OpOK {
-		return status
+	if status = d.useLocal(o, s.Local, s.LocalOffset, s.Length*slots.PieceSize); status != slots.OpOK {
+		return 0, status
 	}
 	o.table, o.tableOff, o.pieces = o.local, o.localOff, int(s.Length)
 	for k := range o.pieces {
-		if status := d.loadPiece(o, k); status != slots.OpOK {
+		if status = d.loadPiece(o, k); status != slots.OpOK {
 			o.local, o.table = nil, nil
-			return status
+			return 0, status
 		}
+		total += o.length
 	}
 	// Nothing is current: the first piece is loaded when its turn comes.
 	o.local, o.length = nil, 0
-	return slots.OpOK
+	return total, slots.OpOK
 }
 
 // loadPiece makes piece k of a list the current one. It holds nothing.

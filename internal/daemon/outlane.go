@@ -173,6 +173,9 @@ func (l *outLane) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
 			return false
 		}
 	}
+	if l.local == nil && h.To != 0 && h.Refs == 0 {
+		l.domain.agent.company.met++ // of a stream, for example
+	}
 	l.enter(i, &e)
 	return true
 }
@@ -332,6 +335,9 @@ func (l *outLane) answers(imm groupsend.Imm) {
 		}
 		l.domain.agent.count.AnswersReceived++
 		l.countAnswer(e, h.Status)
+		if l.local == nil && e.held == nil && h.Flags&slots.FlagPart == 0 {
+			l.domain.agent.company.met++
+		}
 		if h.Status != slots.StatusOK && e.oneway {
 			l.domain.agent.count.OneWayFailed++
 		}

@@ -178,8 +178,14 @@ func (p *endpointPair) complete(id uint64) {
 	p.done = id
 }
 
+// errReceives says that the provider counts wrongly; nothing that a peer sends can do it.
+var errReceives = errors.New("the fabric has completed more receives than were posted")
+
 // received notes a used receive and refills in batches.
 func (p *endpointPair) received() error {
+	if p.spent == len(p.recvs) {
+		return errReceives
+	}
 	if p.spent++; p.spent < recvDepth/2 {
 		return nil
 	}

@@ -6,9 +6,10 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 )
 
-// watchShare is in how many parts the watchdog's time is divided: so often the core looks
-// whether everything makes progress, and says so.
-const watchShare = 4
+// letSleep is how many times in a row an agent that sleeps without an end is let sleep instead of
+// being asked: what ends its sleep is the kernel's to tell it, and to be woken costs an idle daemon
+// more than all else that it does.
+const letSleep = 11
 
 // watchedPart is a part of the core that has to make progress.
 type watchedPart struct {
@@ -21,14 +22,21 @@ type watchedPart struct {
 }
 
 // watchProgress tells the supervisor that all is well as often as it must know, but only
-// while everything makes progress: an agent ends its cycles and takes commands, and the
-// conductor's lock can be had. Whoever does not answer is not asked again before it does, so that
-// nothing piles up.
+// while everything makes progress: an agent ends its cycles and takes commands, or sleeps for lack
+// of work, and the conductor's lock can be had. Whoever does not answer is not asked again before it
+// does, so that nothing piles up.
 func (c *conductor) watchProgress() {
-	every := c.watchdog / watchShare
+	every := c.beatEvery
 	var parts []*watchedPart
 	for _, a := range c.agents {
+		let := 0
 		parts = append(parts, &watchedPart{name: a.name, answers: make(chan struct{}, 1), ask: func(answer func()) {
+			if a.asleep.Load() && let < letSleep {
+				let++
+				answer()
+				return
+			}
+			let = 0
 			a.commands.do(answer)
 		}})
 	}
@@ -53,10 +61,10 @@ func (c *conductor) watchProgress() {
 		}
 		stalled := stalledParts(parts)
 		if len(stalled) > 0 && !slices.Equal(stalled, told) {
-			event.CoreStalled.On(&c.log).Strs("parts", stalled).Dur("for", every).Msg("no progress; the service manager is not told that all is well")
+			event.CoreStalled.On(&c.log).Strs("parts", stalled).Dur("for", every).Msg("no progress; the supervisor is not told that all is well")
 		}
 		if len(stalled) == 0 {
-			_ = c.depot.Alive() // without a supervisor the core ends anyway
+			c.pulse.beat()
 		}
 		told = stalled
 	}

@@ -7,26 +7,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
 )
 
 // The supervisor is told that all is well while an agent takes commands and the conductor's
 // lock can be had, not while either cannot, and again when both can.
 func TestWatchdogStalls(t *testing.T) {
-	store := depot.NewStore(depot.Limits{Items: 1, FDs: 1}, func(err error) { t.Error(err) })
-	link, theirs, err := store.Pair()
+	beats, err := newPulse()
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan struct{})
-	go func() { link.Serve(); close(served) }()
-	core, _, err := depot.Open(theirs, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	defer beats.close()
 	events := event.New(new(bytes.Buffer), event.Options{Process: "core"})
-	c := &conductor{log: events.Logger(), depot: core, watchdog: 80 * time.Millisecond}
+	c := &conductor{log: events.Logger(), pulse: beats, beatEvery: 20 * time.Millisecond}
 	c.ctx, c.cancel = context.WithCancel(t.Context())
 	a, err := newAgent("agent0", idleStrategy{}, 16, nil, c.log)
 	if err != nil {
@@ -38,10 +31,12 @@ func TestWatchdogStalls(t *testing.T) {
 	go func() { c.watchProgress(); close(done) }()
 	alive := func() {
 		t.Helper()
-		select {
-		case <-link.Alive():
-		case <-time.After(2 * time.Minute):
-			t.Fatal("not told that all is well")
+		before, end := beats.beats.Load(), time.Now().Add(2*time.Minute)
+		for beats.beats.Load() == before {
+			if time.Now().After(end) {
+				t.Fatal("the supervisor is not told that all is well")
+			}
+			time.Sleep(time.Millisecond) // between two looks
 		}
 	}
 	// said is how often it was said that something stalls: also of a part that was without a
@@ -66,15 +61,11 @@ func TestWatchdogStalls(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond) // between two looks
 		}
-		for silence := false; !silence; {
-			select {
-			case <-link.Alive(): // was said before, unless it goes on
-				if time.Now().After(end) {
-					t.Fatalf("all is said to be well without the %s", part)
-				}
-			case <-time.After(2 * c.watchdog):
-				silence = true
+		for last := beats.beats.Load() - 1; last != beats.beats.Load(); {
+			if last = beats.beats.Load(); time.Now().After(end) {
+				t.Fatalf("all is said to be well without the %s", part)
 			}
+			time.Sleep(8 * c.beatEvery) // it was said before, unless it goes on
 		}
 	}
 	alive()
@@ -93,10 +84,6 @@ func TestWatchdogStalls(t *testing.T) {
 	<-done
 	a.commands.do(func() { a.stop = true })
 	c.agentsDone.Wait()
-	if err := core.Close(); err != nil {
-		t.Error(err)
-	}
-	<-served
 	if !strings.Contains(events.Errors()[0].Text, "no progress") {
 		t.Errorf("%+v", events.Errors())
 	}

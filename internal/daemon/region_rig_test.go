@@ -225,8 +225,10 @@ func (x *regionRig) begin(refs ...slots.Ref) (*rigCall, slots.Run) {
 }
 
 // finish answers a picked request, whether operations are under way or not.
-func (x *regionRig) finish(u slots.Run) {
-	h := slots.Header{Ticket: u.Ticket, Run: uint16(u.Len), Kind: slots.KindAnswer}
+func (x *regionRig) finish(u slots.Run) { x.finishAs(u, 0) }
+
+func (x *regionRig) finishAs(u slots.Run, flags slots.Flags) {
+	h := slots.Header{Ticket: u.Ticket, Run: uint16(u.Len), Kind: slots.KindAnswer, Flags: flags}
 	h.Encode(x.in.ring.Header(u))
 	x.in.ring.Finish(u, rigService)
 	x.service.rings.Up.Push(slots.MakeHint(rigLane, u.Index, u.Ticket))
@@ -384,6 +386,7 @@ func TestDeathInAnOp(t *testing.T) {
 	eachRig(t, func(t *testing.T, x *regionRig) {
 		c, u := x.begin(whole(x.far, slots.RightWrite))
 		copy(x.own.mem, bytes.Repeat([]byte{7}, rigRegion))
+		accompany(x.b.a) // small steps
 		for range 3 {
 			x.submit(x.service, op(u, slots.OpWrite, 0, rigRegion, x.own))
 		}

@@ -110,6 +110,9 @@ func TestOpsOverLinks(t *testing.T) {
 	lost, again := 0, 0
 	for step := 0; step < 200; step++ {
 		x := newRegionRig(t, fabrictest.NewFake())
+		if step%2 == 0 {
+			accompany(x.b.a) // small steps; large ones else
+		}
 		for i := range x.own.mem {
 			x.own.mem[i], x.far.mem[i] = byte(i*7), byte(i*13)
 		}
@@ -212,6 +215,7 @@ func TestRegionsEndBetweenLinks(t *testing.T) {
 		for _, cycles := range []int{0, 1, 2, 4} {
 			t.Run(fmt.Sprintf("%s, after %d", name, cycles), func(t *testing.T) {
 				x := newRegionRig(t, fabrictest.NewFake())
+				accompany(x.b.a) // small steps
 				copy(x.own.mem, bytes.Repeat([]byte{7}, rigRegion))
 				c, u := x.begin(whole(x.far, slots.AllRights))
 				const ops = 4

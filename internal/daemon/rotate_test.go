@@ -31,8 +31,9 @@ func runOffender(args []string) error {
 		for i := range 100 {
 			s.Rings.Up.Push(slots.MakeHint(slots.MaxLanes-1, i, 1))
 		}
-		if s.Bells.MarkWorker(s.Welcome.ID) {
+		if sleep := s.Bells.MarkWorker(s.Welcome.ID); sleep != 0 {
 			s.Bell.Ring()
+			s.Bells.Rung(sleep)
 		}
 		select {
 		case err := <-over:

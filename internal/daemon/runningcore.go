@@ -68,7 +68,7 @@ func exitStatus(err error) int {
 
 // startCore starts a core. The one before it must have ended.
 func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
-	h, err := json.Marshal(handoff{Supervisor: os.Getpid(), Source: s.setup.Source, Data: s.cfg.TOML(), Bootstrap: s.bootstrap != nil, Observe: s.observed(), Backup: s.backup != nil, WatchdogNS: int64(s.watchdog)})
+	h, err := json.Marshal(handoff{Supervisor: os.Getpid(), Source: s.setup.Source, Data: s.cfg.TOML(), Bootstrap: s.bootstrap != nil, Observe: s.observed(), Backup: s.backup != nil, BeatNS: int64(s.beatEvery())})
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +97,15 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 		if f != nil {
 			c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, f)
 		}
+	}
+	if s.pulse != nil {
+		f, err := s.pulse.file()
+		if err != nil {
+			link.Abort()
+			return nil, errors.Join(err, lifelineW.Close())
+		}
+		defer f.Close()
+		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, f)
 	}
 	if err := c.cmd.Start(); err != nil {
 		link.Abort()

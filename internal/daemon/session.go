@@ -28,7 +28,9 @@ type session struct {
 	clock       int64  // what to add to the peer's clock to get ours
 	traces      bool   // the peer answers to a trace
 	carries     bool   // the peer knows slots.FlagCarry
-	done        chan struct{}
+	// done: nothing comes over it any more; forgotten, later: its lanes rest, and its link
+	// has none or another one.
+	done, forgotten chan struct{}
 
 	// repeated: what the peer knew of this node's regions has been said again;
 	// resumed: the peer has said its part.
@@ -170,7 +172,7 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *helloBody, clock
 	}
 	return &session{
 		link: l, conn: ch, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
-		done: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
+		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
 	}, nil
 }
 

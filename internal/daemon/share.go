@@ -25,6 +25,8 @@ type sharing struct {
 	// word is what is published, and next when to look at the ring again.
 	word slots.Share
 	next int64
+	// calm is since when less than a quarter of the ring has been held.
+	calm int64
 	// Shares are enforced on what was claimed in the present epoch and in the one before
 	// it, which the tickets in since tell, the words at the beginning of that one; those in
 	// last are of the beginning of the present one. One epoch would not do: an agent that
@@ -97,11 +99,14 @@ func (s *sharing) due() bool {
 // shared, so that processes that together hold what they would get do not have to count.
 func crowded(sum, n int) bool { return 8*sum >= 5*n }
 
-// balance publishes the share of each worker while the ring is crowded: from when
-// five eighths of it are held, with more than one process to hold them, until less than a
-// quarter is. Half of the ring is shared: the other half is for who comes next, and
-// free slots must be many for long runs to find enough of them side by side.
-func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32) {
+// balance publishes the share of each worker while the ring is crowded: from when five eighths
+// of it are held, with more than one process to hold them, until less than a quarter has been
+// for an epoch, or is when the agent rests. Processes that fill the ring in turns, each as soon
+// as it gets a processor, leave it empty now and then; without shares the next of them would
+// fill it, and those who claim in a full ring pass many busy slots for each free one. Half of
+// the ring is shared: the other half is for who comes next, and free slots must be many for
+// long runs to find enough of them side by side.
+func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting bool) {
 	if s.ring.Share() != s.word {
 		s.ring.SetShare(s.word)
 	}
@@ -111,7 +116,11 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32) {
 	clear(held[:])
 	n, sum := len(s.since), s.ring.Holders(held)
 	share := 0
-	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && 4*sum >= n) {
+	if 4*sum >= n {
+		s.calm = now
+	}
+	stays := now == s.calm || !resting && now-s.calm < int64(epoch)
+	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && stays) {
 		share = fairShare(held, n/2)
 	}
 	s.publish(share)
@@ -212,8 +221,9 @@ func (d *agentDomain) leaves(w *agentWorker) {
 	}
 }
 
-// balance is a look at the shares of all rings that may need one.
-func (d *agentDomain) balance() {
+// balance is a look at the shares of all rings that may need one; resting says that the agent
+// has found nothing to do for a while, and that the next look may be far off.
+func (d *agentDomain) balance(resting bool) {
 	now := int64(math.MinInt64)
 	for _, l := range d.outLanes {
 		if !l.sharing.due() {
@@ -222,7 +232,7 @@ func (d *agentDomain) balance() {
 		if now == math.MinInt64 {
 			now = shm.Nanotime()
 		}
-		l.sharing.balance(now, &d.held)
+		l.sharing.balance(now, &d.held, resting)
 	}
 }
 

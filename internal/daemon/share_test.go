@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"testing"
+	"time"
 
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -163,7 +165,13 @@ func TestShareOfACrowdedRing(t *testing.T) {
 	for _, c := range calls {
 		c.answered(t, 0)
 	}
-	out.sharing.next = 0
+	// It is full again at once, perhaps: the share stays for an epoch.
+	out.sharing.next, out.sharing.calm = 0, shm.Nanotime()+int64(time.Hour)
+	s.a.cycle()
+	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 {
+		t.Errorf("share %d just after the ring was crowded", n)
+	}
+	out.sharing.next, out.sharing.calm = 0, shm.Nanotime()-int64(epoch)
 	s.a.cycle()
 	if n := out.ring.Share().Slots(); n != 0 {
 		t.Errorf("share %d of an empty ring", n)

@@ -63,6 +63,7 @@ type supervisor struct {
 	// watchdog is how often the service manager wants to hear that all is well; 0: never.
 	watchdog time.Duration
 	backup   *depot.Backup // nil without a service manager that keeps descriptors
+	pulse    *pulse        // nil if nobody has to know whether the core makes progress
 	// exe is the program of the core that runs, or ran last, and path where upgrades
 	// are found.
 	exe  *executable
@@ -91,6 +92,11 @@ func (s *supervisor) prepare() (err error) {
 	}
 	if s.exe, err = openExecutable("/proc/self/exe", s.path); err != nil {
 		return err
+	}
+	if s.beatEvery() > 0 {
+		if s.pulse, err = newPulse(); err != nil {
+			return err
+		}
 	}
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
@@ -158,9 +164,11 @@ func (s *supervisor) run(ctx context.Context) error {
 const stopGrace = 10 * time.Second
 
 // follow returns when the core has ended, and how. When ctx ends the core is told to
-// drain, and killed if it takes much longer than it may.
+// drain, and killed if it takes much longer than it may. One that makes no progress is ended.
 func (s *supervisor) follow(ctx context.Context, upgrades, reloads <-chan os.Signal) error {
 	changed, later := s.setup.Log.Changed(), (<-chan time.Time)(nil)
+	patience, stop := s.newPatience()
+	defer stop()
 	for {
 		ready := s.core.link.Ready()
 		if s.core.known {
@@ -178,8 +186,15 @@ func (s *supervisor) follow(ctx context.Context, upgrades, reloads <-chan os.Sig
 			return s.core.err
 		case <-ready:
 			s.served()
-		case <-s.core.link.Alive():
-			s.backup.Tell("WATCHDOG=1")
+		case now := <-patience.ticks:
+			over, alive := patience.count(now, s.pulse.beats.Load())
+			if alive {
+				s.backup.Tell("WATCHDOG=1")
+			}
+			// A core that starts has as long as it takes: it may have much memory to register.
+			if over && s.core.known {
+				return s.giveUp()
+			}
 		case <-upgrades:
 			s.backup.Tell("WATCHDOG=1\nSTATUS=The core is being replaced")
 			s.upgrade(ctx)
@@ -193,9 +208,9 @@ func (s *supervisor) follow(ctx context.Context, upgrades, reloads <-chan os.Sig
 			changed, later = s.setup.Log.Changed(), nil
 			s.tell()
 		case <-ctx.Done():
-			patience := s.cfg.Node.DrainTimeout + stopGrace
-			s.backup.Tell(fmt.Sprintf("STOPPING=1\nEXTEND_TIMEOUT_USEC=%d\nSTATUS=Draining", (patience + stopGrace).Microseconds()))
-			return s.core.stop(patience, s.log)
+			limit := s.cfg.Node.DrainTimeout + stopGrace
+			s.backup.Tell(fmt.Sprintf("STOPPING=1\nEXTEND_TIMEOUT_USEC=%d\nSTATUS=Draining", (limit + stopGrace).Microseconds()))
+			return s.core.stop(limit, s.log)
 		}
 	}
 }

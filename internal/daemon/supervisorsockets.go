@@ -189,6 +189,7 @@ func (s *supervisor) close() {
 	if err := s.backup.Close(); err != nil {
 		event.StoreClose.On(&s.log).Err(err).Msg("closing the service manager's store")
 	}
+	s.pulse.close()
 	if s.exe != nil {
 		s.exe.close()
 	}

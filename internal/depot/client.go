@@ -105,9 +105,6 @@ func (c *Client) Drop(key string) error {
 // Ready says that the core serves.
 func (c *Client) Ready() error { return c.say(opReady, "", nil) }
 
-// Alive says that everything in the core makes progress.
-func (c *Client) Alive() error { return c.say(opAlive, "", nil) }
-
 func (c *Client) say(what op, key string, meta any, fds ...int) error {
 	if c == nil {
 		return nil

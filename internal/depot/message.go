@@ -38,9 +38,6 @@ const (
 	opDrop op = "drop"
 	// opReady says that the core has adopted what it was given, and serves.
 	opReady op = "ready"
-	// opAlive says that everything in the core makes progress. Only a core that was asked
-	// to says it.
-	opAlive op = "alive"
 )
 
 // Messages from the supervisor: an opPut for each item, then opEnd, and opNote at any
@@ -79,7 +76,7 @@ func (m *message) check(fds int) error {
 	case opPut:
 		most = MaxFDs
 	case opMeta, opDrop:
-	case opReady, opAlive, opEnd, opNote:
+	case opReady, opEnd, opNote:
 		keyed = false
 	default:
 		return fmt.Errorf("%w: a message %.20q", ErrInvalid, string(m.Op))

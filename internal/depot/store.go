@@ -46,7 +46,6 @@ type Link struct {
 	store *Store
 	conn  *conn
 	ready chan struct{}
-	alive chan struct{}
 }
 
 // Pair makes the socket to a core: theirs is to be handed to it and then closed here,
@@ -56,14 +55,11 @@ func (s *Store) Pair() (l *Link, theirs *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Link{store: s, conn: ours, ready: make(chan struct{}), alive: make(chan struct{}, 1)}, theirs, nil
+	return &Link{store: s, conn: ours, ready: make(chan struct{})}, theirs, nil
 }
 
 // Ready is closed when the core has said that it serves.
 func (l *Link) Ready() <-chan struct{} { return l.ready }
-
-// Alive receives when the core has said that everything in it makes progress.
-func (l *Link) Alive() <-chan struct{} { return l.alive }
 
 // Abort ends a link that is not served.
 func (l *Link) Abort() { _ = l.conn.close() }
@@ -94,11 +90,6 @@ func (l *Link) Serve() {
 				close(l.ready)
 			}
 			ready = true
-		case m.Op == opAlive:
-			select {
-			case l.alive <- struct{}{}:
-			default:
-			}
 		default:
 			if err := s.apply(m, fds); err != nil {
 				s.report(err)

@@ -8,6 +8,7 @@ const (
 	CoreNoStart      Code = "core-no-start"
 	CoreKilled       Code = "core-killed"
 	CoreStalled      Code = "core-stalled"
+	CoreHung         Code = "core-hung"
 	SupervisorGone   Code = "supervisor-gone"
 	UpgradeFailed    Code = "upgrade-failed"
 	NoteLost         Code = "note-lost"
@@ -46,10 +47,17 @@ var processEvents = []Info{
 		Shown:   "TestCoreIsKilled",
 	},
 	{
+		Code: CoreHung, Level: zerolog.ErrorLevel,
+		Meaning: "The core made no progress for node.hang_limit, so the supervisor ends it and starts another, which adopts the workers.",
+		Cause:   "As of core-stalled, or somebody has stopped the core, perhaps with a debugger: use node.hang_limit = \"0s\" then.",
+		Action:  "Its stacks are in the log after this line, unless it could not run at all. If it comes again: `rdmad support-bundle` and report it.",
+		Shown:   "TestHangingCoreIsReplaced",
+	},
+	{
 		Code: CoreStalled, Level: zerolog.ErrorLevel,
-		Meaning: "Something in the core makes no progress: the field parts names the agents, or the conductor. As long as that is so the service manager's watchdog is not fed.",
+		Meaning: "Something in the core makes no progress: the field parts names the agents, or the conductor. As long as that is so the supervisor does not hear that all is well, and the service manager's watchdog is not fed.",
 		Cause:   "A hanging device driver, a machine that swaps or has far too few processors, or a defect.",
-		Action:  "Look at the machine with `vmstat 1`; take the stacks with `kill -QUIT` to the core before the watchdog does it.",
+		Action:  "Look at the machine with `vmstat 1`; if it lasts, the supervisor ends the core after node.hang_limit and its stacks are in the log.",
 		Shown:   "TestWatchdogStalls",
 	},
 	{

@@ -25,6 +25,8 @@ type Source struct {
 type Node struct {
 	device fabric.Device
 	source Source
+	// held: a session was left as it is, and so the device is.
+	held bool
 }
 
 // Open opens the device. Host is the address of the link on this side, used where the Source
@@ -48,7 +50,12 @@ func (s Source) Open(host string) (*Node, error) {
 func (n *Node) Caps() fabric.Caps { return n.device.Caps() }
 
 // Close closes the device, after its sessions.
-func (n *Node) Close() error { return n.device.Close() }
+func (n *Node) Close() error {
+	if n.held {
+		return nil
+	}
+	return n.device.Close()
+}
 
 func (s Source) greeting(tool Tool) link.Greeting {
 	return link.Greeting{Version: s.Version, Protocol: link.Protocol, Provider: s.Name, Tool: tool.Name()}

@@ -26,7 +26,7 @@ func (s *Session) PostAll(ctx context.Context, e fabric.Endpoint, wrs []fabric.S
 			continue
 		}
 		if !Full(err) {
-			return full, s.refused(err)
+			return full, s.Refused(err)
 		}
 		full++
 		if n > 0 {
@@ -117,9 +117,9 @@ func (s *Session) backOff(ctx context.Context, wait int, done func(fabric.Comple
 	return nil
 }
 
-// refused returns why an endpoint does not take a work request: the completion that ended the
+// Refused returns why an endpoint does not take a work request: the completion that ended the
 // connection, if there is one, knows more.
-func (s *Session) refused(err error) error {
+func (s *Session) Refused(err error) error {
 	var c [pollBatch]fabric.Completion
 	for {
 		n, why := s.Poll(c[:])

@@ -89,13 +89,18 @@ func Client(ctx context.Context, n *Node, address string, tool Tool, connected O
 }
 
 func asClient(ctx context.Context, n *Node, l *link.Link, tool Tool, connected Observer) (any, error) {
-	if err := l.Send(kindSpec, tool); err != nil {
-		return nil, err
-	}
-	if err := l.Receive(ctx, kindAccept, &nothing{}); err != nil {
+	if err := order(ctx, l, tool); err != nil {
 		return nil, err
 	}
 	return n.run(ctx, l, fabric.Active, tool, connected)
+}
+
+// order tells the other side what it is to do.
+func order(ctx context.Context, l *link.Link, tool Tool) error {
+	if err := l.Send(kindSpec, tool); err != nil {
+		return err
+	}
+	return l.Receive(ctx, kindAccept, &nothing{})
 }
 
 // Serve waits on ln for a client and does what it asks for, once, with a device that it
@@ -106,19 +111,20 @@ func Serve(ctx context.Context, src Source, ln net.Listener, tool Tool, connecte
 	if err != nil {
 		return nil, err
 	}
-	result, err := asServer(ctx, src, l, tool, connected)
+	result, err := obey(ctx, src, l, hostOf(l.LocalAddr()), fabric.Passive, tool, connected)
 	return result, finish(l, err)
 }
 
-func asServer(ctx context.Context, src Source, l *link.Link, tool Tool, connected Observer) (result any, err error) {
+// obey does what the other side orders.
+func obey(ctx context.Context, src Source, l *link.Link, host string, role fabric.Role, tool Tool, connected Observer) (result any, err error) {
 	var spec json.RawMessage
 	if err := l.Receive(ctx, kindSpec, &spec); err != nil {
 		return nil, err
 	}
 	if err := link.Strict(spec, tool); err != nil {
-		return nil, Inputf("what the client asks for: %w", err)
+		return nil, Inputf("what the other side asks for: %w", err)
 	}
-	n, err := src.Open(hostOf(l.LocalAddr()))
+	n, err := src.Open(host)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +135,7 @@ func asServer(ctx context.Context, src Source, l *link.Link, tool Tool, connecte
 	if err := l.Send(kindAccept, nothing{}); err != nil {
 		return nil, err
 	}
-	return n.run(ctx, l, fabric.Passive, tool, connected)
+	return n.run(ctx, l, role, tool, connected)
 }
 
 // run connects and measures.
@@ -141,8 +147,9 @@ func (n *Node) run(ctx context.Context, l *link.Link, role fabric.Role, tool Too
 	if connected != nil {
 		connected(s)
 	}
-	result, err := tool.Run(ctx, s)
-	return result, errors.Join(err, s.Close())
+	result, err := guard(ctx, l, func() (any, error) { return tool.Run(ctx, s) }, s.Close)
+	n.held = errors.Is(err, ErrHeld)
+	return result, err
 }
 
 // finish closes the link, and says why if that is for an error.

@@ -15,7 +15,9 @@ import (
 
 const (
 	// Stall is for how long a run may make no progress.
-	Stall = 60 * time.Second
+	Stall = link.Patience
+	// atWork is after how many nanoseconds a side says again that it is at work.
+	atWork = int64(Stall) / 12
 	// longSleep bounds a sleep of an event-driven side; whatever it waits for wakes it.
 	longSleep = time.Second
 	// looks is how many polls in vain pass between two looks at the clock and the context.
@@ -36,6 +38,8 @@ type waiter struct {
 	explain func(fabric.Completion) error
 	idle    uint // polls in vain in a row
 	since   int64
+	heard   uint64 // of the link, when since was set
+	said    int64  // when this side said last that it is at work; 0: it has not measured yet
 }
 
 // Poll moves completions into c without waiting and returns their number. A completion that
@@ -64,7 +68,7 @@ func (w *waiter) broken(c fabric.Completion) error {
 
 // Await waits for completions and moves them into c. It returns 0 and no error when there is a
 // message of the other side to be received instead, and an error when the other side is gone,
-// ctx has ended, or nothing has come for Stall.
+// ctx has ended, or nothing has come for Stall, not even a word that the other side is at work.
 func (w *waiter) Await(ctx context.Context, c []fabric.Completion) (int, error) {
 	for {
 		n, err := w.Poll(c)
@@ -123,6 +127,19 @@ func (w *waiter) Spin(ctx context.Context) error {
 // Resume says that a loop with Pause or Spin has made progress.
 func (w *waiter) Resume() { w.idle = 0 }
 
+// AtWork tells the other side now and then that this one is at work: to be called, with the time of
+// shm.Nanotime, in loops of which that side sees nothing because they only read or write its memory.
+func (w *waiter) AtWork(now int64) error {
+	if w.said == 0 {
+		w.said = now
+	}
+	if now-w.said < atWork {
+		return nil
+	}
+	w.said = now
+	return w.link.Alive()
+}
+
 // sleep waits in the kernel. A short sleep is spent behind the scheduler's back, which makes the
 // wake-up faster; a long one hands the processor over.
 func (w *waiter) sleep(ctx context.Context) error {
@@ -158,11 +175,11 @@ func (w *waiter) limits(ctx context.Context) error {
 		return err
 	}
 	now := shm.Nanotime()
-	if w.since == 0 {
-		w.since = now
+	if heard := w.link.Heard(); w.since == 0 || heard != w.heard {
+		w.since, w.heard = now, heard
 	}
 	if now-w.since > int64(Stall) {
-		return fmt.Errorf("%w for %v: the other side lives, but neither answers nor ends", ErrStalled, Stall)
+		return fmt.Errorf("%w for %v: the connection stands, but the other side neither answers nor ends; its process may be stopped", ErrStalled, Stall)
 	}
 	shm.Yield()
 	runtime.Gosched()

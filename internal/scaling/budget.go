@@ -10,6 +10,9 @@ const (
 	WorkerBudget = 256 << 10
 	// WorkerGoroutines are the core's goroutines for one.
 	WorkerGoroutines = 1
+	// WorkersThreads are the daemon's threads for some hundreds of workers together: what the Go
+	// runtime starts when many calls of the kernel take long at a time.
+	WorkersThreads = 8
 	// LinkBudget is the daemon's memory for a peer besides its lanes, in bytes.
 	LinkBudget = 512 << 10
 	// LinkGoroutines are the core's goroutines for a peer, with or without lanes.
@@ -22,7 +25,9 @@ const (
 	OpenBudget = 50 * time.Millisecond
 	// OpenFrames are the messages between the daemons to open a lane: one each way.
 	OpenFrames = 2
-	// IdleWakes is how often a process may be woken in two seconds without work: by the
-	// measurement, and by what the Go runtime does once in minutes.
-	IdleWakes = 10
+	// OpenCPU is the processor time of both daemons for that.
+	OpenCPU = 30 * time.Millisecond
+	// IdleWakes is how often a process may be woken in two seconds without work. A timer of a
+	// second would do so twice; what the Go runtime does once in minutes is no timer.
+	IdleWakes = 1
 )

@@ -53,7 +53,9 @@ run() {
 	# shellcheck disable=SC2086 # EXEC is words
 	out=$(cd "$tree/$package" && $EXEC "$program" -test.run '^$' -test.bench "$BENCH" -test.benchtime "$BENCHTIME" \
 		-test.benchmem -test.timeout 10m 2>&1) || { echo "$out" >&2 && fail "the benchmarks of $package failed in $name"; }
-	echo "$out" >>"$temp/$name.txt"
+	# Only what benchstat knows: to it, anything else with a colon is a setting, and results
+	# after that are not compared with those before.
+	grep -E '^(Benchmark|(goos|goarch|pkg|cpu): )' <<<"$out" >>"$temp/$name.txt" || true
 }
 
 for package in $PACKAGES; do

@@ -97,7 +97,7 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"first has no ./b", "round 2 of 2", "Old-", "New-", "Other-", "vs base", "allocs/op"} {
+	for _, want := range []string{"first has no ./b", "round 2 of 2", "\nOld", "\nNew", "\nOther", "vs base", "allocs/op"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
@@ -118,6 +118,22 @@ func TestCompare(t *testing.T) {
 	}
 	if out, err := r.compare("BASE=first", "BENCH=New"); err != nil || !strings.Contains(out, "first has none of these benchmarks") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// What programs say beside their results is no part of them: benchstat would take a line with a colon for
+// a setting, and compare only what has the same.
+func TestCompareNoise(t *testing.T) {
+	r := newRepository(t)
+	r.write("a/a_test.go", "package a\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"testing\"\n)\n\n"+
+		"func BenchmarkOld(b *testing.B) {\n\tfor b.Loop() {\n\t}\n\tfmt.Fprintln(os.Stderr, \"noise: yes\")\n}\n")
+	keep := filepath.Join(t.TempDir(), "results")
+	if out, err := r.compare("BASE=first", "KEEP="+keep); err != nil || strings.Contains(out, "noise") || !strings.Contains(out, "n=2") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(keep, "head.txt"))
+	if err != nil || strings.Contains(string(text), "noise") || !strings.Contains(string(text), "BenchmarkOld") {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 

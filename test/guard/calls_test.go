@@ -139,18 +139,31 @@ func perMessage(got calls, messages int) map[string]float64 {
 	return each
 }
 
+// byRuntime is how often the Go runtime wakes threads, or has them sleep, for each message.
+// With calls one at a time that says more about the machine than about the program.
+func byRuntime(got calls, messages int) (each float64) {
+	for _, role := range roles {
+		each += float64(got.sum(role, sched)) / float64(messages)
+	}
+	return each
+}
+
 func oneCall(t *testing.T) map[string]float64 {
 	const rounds = 60
-	got := traced(t, newRig(t), "call", rounds)
-	each := perMessage(got, rounds)
-	each["Go runtime"] = float64(got.sum(theCaller, sched)) / rounds
-	return each
+	return perMessage(traced(t, newRig(t), "call", rounds), rounds)
+}
+
+// rested counts calls of which each finds all asleep: what they ring is counted here.
+func rested(t *testing.T) map[string]float64 {
+	const rounds = 60
+	return perMessage(traced(t, newRig(t), "rested", rounds), rounds)
 }
 
 func batches(t *testing.T) map[string]float64 {
 	const rounds = 20
 	got := traced(t, newRig(t), "batch", rounds)
 	each := perMessage(got, rounds*batchSize)
+	each["Go runtime"] = byRuntime(got, rounds*batchSize)
 	const messages = 2 * rounds * batchSize // requests and answers
 	each["work requests"] = float64(got.sum(theNear, frames)+got.sum(theFar, frames)) / messages
 	each["copied to send"] = float64(got.sum(theNear, sentCopies)+got.sum(theFar, sentCopies)) / messages
@@ -161,7 +174,10 @@ func batches(t *testing.T) map[string]float64 {
 
 func oneWay(t *testing.T) map[string]float64 {
 	const rounds = 20
-	return perMessage(traced(t, newRig(t), "posts", rounds), rounds*batchSize)
+	got := traced(t, newRig(t), "posts", rounds)
+	each := perMessage(got, rounds*batchSize)
+	each["Go runtime"] = byRuntime(got, rounds*batchSize)
+	return each
 }
 
 func withinNode(t *testing.T) map[string]float64 {

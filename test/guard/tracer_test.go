@@ -29,12 +29,13 @@ const (
 	sleep   kind = "sleep"   // on a futex word that processes share
 	wake    kind = "wake"    // of one
 	bell    kind = "bell"    // a ring of an eventfd
+	more    kind = "more"    // any other that the Go runtime does not make by itself
 	sched   kind = "runtime" // futexes of the Go runtime: its threads wake each other
-	other   kind = "other"   // mostly the Go runtime's monitor, which counts time and not messages
+	other   kind = "other"   // the Go runtime's monitor and collector, which count time and not messages
 )
 
 // costs are the kinds that the program asks for. Those of the Go runtime are left out.
-var costs = []kind{send, receive, poll, yield, sleep, wake, bell}
+var costs = []kind{send, receive, poll, yield, sleep, wake, bell, more}
 
 // wakes are the kinds that wake another thread up, or may.
 var wakes = []kind{send, wake, bell}
@@ -67,8 +68,10 @@ func (c calls) sum(role string, kinds ...kind) (n int) {
 // takes longer meanwhile, so what is counted must not depend on time.
 type tracer struct {
 	roles map[int]string // by process id
-	// process is that of each thread.
+	// process is that of each thread, and agents are the threads that move messages, as far as
+	// somebody has asked.
 	process map[int]int
+	agents  map[int]bool
 	// kinds are those of descriptors.
 	kinds map[descriptor]string
 	// vectors are those of the reads and writes that threads are in, and maps is the
@@ -98,7 +101,7 @@ type call struct {
 // end of the test's children, would see their stops too.
 func runTracer(args []string) error {
 	x := &tracer{roles: map[int]string{}, process: map[int]int{}, kinds: map[descriptor]string{}, count: calls{},
-		vectors: map[int][]extent{}, maps: map[int][]mapping{}}
+		agents: map[int]bool{}, vectors: map[int][]extent{}, maps: map[int][]mapping{}}
 	for _, arg := range args {
 		pid, role, _ := strings.Cut(arg, "=")
 		n, err := strconv.Atoi(pid)
@@ -370,6 +373,8 @@ func (x *tracer) kindOf(c *call) kind {
 		return yield
 	case unix.SYS_FUTEX:
 		switch {
+		case c.args[1]&private != 0 && daemons[x.roles[c.pid]] && !x.agent(c):
+			return other // its monitor's, and of those that answer the test
 		case c.args[1]&private != 0:
 			return sched
 		case c.args[1] == 0:
@@ -388,7 +393,10 @@ func (x *tracer) kindOf(c *call) kind {
 			return receive
 		}
 	}
-	return other
+	if x.byRuntime(c) {
+		return other
+	}
+	return more
 }
 
 // kindOfFD says what a descriptor is: a "socket", "anon_inode:[eventfd]", ...

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
@@ -118,6 +120,9 @@ func open(s perf.Source, host string) (*perf.Node, error) {
 	var refused *verbs.ConfigError
 	if errors.As(err, &missing) || errors.As(err, &nothing) || errors.As(err, &refused) || errors.Is(err, fabric.ErrNotSupported) {
 		return nil, perf.Inputf("%w (see: rdmad devices)", err)
+	}
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
+		return nil, perf.Inputf("%w: want an IP address of this machine (--source)", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("perf: %w", err)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/internal/perf"
 )
 
@@ -32,6 +34,9 @@ type Options struct {
 	Arguments []string
 	// Child: be that server.
 	Child bool
+	// Member: be one of the processes of a client that is several, on a machine that the server is
+	// reached from by this address; empty: be none.
+	Member string
 	// JSON: write nothing but the result, as JSON.
 	JSON bool
 	// Out is where the result goes, Remarks for what people may want to know besides.
@@ -56,6 +61,8 @@ func Run(ctx context.Context, o Options, tool perf.Tool) (any, error) {
 	}
 	var result any
 	switch {
+	case o.Member != "":
+		return nil, o.member(ctx, src, tool)
 	case o.Child:
 		result, err = o.child(ctx, src, tool)
 	case o.Self:
@@ -110,12 +117,15 @@ func isHost(host string) bool {
 
 // client measures against the server at address.
 func (o *Options) client(ctx context.Context, src perf.Source, address string, tool perf.Tool) (result any, err error) {
+	if crowd, ok := tool.(perf.Crowd); ok && crowd.Members() > 1 {
+		return o.lead(ctx, src, address, crowd)
+	}
 	n, err := open(src, ownAddress(address))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	return perf.Client(ctx, n, address, tool, o.connected)
+	return perf.Client(ctx, n, address, tool, func(s *perf.Session) { o.connected(s.Used, s.Theirs) })
 }
 
 // ownAddress is the one of this machine that the route to address begins with.
@@ -139,7 +149,12 @@ func (o *Options) server(ctx context.Context, src perf.Source, tool perf.Tool) (
 		return nil, err
 	}
 	ln, err := net.Listen("tcp", net.JoinHostPort(o.Listen, strconv.Itoa(o.Port)))
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return nil, fmt.Errorf("perf: %w: another server waits there; give this one and its client another --port", err)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return nil, perf.Inputf("--listen %q: want an IP address of this machine", o.Listen)
+	case err != nil:
 		return nil, fmt.Errorf("perf: %w", err)
 	}
 	defer func() { _ = ln.Close() }()
@@ -148,7 +163,8 @@ func (o *Options) server(ctx context.Context, src perf.Source, tool perf.Tool) (
 }
 
 func (o *Options) serve(ctx context.Context, src perf.Source, ln net.Listener, tool perf.Tool) (any, error) {
-	return perf.Serve(ctx, src, ln, tool, o.connected, func(err error) {
+	observe := func(s *perf.Session) { o.connected(s.Used, s.Theirs) }
+	return perf.Serve(ctx, src, ln, tool, observe, func(err error) {
 		fmt.Fprintf(o.Remarks, "rdmad: perf %s: %v\n", tool.Name(), err)
 	})
 }
@@ -164,9 +180,9 @@ func probe(src perf.Source) error {
 
 // connected says what both sides really use, before anything is measured. In JSON it is part of
 // the result.
-func (o *Options) connected(s *perf.Session) {
+func (o *Options) connected(own, theirs perf.Used) {
 	if !o.JSON && !o.Child {
-		fmt.Fprintf(o.Out, "this side:  %s\nother side: %s\n", s.Used, s.Theirs)
+		fmt.Fprintf(o.Out, "this side:  %s\nother side: %s\n", own, theirs)
 	}
 }
 

@@ -33,6 +33,8 @@ type Settings struct {
 	Idle string
 	// LinkHold is for how long a lost link is waited for. Empty: the default.
 	LinkHold string
+	// HangLimit is for how long a core may make no progress. Empty: the default.
+	HangLimit string
 	// SocketMode is the permissions of the worker sockets. Empty: the default.
 	SocketMode string
 	// TLS makes certificates for the nodes and has them connect with TLS.
@@ -59,6 +61,9 @@ func configText(name, socket, listen string, peers []Peer, s Settings) string {
 	}
 	if s.LinkHold != "" {
 		fmt.Fprintf(&b, "link_hold = %q\n", s.LinkHold)
+	}
+	if s.HangLimit != "" {
+		fmt.Fprintf(&b, "hang_limit = %q\n", s.HangLimit)
 	}
 	provider := s.Fabric
 	if provider == "" {

@@ -26,7 +26,7 @@ type token [tokenSize]byte
 
 // address is what a peer's Connect needs.
 type address struct {
-	// dataSize is how many bytes a write brings with it.
+	// dataSize is how many bytes a write brings with it, 0 if a message follows it instead.
 	dataSize uint8
 	// version is the provider's, as libfabric has it.
 	version uint32
@@ -44,7 +44,7 @@ type address struct {
 // encode returns the blob, little endian:
 //
 //	 0  u8    version, 1
-//	 1  u8    bytes of data that come with a write
+//	 1  u8    bytes of data that come with a write, 0: a message follows it instead
 //	 2  u16   0
 //	 4  u32   version of libfabric's provider
 //	 8  u64   host

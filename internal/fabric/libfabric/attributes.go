@@ -45,6 +45,11 @@ func (e *Endpoint) Attributes() ([]fabric.Attribute, error) {
 		op = "FI_DELIVERY_COMPLETE"
 	}
 	add("tx_attr.op_flags", "%s", op)
+	immediates := "with the write"
+	if e.dev.notices {
+		immediates = "as messages"
+	}
+	add("immediates", "%s", immediates)
 	add("name", "%x", e.addr.name)
 	if e.peer.provider != "" {
 		stage = "peer"

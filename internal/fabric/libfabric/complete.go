@@ -9,7 +9,7 @@ func (e *Endpoint) complete(w *cWC) {
 	if e.link != linkOpen {
 		return // what it is about is reported as flushed
 	}
-	sends, recvs := uint32(len(e.sq.slots)), uint32(len(e.loud.slots))
+	sends, recvs := uint32(e.sq.Cap()), uint32(e.loud.Cap())
 	switch i := uint32(w.index); {
 	case i == arrived:
 		e.arrived(w)
@@ -35,16 +35,16 @@ func status(w *cWC) fabric.Status {
 // sent notes the end of the work request at an index and retires all that have ended, in
 // order: the library needs no order.
 func (e *Endpoint) sent(w *cWC, index uint32) {
-	pos := e.sq.find(index)
-	if pos-e.sq.head >= e.next-e.sq.head || e.sq.at(pos).done {
+	pos, ok := e.sq.FindIndex(index)
+	if !ok || pos-e.sq.Head >= e.next-e.sq.Head || e.sq.At(pos).done {
 		e.fail(fabric.StatusFatal, VendorUnexpected, true)
 		return
 	}
-	s := e.sq.at(pos)
+	s := e.sq.At(pos)
 	s.done, s.status, s.vendor = true, wcStatus(uint32(w.status)), uint32(w.vendor)
-	for e.link == linkOpen && e.sq.head != e.next && e.sq.at(e.sq.head).done {
-		s := e.sq.at(e.sq.head)
-		e.sq.head++
+	for e.link == linkOpen && e.sq.Head != e.next && e.sq.At(e.sq.Head).done {
+		s := e.sq.At(e.sq.Head)
+		e.sq.Head++
 		if s.status == fabric.StatusSuccess {
 			if s.report {
 				e.emit(s.id, s.op, s.status, 0)
@@ -59,24 +59,24 @@ func (e *Endpoint) sent(w *cWC, index uint32) {
 // received notes the end of the receive at an index and retires all that have ended, in
 // order.
 func (e *Endpoint) received(w *cWC, index uint32) {
-	pos := e.loud.find(index)
-	if pos-e.loud.head >= e.given-e.loud.head || e.loud.at(pos).done {
+	pos, ok := e.loud.FindIndex(index)
+	if !ok || pos-e.loud.Head >= e.given-e.loud.Head || e.loud.At(pos).done {
 		e.fail(fabric.StatusFatal, VendorUnexpected, true)
 		return
 	}
-	r := e.loud.at(pos)
+	r := e.loud.At(pos)
 	r.done, r.status, r.vendor, r.len = true, wcStatus(uint32(w.status)), uint32(w.vendor), uint32(w.len)
-	for e.link == linkOpen && e.loud.head != e.given && e.loud.at(e.loud.head).done {
-		r := e.loud.at(e.loud.head)
-		e.loud.head++
+	for e.link == linkOpen && e.loud.Head != e.given && e.loud.At(e.loud.Head).done {
+		r := e.loud.At(e.loud.Head)
+		e.loud.Head++
 		c := fabric.Completion{Tag: e.tag, ID: r.id, Op: fabric.OpRecv, Status: r.status}
 		if r.status == fabric.StatusSuccess {
 			c.Len = r.len
-			e.cq.emit(c)
+			e.cq.out.Emit(c)
 			continue
 		}
 		c.Vendor = r.vendor
-		e.cq.emit(c)
+		e.cq.out.Emit(c)
 		e.fail(r.status, r.vendor, true)
 	}
 }
@@ -84,7 +84,11 @@ func (e *Endpoint) received(w *cWC, index uint32) {
 // arrived takes an immediate.
 func (e *Endpoint) arrived(w *cWC) {
 	if w.status != 0 {
-		e.fail(status(w), uint32(w.vendor), true)
+		s, vendor := status(w), uint32(w.vendor)
+		if s == fabric.StatusLocalLength {
+			vendor = VendorBadNotice
+		}
+		e.fail(s, vendor, true)
 		return
 	}
 	if e.early.len() == maxEarly {
@@ -97,10 +101,10 @@ func (e *Endpoint) arrived(w *cWC) {
 
 // admitEarly reports immediates as long as there are receives for them.
 func (e *Endpoint) admitEarly() {
-	for e.early.len() > 0 && e.quiet.len() > 0 {
-		a, r := e.early.pop(), e.quiet.at(e.quiet.head)
-		e.quiet.head++
-		e.cq.emit(fabric.Completion{Tag: e.tag, ID: r.id, Op: fabric.OpRecvImm, Imm: a.imm, Len: a.len})
+	for e.early.len() > 0 && e.quiet.Len() > 0 {
+		a, r := e.early.pop(), e.quiet.At(e.quiet.Head)
+		e.quiet.Head++
+		e.cq.out.Emit(fabric.Completion{Tag: e.tag, ID: r.id, Op: fabric.OpRecvImm, Imm: a.imm, Len: a.len})
 	}
 }
 
@@ -142,8 +146,8 @@ func (e *Endpoint) noticed(n notice) {
 // finish reports what is left of an ended endpoint: sends first, then receives, then
 // OpDisconnect.
 func (e *Endpoint) finish() {
-	for ; e.sq.head != e.sq.tail; e.sq.head++ {
-		s := e.sq.at(e.sq.head)
+	for ; e.sq.Head != e.sq.Tail; e.sq.Head++ {
+		s := e.sq.At(e.sq.Head)
 		if status := s.status; s.done && status == fabric.StatusSuccess {
 			// It was done, but one before it was not.
 			if s.report {
@@ -153,13 +157,13 @@ func (e *Endpoint) finish() {
 		}
 		e.emit(s.id, s.op, fabric.StatusFlushed, e.vendor)
 	}
-	for e.quiet.len()+e.loud.len() > 0 {
+	for e.quiet.Len()+e.loud.Len() > 0 {
 		r := &e.quiet
-		if r.len() == 0 || e.loud.len() > 0 && e.loud.at(e.loud.head).number < r.at(r.head).number {
+		if r.Len() == 0 || e.loud.Len() > 0 && e.loud.At(e.loud.Head).number < r.At(r.Head).number {
 			r = &e.loud
 		}
-		e.emit(r.at(r.head).id, fabric.OpRecv, fabric.StatusFlushed, e.vendor)
-		r.head++
+		e.emit(r.At(r.Head).id, fabric.OpRecv, fabric.StatusFlushed, e.vendor)
+		r.Head++
 	}
 	if e.phase() != phaseClosed {
 		e.emit(0, fabric.OpDisconnect, e.cause, e.vendor)
@@ -168,5 +172,5 @@ func (e *Endpoint) finish() {
 }
 
 func (e *Endpoint) emit(id uint64, op fabric.Op, status fabric.Status, vendor uint32) {
-	e.cq.emit(fabric.Completion{Tag: e.tag, ID: id, Op: op, Status: status, Vendor: vendor})
+	e.cq.out.Emit(fabric.Completion{Tag: e.tag, ID: id, Op: op, Status: status, Vendor: vendor})
 }

@@ -128,7 +128,7 @@ func (e *Endpoint) converse(role fabric.Role) (done bool, err error) {
 
 // greetingOf handles a completion before the connection is made; e.mu is held.
 func (e *Endpoint) greetingOf(w *cWC) error {
-	first := uint32(len(e.sq.slots) + len(e.loud.slots))
+	first := uint32(e.sq.Cap() + e.loud.Cap())
 	switch uint32(w.index) {
 	case first:
 		if w.status != 0 {

@@ -4,17 +4,14 @@ package libfabric
 
 import (
 	"errors"
-	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/ledger"
 	"github.com/rdmad/rdmad/internal/poller"
-	"github.com/rdmad/rdmad/shm"
 )
 
 const (
@@ -33,32 +30,20 @@ const (
 type cq struct {
 	dev    *Device
 	poller *poller.Poller // nil: polled only
-	bell   *shm.Bell      // rings for notices; nil without a poller
 	timer  int            // of rests, -1 without a poller
 
-	// endpoints are those that are not closed, by serial number. The map in use
-	// is never changed, only replaced: Poll reads it without a lock.
-	endpoints atomic.Pointer[map[uint32]*Endpoint]
-	// noticed says that notices is not empty.
-	noticed atomic.Bool
-
-	mu      sync.Mutex
-	closed  bool // guarded by mu, written by the owner only
-	serial  uint32
-	notices []notice
+	endpoints *ledger.Members[*Endpoint] // that are not closed
+	news      ledger.News[notice]
 
 	// Everything below belongs to the owner of the CQ.
 
+	closed bool
 	set    wireSet // active endpoints
 	active int     // endpoints in set
 	wcs    []cWC
 	// head and tail bound the fetched completions in wcs that were not handled.
 	head, tail int
-	// out is Poll's argument while it runs, and full of n completions; spill is
-	// what did not fit.
-	out   []fabric.Completion
-	n     int
-	spill []fabric.Completion
+	out        ledger.Delivery
 	// ending are endpoints whose connection is gone and whose outstanding work
 	// requests are not reported yet.
 	ending []*Endpoint
@@ -97,8 +82,7 @@ func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 	if d.closed {
 		return nil, fabric.ErrClosed
 	}
-	q := &cq{dev: d, poller: p, timer: -1, wcs: make([]cWC, pollBatch)}
-	q.endpoints.Store(&map[uint32]*Endpoint{})
+	q := &cq{dev: d, poller: p, timer: -1, wcs: make([]cWC, pollBatch), endpoints: ledger.NewMembers[*Endpoint]()}
 	var err error
 	if q.set, err = newWireSet(); err != nil {
 		return nil, err
@@ -114,12 +98,7 @@ func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 
 // watch registers the queue's own descriptors with its poller.
 func (q *cq) watch() error {
-	var err error
-	if q.bell, err = shm.NewBell(); err != nil {
-		return err
-	}
-	// A new ring makes a new event, and so does a new time: neither need be read.
-	if err := q.poller.Add(q.bell.FD(), unix.EPOLLIN|unix.EPOLLET, wakeUp{}); err != nil {
+	if err := q.news.Watch(q.poller); err != nil {
 		return err
 	}
 	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
@@ -127,45 +106,20 @@ func (q *cq) watch() error {
 		return err
 	}
 	q.timer = timer
-	return q.poller.Add(q.timer, unix.EPOLLIN|unix.EPOLLET, wakeUp{})
+	// A new time makes a new event: it need not be read.
+	return q.poller.Add(q.timer, unix.EPOLLIN|unix.EPOLLET, ledger.WakeUp{})
 }
-
-type wakeUp struct{}
-
-// Ready implements poller.Handler: waking up was all.
-func (wakeUp) Ready(int, uint32) {}
 
 // Stats returns the counters. It belongs to the owner like Poll.
 func (q *cq) Stats() CQStats { return q.stats }
 
 // admit gives an endpoint its serial number.
 func (q *cq) admit(e *Endpoint) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return fabric.ErrClosed
-	}
-	for {
-		q.serial++
-		if _, taken := (*q.endpoints.Load())[q.serial]; !taken {
-			break
-		}
-	}
-	e.serial = q.serial
-	m := maps.Clone(*q.endpoints.Load())
-	m[e.serial] = e
-	q.endpoints.Store(&m)
-	return nil
+	return q.endpoints.Admit(e, func(serial uint32) { e.serial = serial })
 }
 
 // forget removes an endpoint.
-func (q *cq) forget(e *Endpoint) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	m := maps.Clone(*q.endpoints.Load())
-	delete(m, e.serial)
-	q.endpoints.Store(&m)
-}
+func (q *cq) forget(e *Endpoint) { q.endpoints.Forget(e.serial) }
 
 // join adds an active endpoint to those that are polled.
 func (q *cq) join(e *Endpoint) error {
@@ -177,7 +131,7 @@ func (q *cq) join(e *Endpoint) error {
 	}
 	q.active++
 	if fd := e.lib.fd(); q.poller != nil && fd >= 0 {
-		if err := q.poller.Add(fd, unix.EPOLLIN, wakeUp{}); err != nil {
+		if err := q.poller.Add(fd, unix.EPOLLIN, ledger.WakeUp{}); err != nil {
 			q.set.remove(e.lib)
 			q.active--
 			return err
@@ -207,18 +161,7 @@ func (q *cq) wake(e *Endpoint) {
 }
 
 // notify tells the owner about an endpoint. Any goroutine may call it.
-func (q *cq) notify(n notice) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return
-	}
-	q.notices = append(q.notices, n)
-	q.noticed.Store(true)
-	if q.bell != nil {
-		q.bell.Ring()
-	}
-}
+func (q *cq) notify(n notice) { q.news.Put(n) }
 
 // Poll implements fabric.CQ. It is one call into C as long as that returns less
 // than what there is room for.
@@ -229,16 +172,12 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	if len(c) == 0 {
 		return 0, nil
 	}
-	q.out, q.n = c, 0
-	if len(q.spill) > 0 {
-		q.n = copy(c, q.spill)
-		q.spill = slices.Delete(q.spill, 0, q.n)
-	}
+	q.out.Begin(c)
 	q.look()
 	q.handle()
 	empty := false
-	for q.n < len(c) && !empty {
-		want := min(len(c)-q.n, len(q.wcs))
+	for q.out.Room() > 0 && !empty {
+		want := min(q.out.Room(), len(q.wcs))
 		q.stats.Polls++
 		got := q.set.poll(q.wcs[:want])
 		q.head, q.tail = 0, got
@@ -250,8 +189,7 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	if empty {
 		q.settle()
 	}
-	n := q.n
-	q.out, q.n = nil, 0
+	n := q.out.End()
 	if n > 0 && q.timer >= 0 {
 		q.last = time.Now()
 	}
@@ -285,8 +223,8 @@ func (q *cq) push() {
 
 // handle turns fetched completions into those of the caller, as many as fit.
 func (q *cq) handle() {
-	endpoints := *q.endpoints.Load()
-	for ; q.head < q.tail && q.n < len(q.out); q.head++ {
+	endpoints := q.endpoints.All()
+	for ; q.head < q.tail && q.out.Room() > 0; q.head++ {
 		w := &q.wcs[q.head]
 		// Completions of a closed endpoint have been reported as flushed.
 		if e := endpoints[uint32(w.serial)]; e != nil {
@@ -295,29 +233,12 @@ func (q *cq) handle() {
 	}
 }
 
-// emit hands a completion to the caller of Poll, now or at its next call.
-func (q *cq) emit(c fabric.Completion) {
-	if q.n < len(q.out) {
-		q.out[q.n] = c
-		q.n++
-		return
-	}
-	q.spill = append(q.spill, c)
-}
-
 // settle handles notices and reports what is left of ended endpoints. The queues have
 // just been seen empty, so that everything that was known when a notice was written
 // has been reported before it.
 func (q *cq) settle() {
-	if q.noticed.Load() {
-		q.mu.Lock()
-		notices := q.notices
-		q.notices = nil
-		q.noticed.Store(false)
-		q.mu.Unlock()
-		for _, n := range notices {
-			n.e.noticed(n)
-		}
+	for _, n := range q.news.Take() {
+		n.e.noticed(n)
 	}
 	for _, e := range q.ending {
 		e.finish()
@@ -334,7 +255,7 @@ func (q *cq) Arm() (bool, error) {
 	if q.poller == nil {
 		return false, fabric.ErrNotSupported
 	}
-	if q.head < q.tail || len(q.spill)+len(q.woken)+len(q.ending) > 0 || q.noticed.Load() {
+	if q.head < q.tail || q.out.Waiting() || len(q.woken)+len(q.ending) > 0 || q.news.Some() {
 		return false, nil
 	}
 	if q.active > 0 && q.dev.waits {
@@ -349,7 +270,7 @@ func (q *cq) Arm() (bool, error) {
 		}
 	}
 	// A notice that comes later rings the bell.
-	return !q.noticed.Load(), nil
+	return !q.news.Some(), nil
 }
 
 // restLater sets the time at which a sleep ends.
@@ -362,32 +283,27 @@ func (q *cq) restLater() error {
 
 // Close implements fabric.CQ. It also closes endpoints that are not closed.
 func (q *cq) Close() error {
-	q.mu.Lock()
 	if q.closed {
-		q.mu.Unlock()
 		return nil
 	}
 	q.closed = true
-	q.mu.Unlock()
+	q.endpoints.Close()
 	var errs []error
-	for _, e := range *q.endpoints.Load() {
+	for _, e := range q.endpoints.All() {
 		errs = append(errs, e.Close())
 	}
 	q.dev.mu.Lock()
 	q.dev.queues--
 	q.dev.mu.Unlock()
-	q.ending, q.woken, q.spill, q.pushing = nil, nil, nil, nil
+	q.ending, q.woken, q.pushing, q.out = nil, nil, nil, ledger.Delivery{}
 	return errors.Join(append(errs, q.destroy())...)
 }
 
 // destroy releases the queue itself.
 func (q *cq) destroy() error {
-	var errs []error
+	errs := []error{q.news.Close()}
 	if q.timer >= 0 {
 		errs = append(errs, q.poller.Remove(q.timer), unix.Close(q.timer))
-	}
-	if q.bell != nil {
-		errs = append(errs, q.poller.Remove(q.bell.FD()), q.bell.Close())
 	}
 	q.set.free()
 	return errors.Join(errs...)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/poller"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -29,16 +30,22 @@ type pairing struct {
 // newPairing connects two ends of the given depth, each with a device and memory of its own.
 func newPairing(t testing.TB, cfg Config, depth, memory int) *pairing {
 	t.Helper()
+	return newPairingOf(t, newProvider(t, cfg), nil, depth, memory)
+}
+
+// newPairingOf is newPairing with queues that wake a poller, if it is not nil.
+func newPairingOf(t testing.TB, of fabric.Provider, w *poller.Poller, depth, memory int) *pairing {
+	t.Helper()
 	p := &pairing{TB: t}
 	for i := range p.ep {
-		d, err := newProvider(t, cfg).Open(fabric.Options{Listen: "127.0.0.1:0"})
+		d, err := of.Open(fabric.Options{Listen: "127.0.0.1:0"})
 		p.must(err)
 		p.dev[i] = d.(*Device)
 		p.pd[i], err = d.AllocPD()
 		p.must(err)
 		p.mr[i], err = p.pd[i].Register(shm.AlignedBytes(memory), fabric.AccessRemoteWrite|fabric.AccessRemoteRead)
 		p.must(err)
-		p.cq[i], err = d.CreateCQ(2*depth, nil)
+		p.cq[i], err = d.CreateCQ(2*depth, w)
 		p.must(err)
 		ep, err := p.pd[i].CreateEndpoint(fabric.EndpointAttr{CQ: p.cq[i], Tag: uint64(i), SendDepth: depth, RecvDepth: depth})
 		p.must(err)

@@ -3,11 +3,13 @@
 package libfabric
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/shm"
@@ -29,6 +31,7 @@ type Device struct {
 	info     rawInfo
 	source   string
 	delivery bool // completions say that data has landed in the peer's memory
+	notices  bool // immediates go as messages
 	waits    bool // completion queues have descriptors
 	limits   fabric.Caps
 	host     uint64
@@ -44,32 +47,44 @@ type Device struct {
 	endpoints map[token]*Endpoint
 	peers     map[string]*controlPeer
 	outbox    []letter
+	// last is until when a device that is closed has time for what it has to say.
+	last time.Time
 	// unmapped: the control endpoint cannot be closed, see files.go.
 	unmapped bool
 	queues   int
 	domains  int
+	// left counts domains that the library keeps open, see protectionDomain.release.
+	left int
 }
 
 func newDevice(cfg Config, lib cDevice, info rawInfo, q query) (*Device, error) {
 	d := &Device{
-		lib: lib, cfg: cfg, info: info, source: q.node, delivery: q.delivery, waits: waits(lib), host: hostID(),
+		lib: lib, cfg: cfg, info: info, source: q.node, delivery: q.delivery, notices: q.notices, waits: waits(lib), host: hostID(),
 		endpoints: make(map[token]*Endpoint), peers: make(map[string]*controlPeer),
 	}
-	if why := info.unfit(); why != "" {
+	if why := cmp.Or(info.unfit(), info.asksTooMuch()); why != "" {
 		return nil, &OpenError{Key: "provider", Err: ErrCapability, Detail: cfg.Provider + ": " + why}
 	}
-	if bad := info.mrMode &^ mrModesOK; bad != 0 || info.mode&^modesOK != 0 {
-		return nil, &OpenError{Key: "provider", Err: ErrCapability,
-			Detail: fmt.Sprintf("%s asks for the modes %v and for memory %v", cfg.Provider, info.Modes, info.MRModes)}
-	}
 	d.limits = fabric.Caps{
-		MaxInline: int(min(maxInline, info.Limits.Inject)), MaxSendDepth: maxDepth, MaxRecvDepth: maxDepth,
-		Atomics: q.atomics, Disconnects: true, UnsizedImm: info.Limits.Data < 8, Protection: fabric.ProtectionVague,
+		MaxSendDepth: maxDepth, MaxRecvDepth: maxDepth,
+		Atomics: atomics(lib), Disconnects: true, UnsizedImm: !q.notices && info.Limits.Data < 8, Protection: fabric.ProtectionVague,
+	}
+	if injects(lib) {
+		d.limits.MaxInline = int(min(maxInline, info.Limits.Inject))
 	}
 	if info.Provider == shmProvider {
 		d.limits.Protection = fabric.ProtectionNone
 	}
 	return d, nil
+}
+
+// dataSize is how many bytes come with a write, 0 where immediates are messages: ends of different kinds cannot be
+// connected.
+func (d *Device) dataSize() uint8 {
+	if d.notices {
+		return 0
+	}
+	return uint8(min(d.info.Limits.Data, 8))
 }
 
 // hostID is the same for processes of one user and one boot of a machine.
@@ -119,6 +134,9 @@ func (d *Device) Describe() string {
 	if !d.waits {
 		s += ", queues without a descriptor"
 	}
+	if d.notices {
+		s += ", immediates as messages"
+	}
 	if !d.delivery {
 		s += ", completions without a word of the peer's memory"
 	}
@@ -140,7 +158,7 @@ func (d *Device) Close() error {
 		d.mu.Unlock()
 		return fmt.Errorf("libfabric: %s is closed while %d of its queues and protection domains are open", d.info.Provider, n)
 	}
-	d.closed = true
+	d.closed, d.last = true, time.Now().Add(lastTime)
 	d.mu.Unlock()
 	d.moveOut()
 	var errs []error
@@ -152,7 +170,9 @@ func (d *Device) Close() error {
 		if d.ctl != nil {
 			errs = append(errs, d.ctl.close())
 		}
-		errs = append(errs, closeDevice(d.lib))
+		if d.left == 0 {
+			errs = append(errs, closeDevice(d.lib))
+		}
 	}
 	if d.bell != nil {
 		errs = append(errs, d.bell.Close())

@@ -10,6 +10,7 @@ import "C"
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -87,9 +88,12 @@ func newPinnedBytes(size int) *pinnedBytes {
 
 func (p *pinnedBytes) unpin() { p.pin.Unpin() }
 
-// control is a device's endpoint for control messages. Any goroutine may call send; the
-// rest belongs to the device's.
+// control is a device's endpoint for control messages. It belongs to the device's goroutine, but for
+// peer and forget, which any may call.
 type control struct {
+	// mu keeps the library's calls apart: not all of its versions can have a peer made known while
+	// messages move.
+	mu sync.Mutex
 	c  *C.struct_lf_ctl
 	fd int // -1: none
 }
@@ -119,25 +123,38 @@ func (c *control) name() ([]byte, error) {
 
 // peer makes a peer's control endpoint known.
 func (c *control) peer(name []byte) (addr uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var a C.uint64_t
 	err = call("fi_av_insert", C.lf_ctl_peer(c.c, (*C.uint8_t)(&name[0]), C.uint32_t(len(name)), &a))
 	return uint64(a), err
 }
 
-func (c *control) forget(addr uint64) { C.lf_ctl_forget(c.c, C.uint64_t(addr)) }
+func (c *control) forget(addr uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	C.lf_ctl_forget(c.c, C.uint64_t(addr))
+}
 
 // send sends m. False: not now.
 func (c *control) send(addr uint64, m message) (bool, error) {
 	b := m.encode()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	rc := C.lf_ctl_send(c.c, C.uint64_t(addr), (*C.uint8_t)(&b[0]), C.uint32_t(len(b)))
 	if rc == -errAgain {
 		return false, nil
 	}
-	return true, call("fi_inject", rc)
+	return true, call("fi_send", rc)
 }
+
+// sending reports whether messages are on their way that need receive to be moved on.
+func (c *control) sending() bool { return C.lf_ctl_sending(c.c) > 0 }
 
 // receive returns the next message; ok is false if there is none.
 func (c *control) receive() (m message, ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for {
 		var b [messageSize]byte
 		n := C.lf_ctl_recv(c.c, (*C.uint8_t)(&b[0]), C.uint32_t(len(b)))

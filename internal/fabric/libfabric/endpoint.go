@@ -5,11 +5,11 @@ package libfabric
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/ledger"
 )
 
 // phase is the life of an endpoint as seen from any goroutine.
@@ -74,14 +74,14 @@ type Endpoint struct {
 	sendDepth, recvDepth int
 	// sq are the work requests, of which those before next have been given to the library,
 	// which needs no order to complete them; sends are the same for C.
-	sq    ring[sendEntry]
+	sq    ledger.Ring[sendEntry]
 	next  uint32
 	sends []cSend
 	// spare is where the data of those that must be copied, and had to wait, is copied to.
 	spare *pinnedBytes
 	// quiet are receives without memory, which take immediates. loud are those with memory,
 	// which take sends; those before given are the library's.
-	quiet, loud ring[recvEntry]
+	quiet, loud ledger.Ring[recvEntry]
 	given       uint32
 	recvs       []cRecv
 	posted      uint64 // receives so far
@@ -103,26 +103,6 @@ type Stats struct {
 
 // Stats returns the counters. It belongs to the owner like PostSend.
 func (e *Endpoint) Stats() Stats { return e.stats }
-
-// ring is a queue of fixed capacity. Positions count up and wrap around with 32 bits.
-type ring[T any] struct {
-	slots      []T
-	head, tail uint32
-}
-
-// ringSize is the capacity of a ring for n entries, which is a power of two.
-func ringSize(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
-
-// newRing makes a ring for n entries.
-func newRing[T any](n int) ring[T] { return ring[T]{slots: make([]T, ringSize(n))} }
-
-func (r *ring[T]) len() int         { return int(r.tail - r.head) }
-func (r *ring[T]) at(pos uint32) *T { return &r.slots[pos&uint32(len(r.slots)-1)] }
-
-// find returns the position, from head on, of the entry at an index.
-func (r *ring[T]) find(index uint32) uint32 {
-	return r.head + (index-r.head)&uint32(len(r.slots)-1)
-}
 
 // queue is a queue of any length whose memory is used again.
 type queue[T any] struct {
@@ -188,9 +168,9 @@ func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoin
 	e := &Endpoint{
 		dev: d, pd: p, cq: q, tag: a.Tag, ended: make(chan struct{}), lost: make(chan struct{}),
 		sendDepth: a.SendDepth, recvDepth: a.RecvDepth,
-		sq: newRing[sendEntry](a.SendDepth), quiet: newRing[recvEntry](a.RecvDepth), loud: newRing[recvEntry](a.RecvDepth),
+		sq: ledger.NewRing[sendEntry](a.SendDepth), quiet: ledger.NewRing[recvEntry](a.RecvDepth), loud: ledger.NewRing[recvEntry](a.RecvDepth),
 	}
-	e.sends, e.recvs = make([]cSend, len(e.sq.slots)), make([]cRecv, len(e.loud.slots))
+	e.sends, e.recvs = make([]cSend, e.sq.Cap()), make([]cRecv, e.loud.Cap())
 	if err := q.admit(e); err != nil {
 		return nil, err
 	}
@@ -204,7 +184,7 @@ func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoin
 // create makes the library's endpoint.
 func (e *Endpoint) create() error {
 	d := e.dev
-	lib, err := openWire(e.pd.pd, len(e.sq.slots), len(e.loud.slots), e.serial, e.cq.poller != nil, d.info.Limits.Key)
+	lib, err := openWire(e.pd.pd, e.sq.Cap(), e.loud.Cap(), e.serial, e.cq.poller != nil, d.info.Limits.Key)
 	if err != nil {
 		return err
 	}
@@ -220,7 +200,7 @@ func (e *Endpoint) create() error {
 		return errors.Join(err, lib.close())
 	}
 	e.addr = address{
-		dataSize: uint8(min(d.info.Limits.Data, 8)), version: d.info.version, host: d.host, token: newToken(),
+		dataSize: d.dataSize(), version: d.info.version, host: d.host, token: newToken(),
 		provider: d.info.Provider, name: name, control: d.ctlName,
 	}
 	e.addr.anchorAddr, e.addr.anchorKey = lib.anchor()
@@ -231,6 +211,7 @@ func (e *Endpoint) create() error {
 	if first {
 		d.bell.Ring() // the device's goroutine did not look for messages while nobody could get any
 	}
+	e.pd.open.Add(1)
 	e.settleIn()
 	return nil
 }

@@ -71,6 +71,8 @@ const (
 	VendorUnexpected
 	// VendorTooManyArrivals: the peer sent more immediates without a receive than fit.
 	VendorTooManyArrivals
+	// VendorBadNotice: the peer sent a message in place of an immediate that is too long or too short.
+	VendorBadNotice
 )
 
 // CompletionError is a failed Completion with what is known about its connection,
@@ -104,6 +106,8 @@ func likely(c fabric.Completion) (cause, next string) {
 		return "the peer ended the connection because of an error", log
 	case VendorTooManyArrivals:
 		return "the peer sends without end and this node takes nothing: its agent is stuck", doctor
+	case VendorBadNotice:
+		return "what says which write has landed has the wrong size: the peer is another program, or damaged", log
 	}
 	switch c.Status {
 	case fabric.StatusRetryExceeded:

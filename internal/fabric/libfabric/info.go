@@ -22,6 +22,14 @@ type DeviceInfo struct {
 	// Progress says who moves data on: "auto" or "manual".
 	Progress string `json:"data_progress"`
 	Limits   Limits `json:"limits"`
+	// Delivery says that completions tell when data has landed in the peer's memory, Descriptors that
+	// queues have descriptors to wait for, Atomics that those of 8 bytes work. Only of what is
+	// usable.
+	Delivery    bool `json:"delivery_complete"`
+	Descriptors bool `json:"wait_descriptors"`
+	Atomics     bool `json:"atomics_64"`
+	// Notices says that an immediate goes as a message of its own after the write. Only of what is usable.
+	Notices bool `json:"immediates_as_messages"`
 	// Usable says that rdmad can use it; Why says what keeps it from that.
 	Usable bool   `json:"usable"`
 	Why    string `json:"why,omitempty"`

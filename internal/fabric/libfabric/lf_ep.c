@@ -90,17 +90,11 @@ static struct fi_info *name_for(struct lf_dev *d)
 	return NULL;
 }
 
-static void count(struct lf_ep *e)
-{
-	for (uint32_t i = 0; i < e->sends + e->recvs + 2; i++)
-		e->reqs[i].index = i;
-}
-
 // furnish allocates and registers what an endpoint's operations need.
 static int furnish(struct lf_ep *e, uint64_t key)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	size_t reqs = (e->sends + e->recvs + 2) * sizeof *e->reqs;
+	size_t reqs = e->reqs_count * sizeof *e->reqs;
 	// The anchor has a page of its own: a peer may write there.
 	e->area_size = (reqs + 2 * LF_HELLO + 2 * page - 1) / page * page;
 	e->area = mmap(NULL, e->area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -109,7 +103,6 @@ static int furnish(struct lf_ep *e, uint64_t key)
 		return -FI_ENOMEM;
 	}
 	e->reqs = (void *)(e->area + page + 2 * LF_HELLO);
-	count(e);
 	int rc = reg(e->pd, e->area, page, FI_REMOTE_WRITE | FI_REMOTE_READ, key, &e->anchor);
 	if (rc || !needs(e->pd, FI_MR_LOCAL))
 		return rc;
@@ -124,7 +117,15 @@ static uint8_t *greeting(struct lf_ep *e, int which)
 	return e->area + (size_t)sysconf(_SC_PAGESIZE) + (size_t)which * LF_HELLO;
 }
 
-static int make(struct lf_pd *p, int wait, size_t depth, struct fid_cq **cq, struct fid_av **av, struct fid_ep **ep)
+// hear gives an endpoint a queue for what concerns no operation.
+static int hear(struct lf_pd *p, struct fid_ep *ep, struct fid_eq **eq)
+{
+	struct fi_eq_attr a = {.size = 16, .flags = FI_WRITE, .wait_obj = FI_WAIT_NONE};
+	int rc = fi_eq_open(p->dev->fabric, &a, eq, NULL);
+	return rc ? rc : fi_ep_bind(ep, &(*eq)->fid, 0);
+}
+
+static int make(struct lf_pd *p, int wait, size_t depth, struct fid_cq **cq, struct fid_av **av, struct fid_eq **eq, struct fid_ep **ep)
 {
 	struct fi_cq_attr ca = {.size = depth, .format = FI_CQ_FORMAT_DATA, .wait_obj = wait ? FI_WAIT_FD : FI_WAIT_NONE};
 	struct fi_av_attr aa = {.type = p->dev->info->domain_attr->av_type, .count = 64};
@@ -141,6 +142,8 @@ static int make(struct lf_pd *p, int wait, size_t depth, struct fid_cq **cq, str
 		rc = fi_ep_bind(*ep, &(*cq)->fid, FI_TRANSMIT | FI_RECV);
 	if (!rc)
 		rc = fi_ep_bind(*ep, &(*av)->fid, 0);
+	if (!rc && p->dev->hears)
+		rc = hear(p, *ep, eq);
 	return rc ? rc : fi_enable(*ep);
 }
 
@@ -153,12 +156,23 @@ int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial,
 	e->sends = sends;
 	e->recvs = recvs;
 	e->serial = serial;
+	e->reqs_count = sends + recvs + 2;
+	size_t depth = (size_t)sends + 2 * (size_t)recvs + 64;
+	if (p->dev->notices) {
+		e->reqs_count += sends + LF_NOTICES;
+		depth += sends + LF_NOTICES;
+		for (e->idle_count = 0; e->idle_count < LF_NOTICES; e->idle_count++)
+			e->idle[e->idle_count] = e->idle_count;
+	}
 	e->fd = -1;
-	int rc = make(p, wait && p->dev->waits, (size_t)sends + 2 * (size_t)recvs + 64, &e->cq, &e->av, &e->ep);
+	e->peer = FI_ADDR_UNSPEC;
+	int rc = make(p, wait && p->dev->waits, depth, &e->cq, &e->av, &e->eq, &e->ep);
 	if (!rc && wait && p->dev->waits)
 		rc = fi_control(&e->cq->fid, FI_GETWAIT, &e->fd);
 	if (!rc)
 		rc = furnish(e, key);
+	if (!rc)
+		rc = lf_notice_recv(e);
 	if (rc) {
 		lf_ep_close(e);
 		return rc;
@@ -170,21 +184,24 @@ int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial,
 static int shut(struct fid *f) { return f ? fi_close(f) : 0; }
 
 // The endpoint is closed first: from then on nothing of it is under way.
-static int unmake(struct fid_cq *cq, struct fid_av *av, struct fid_ep *ep)
+static int unmake(const struct lf_dev *dev, fi_addr_t peer, struct fid_cq *cq, struct fid_av *av, struct fid_eq *eq, struct fid_ep *ep)
 {
-	int a = shut(ep ? &ep->fid : NULL), b = shut(cq ? &cq->fid : NULL), c = shut(av ? &av->fid : NULL);
-	return a ? a : b ? b : c;
+	if (dev->severs && ep)
+		lf_sever(ep, cq, av, peer);
+	int a = shut(ep ? &ep->fid : NULL), b = shut(cq ? &cq->fid : NULL), c = shut(av ? &av->fid : NULL), d = shut(eq ? &eq->fid : NULL);
+	return a ? a : b ? b : c ? c : d;
 }
 
 int lf_ep_close(struct lf_ep *e)
 {
-	int rc = unmake(e->cq, e->av, e->ep);
+	int rc = unmake(e->pd->dev, e->peer, e->cq, e->av, e->eq, e->ep);
 	int a = shut(e->own ? &e->own->fid : NULL), b = shut(e->anchor ? &e->anchor->fid : NULL);
 	rc = rc ? rc : a ? a : b;
 	if (rc)
 		return rc; // rather a leak than memory that the library may still use
 	if (e->area)
 		munmap(e->area, e->area_size);
+	free(e->near_done);
 	free(e);
 	return 0;
 }
@@ -219,14 +236,24 @@ int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anch
 {
 	e->anchor_addr = anchor_addr;
 	e->anchor_key = anchor_key;
-	return insert(e->av, name, len, &e->peer);
+	int rc = insert(e->av, name, len, &e->peer);
+	if (!rc)
+		lf_near_join(e, name, len);
+	return rc;
 }
 
 static const uint64_t hello_tag = 0x4d434452;
 
 int lf_hello_recv(struct lf_ep *e)
 {
-	return (int)fi_trecv(e->ep, greeting(e, 0), LF_HELLO, e->desc, FI_ADDR_UNSPEC, hello_tag, 0, &e->reqs[e->sends + e->recvs]);
+	ssize_t rc = -FI_EAGAIN;
+	// A new endpoint may have to make room for its first receive; nothing can come meanwhile.
+	for (int i = 0; i < 1000 && rc == -FI_EAGAIN; i++) {
+		rc = fi_trecv(e->ep, greeting(e, 0), LF_HELLO, e->desc, FI_ADDR_UNSPEC, hello_tag, 0, &e->reqs[e->sends + e->recvs]);
+		if (rc == -FI_EAGAIN)
+			fi_cq_read(e->cq, NULL, 0);
+	}
+	return (int)rc;
 }
 
 int lf_hello_send(struct lf_ep *e, const uint8_t *msg)
@@ -277,23 +304,32 @@ void lf_set_free(struct lf_set *s)
 	free(s);
 }
 
-// lf_ctl has buffers for messages that come, each with its context.
-enum { CTL_BUFS = 32, CTL_MSG = 64 };
+// lf_ctl has buffers for messages, each with its context: the first CTL_IN for those that come, the rest
+// for those that go, where the library takes no message with the call.
+enum { CTL_IN = 32, CTL_OUT = 32, CTL_BUFS = CTL_IN + CTL_OUT, CTL_MSG = 64 };
 
 struct lf_ctl {
 	struct lf_pd *pd;
 	struct fid_ep *ep;
 	struct fid_cq *cq;
 	struct fid_av *av;
+	struct fid_eq *eq;
 	struct fid_mr *mr;
 	void *desc;
 	struct ctl_buf {
 		struct fi_context2 ctx;
 		uint8_t bytes[CTL_MSG];
-		struct ctl_buf *idle; // the next one that is not posted
-	} *bufs, *idle;
+		struct ctl_buf *next; // in its list
+	} *bufs, *idle, *free; // lists of buffers that are not posted, for messages that come and that go
 	size_t size;
+	int sending; // buffers for messages that go and are posted
 };
+
+static void put(struct ctl_buf **list, struct ctl_buf *b)
+{
+	b->next = *list;
+	*list = b;
+}
 
 // repost gives idle buffers back to the library, as many as it takes.
 static int repost(struct lf_ctl *c)
@@ -303,7 +339,7 @@ static int repost(struct lf_ctl *c)
 		ssize_t rc = fi_recv(c->ep, b->bytes, CTL_MSG, c->desc, FI_ADDR_UNSPEC, &b->ctx);
 		if (rc)
 			return rc == -FI_EAGAIN ? 0 : (int)rc;
-		c->idle = b->idle;
+		c->idle = b->next;
 	}
 	return 0;
 }
@@ -312,7 +348,7 @@ static int ctl_start(struct lf_ctl *c, struct lf_dev *d, int *fd)
 {
 	int rc = lf_pd_open(d, &c->pd);
 	if (!rc)
-		rc = make(c->pd, d->waits, 256, &c->cq, &c->av, &c->ep);
+		rc = make(c->pd, d->waits, 256, &c->cq, &c->av, &c->eq, &c->ep);
 	*fd = -1;
 	if (!rc && d->waits)
 		rc = fi_control(&c->cq->fid, FI_GETWAIT, fd);
@@ -325,15 +361,13 @@ static int ctl_start(struct lf_ctl *c, struct lf_dev *d, int *fd)
 		return -FI_ENOMEM;
 	}
 	if (needs(c->pd, FI_MR_LOCAL)) {
-		rc = reg(c->pd, c->bufs, c->size, FI_RECV, 1, &c->mr);
+		rc = reg(c->pd, c->bufs, c->size, FI_SEND | FI_RECV, 1, &c->mr);
 		if (rc)
 			return rc;
 		c->desc = fi_mr_desc(c->mr);
 	}
-	for (int i = 0; i < CTL_BUFS; i++) {
-		c->bufs[i].idle = c->idle;
-		c->idle = &c->bufs[i];
-	}
+	for (int i = 0; i < CTL_BUFS; i++)
+		put(i < CTL_IN ? &c->idle : &c->free, &c->bufs[i]);
 	return repost(c);
 }
 
@@ -353,7 +387,7 @@ int lf_ctl_open(struct lf_dev *d, struct lf_ctl **out, int *fd)
 
 int lf_ctl_close(struct lf_ctl *c)
 {
-	int rc = unmake(c->cq, c->av, c->ep);
+	int rc = c->pd ? unmake(c->pd->dev, FI_ADDR_UNSPEC, c->cq, c->av, c->eq, c->ep) : 0;
 	int a = shut(c->mr ? &c->mr->fid : NULL), b = c->pd ? lf_pd_close(c->pd) : 0;
 	rc = rc ? rc : a ? a : b;
 	if (rc)
@@ -374,7 +408,37 @@ void lf_ctl_forget(struct lf_ctl *c, uint64_t addr)
 	fi_av_remove(c->av, &a, 1, 0);
 }
 
-int lf_ctl_send(struct lf_ctl *c, uint64_t addr, const uint8_t *msg, uint32_t len) { return (int)fi_inject(c->ep, msg, len, addr); }
+int lf_ctl_send(struct lf_ctl *c, uint64_t addr, const uint8_t *msg, uint32_t len)
+{
+	struct lf_dev *d = c->pd->dev;
+	if (d->injects && len <= d->info->tx_attr->inject_size)
+		return (int)fi_inject(c->ep, msg, len, addr);
+	struct ctl_buf *b = c->free;
+	if (len > CTL_MSG)
+		return -FI_EMSGSIZE;
+	if (!b)
+		return -FI_EAGAIN;
+	memcpy(b->bytes, msg, len);
+	int rc = (int)fi_send(c->ep, b->bytes, len, c->desc, addr, &b->ctx);
+	if (rc)
+		return rc;
+	c->free = b->next;
+	c->sending++;
+	return 0;
+}
+
+int lf_ctl_sending(const struct lf_ctl *c) { return c->sending; }
+
+// unheard drops what concerns no message: endpoints find out for themselves.
+static void unheard(struct lf_ctl *c)
+{
+	uint8_t event[256];
+	uint32_t kind;
+	struct fi_eq_err_entry x = {0};
+	ssize_t n = c->eq ? fi_eq_read(c->eq, &kind, event, sizeof event, 0) : -FI_EAGAIN;
+	while (n >= 0 || (n == -FI_EAVAIL && fi_eq_readerr(c->eq, &x, 0) >= 0))
+		n = fi_eq_read(c->eq, &kind, event, sizeof event, 0);
+}
 
 int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max)
 {
@@ -383,8 +447,10 @@ int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max)
 		ssize_t n = fi_cq_read(c->cq, &w, 1);
 		struct ctl_buf *b = NULL;
 		size_t len = 0;
-		if (n == -FI_EAGAIN)
+		if (n == -FI_EAGAIN) {
+			unheard(c);
 			return repost(c);
+		}
 		if (n == -FI_EAVAIL) {
 			struct fi_cq_err_entry e = {0};
 			n = fi_cq_readerr(c->cq, &e, 0);
@@ -392,19 +458,23 @@ int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max)
 				return 0;
 			if (n < 0)
 				return (int)n;
-			if (e.flags & FI_RECV)
-				b = e.op_context;
+			b = e.op_context;
 		} else if (n < 0) {
 			return (int)n;
-		} else if (w.flags & FI_RECV) {
-			b = w.op_context;
+		} else {
+			if (w.flags & (FI_RECV | FI_SEND))
+				b = w.op_context;
 			len = w.len < max ? w.len : max;
 		}
-		if (!b)
+		if (b < c->bufs || b >= c->bufs + CTL_BUFS)
+			continue; // data that came with a stranger's write, or nothing of ours
+		if (b >= c->bufs + CTL_IN) {
+			put(&c->free, b);
+			c->sending--;
 			continue;
+		}
 		memcpy(out, b->bytes, len);
-		b->idle = c->idle;
-		c->idle = b;
+		put(&c->idle, b);
 		int rc = repost(c);
 		if (rc)
 			return rc;

@@ -17,13 +17,23 @@
 #include <rdma/fi_tagged.h>
 #include <stdint.h>
 
-enum { LF_NAME = 128, LF_ADDR = 192, LF_HELLO = 64, LF_OPERANDS = 24, LF_BATCH = 64 };
+enum { LF_NAME = 128, LF_ADDR = 192, LF_HELLO = 64, LF_BATCH = 64 };
+// LF_RUN is how many operations the library is told at most that more will follow. One that keeps
+// them back until there is one that does not say so, and has no room for that one, would keep
+// them for ever: so many at a time fit the queue of every provider.
+enum { LF_RUN = 16 };
+// LF_NOTICES is how many receives for notices an endpoint has. What comes while none is posted waits in the library.
+enum { LF_NOTICES = 64, LF_NOTICE_TAG = 0x4e434452 };
+// LF_LOOKS is how many polls there are for one look at what concerns no operation.
+enum { LF_LOOKS = 64 };
 
 // lf_query says what to look for; empty strings and zeros leave it open.
 struct lf_query {
 	char provider[LF_NAME], domain[LF_NAME], node[LF_NAME];
 	// need is whether what cannot be used is left out.
 	int32_t need, atomics, delivery;
+	// notices is whether immediates are to go as messages: see lf_dev.
+	int32_t notices;
 };
 
 // lf_info describes one fi_info.
@@ -39,7 +49,15 @@ struct lf_dev {
 	struct fid_fabric *fabric;
 	uint64_t complete; // the flag that makes a completion say that data has landed
 	int32_t waits;     // completion queues have a descriptor
-	uint32_t serial;   // of the names of endpoints; atomic
+	int32_t atomics;   // atomics of 8 bytes work
+	int32_t injects;   // small data may be given to the library with the operation
+	int32_t batches;   // it may be told that more operations follow
+	int32_t hears;     // endpoints need a queue for what concerns no operation
+	int32_t severs;    // connections must have ended before their endpoint is closed: see lf_sever.c
+	// A write brings no data: its immediate follows it as a message of its own, a notice, which the library
+	// promises not to deliver before what was written (FI_ORDER_SAW).
+	int32_t notices;
+	uint32_t serial; // of the names of endpoints; atomic
 };
 
 struct lf_pd {
@@ -53,20 +71,24 @@ struct lf_mr {
 };
 
 // lf_req is what the library may write to while an operation is under way. It comes
-// from registered memory: see lf_ep.
+// from registered memory: see lf_ep. The rest of it is the shim's own.
 struct lf_req {
 	struct fi_context2 ctx;
-	uint64_t operand, compare;
-	uint32_t index;
+	uint64_t operand, compare; // of atomics; operand also of writes and reads of nothing, and what a notice says
+	// With notices: left is how many operations of a work request have not ended, of the two that a write with an
+	// immediate is. written is set between them, status once the first has failed then.
+	uint32_t left, written, status;
 };
 
 // lf_ep is an endpoint with its queue, its peer, and the contexts of its operations: first
-// those of sends, then of receives, then two of greetings.
+// those of sends, then of receives, then two of greetings; with notices also those of a notice for each
+// send, and of the receives for them.
 struct lf_ep {
 	struct lf_pd *pd;
 	struct fid_ep *ep;
 	struct fid_cq *cq;
 	struct fid_av *av;
+	struct fid_eq *eq;  // of what concerns no operation, or NULL
 	struct fid_mr *own; // of reqs and greetings
 	void *desc;
 	fi_addr_t peer;
@@ -75,8 +97,15 @@ struct lf_ep {
 	uint8_t *area; // greetings, and this end's anchor
 	size_t area_size;
 	struct fid_mr *anchor;
-	uint32_t sends, recvs, serial;
-	int32_t fd; // of the queue, -1: none
+	uint32_t sends, recvs, serial, reqs_count;
+	uint32_t idle[LF_NOTICES], idle_count; // receives for notices that are not posted
+	uint32_t looks; // polls, for LF_LOOKS
+	int32_t fd;     // of the queue, -1: none
+	// Reads that were done without the library, see lf_near.c: near is the peer's process, or 0, near_done a ring of
+	// their completions.
+	int32_t near;
+	uint32_t near_head, near_tail;
+	struct lf_wc *near_done;
 };
 
 enum { LF_WRITE = 1, LF_WRITE_IMM, LF_READ, LF_SEND, LF_CAS, LF_ADD };
@@ -93,8 +122,8 @@ struct lf_recv {
 	uint32_t len, index;
 };
 
-// lf_wc is a completion: index is that of the lf_req, or LF_ARRIVED for data that has come
-// with a write. Status is 0 or an fi_errno.
+// lf_wc is a completion: index is that of the lf_req, one after the last for nothing of ours, or LF_ARRIVED
+// for data that has come with a write or in a notice. Status is 0 or an fi_errno.
 enum { LF_ARRIVED = 0xffffffffu };
 
 struct lf_wc {
@@ -112,7 +141,13 @@ struct lf_set {
 // lf_list describes what the query finds, and returns how much there is of it.
 int lf_list(const struct lf_query *q, struct lf_info *out, int max);
 int lf_open(const struct lf_query *q, struct lf_dev **out, struct lf_info *info);
+// lf_impose makes a device that has nothing open yet ask for more than its provider does.
+void lf_impose(struct lf_dev *d, uint64_t mr_mode, uint64_t cq_data, int injects, int batches, int hears, int waits);
 int lf_close(struct lf_dev *d);
+// lf_shared returns 1 unless the environment keeps the layer rxm from receives that all queue pairs share.
+int lf_shared(void);
+// lf_cached returns 1 if the library was first used with a cache of registrations.
+int lf_cached(void);
 
 int lf_pd_open(struct lf_dev *d, struct lf_pd **out);
 int lf_pd_close(struct lf_pd *p);
@@ -122,6 +157,8 @@ int lf_unregister(struct lf_mr *m);
 
 int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial, int wait, uint64_t key, struct lf_ep **out);
 int lf_ep_close(struct lf_ep *e);
+// lf_sever ends the connections of an endpoint that is about to be closed, and drops what is reported of that.
+void lf_sever(struct fid_ep *ep, struct fid_cq *cq, struct fid_av *av, fi_addr_t peer);
 // lf_ep_name writes the endpoint's address and returns its length.
 int lf_ep_name(struct lf_ep *e, uint8_t *out, uint32_t max);
 // lf_ep_anchor says where a peer's writes and reads of nothing may go.
@@ -133,17 +170,32 @@ int lf_hello_recv(struct lf_ep *e);
 int lf_hello_send(struct lf_ep *e, const uint8_t *msg);
 void lf_hello_read(struct lf_ep *e, uint8_t *msg);
 
+// Notices; for the other files of the shim. lf_notice_recv posts the receives that are idle, as many as the
+// library takes.
+int lf_notice_recv(struct lf_ep *e);
+// lf_notice_write is a write with an immediate: the write, then the notice. With -FI_EAGAIN it may have
+// come as far as the write; the next call for the same request goes on from there.
+ssize_t lf_notice_write(struct lf_ep *e, const struct lf_send *s, struct lf_req *r, uint64_t flags);
+// lf_notice_done handles a completion, and returns 0 if it is none for the caller (yet).
+int lf_notice_done(struct lf_ep *e, struct lf_wc *o);
+// lf_write posts a write or a read.
+ssize_t lf_write(struct lf_ep *e, const struct lf_send *s, struct lf_req *r, uint64_t flags);
+
 // lf_post posts n of the work requests in ring, from position from on, and returns how many
 // were taken. rc is 0, -FI_EAGAIN for no room now, or why the next one can never be
 // taken.
 int lf_post(struct lf_ep *e, const struct lf_send *ring, uint32_t mask, uint32_t from, uint32_t n, int *rc);
 int lf_recv(struct lf_ep *e, const struct lf_recv *wrs, int n, int *rc);
+// lf_near_join finds out whether the memory of an endpoint's peer can be read without the library, lf_near_read does so,
+// or returns 0, and lf_near_take moves completions of such reads into out.
+void lf_near_join(struct lf_ep *e, const uint8_t *name, uint32_t len);
+int lf_near_read(struct lf_ep *e, const struct lf_send *s, struct lf_req *r);
+int lf_near_take(struct lf_ep *e, struct lf_wc *out, int max);
 // lf_poll moves completions of the endpoints of a set into out, those of each in turn.
 int lf_poll(struct lf_set *s, struct lf_wc *out, int max);
 int lf_poll_one(struct lf_ep *e, struct lf_wc *out, int max);
 // lf_arm returns 1 if all queues of the set may be slept on, else 0.
 int lf_arm(struct lf_set *s);
-int lf_arm_one(struct lf_ep *e);
 
 struct lf_set *lf_set_new(void);
 int lf_set_add(struct lf_set *s, struct lf_ep *e);
@@ -157,7 +209,10 @@ int lf_ctl_close(struct lf_ctl *c);
 int lf_ctl_name(struct lf_ctl *c, uint8_t *out, uint32_t max);
 int lf_ctl_peer(struct lf_ctl *c, const uint8_t *name, uint32_t len, uint64_t *addr);
 void lf_ctl_forget(struct lf_ctl *c, uint64_t addr);
+// lf_ctl_send returns -FI_EAGAIN while there is no room.
 int lf_ctl_send(struct lf_ctl *c, uint64_t addr, const uint8_t *msg, uint32_t len);
+// lf_ctl_sending returns how many messages need lf_ctl_recv to be moved on.
+int lf_ctl_sending(const struct lf_ctl *c);
 // lf_ctl_recv copies the next message to out and returns its length, 0: there is none.
 int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max);
 // lf_ctl_arm returns 1 if the descriptor may be slept on.

@@ -47,6 +47,7 @@ const (
 	errAgain     = C.FI_EAGAIN
 	errNoData    = C.FI_ENODATA
 	errKeyInUse  = C.FI_ENOKEY
+	errBusy      = C.FI_EBUSY
 )
 
 // call turns the result of a shim function into an error.
@@ -67,6 +68,8 @@ type query struct {
 	provider, domain, node string
 	// need leaves out what cannot be used.
 	need, atomics, delivery bool
+	// notices has immediates go as messages.
+	notices bool
 }
 
 func (q query) c() *C.struct_lf_query {
@@ -79,11 +82,11 @@ func (q query) c() *C.struct_lf_query {
 			f.to[i] = C.char(f.from[i])
 		}
 	}
-	c.need, c.atomics, c.delivery = flag(q.need), flag(q.atomics), flag(q.delivery)
+	c.need, c.atomics, c.delivery, c.notices = cBool(q.need), cBool(q.atomics), cBool(q.delivery), cBool(q.notices)
 	return c
 }
 
-func flag(b bool) C.int32_t {
+func cBool(b bool) C.int32_t {
 	if b {
 		return 1
 	}
@@ -165,11 +168,14 @@ var needed = []struct {
 }{{C.FI_MSG, "FI_MSG"}, {C.FI_TAGGED, "FI_TAGGED"}, {C.FI_RMA, "FI_RMA"}}
 
 const (
-	bitAtomic = uint64(C.FI_ATOMIC)
-	bitOrder  = uint64(C.FI_ORDER_SAS)
-	modesOK   = uint64(C.FI_CONTEXT | C.FI_CONTEXT2)
-	mrModesOK = uint64(C.FI_MR_LOCAL | C.FI_MR_VIRT_ADDR | C.FI_MR_ALLOCATED | C.FI_MR_PROV_KEY)
-	mrVirtual = uint64(C.FI_MR_VIRT_ADDR)
+	bitAtomic   = uint64(C.FI_ATOMIC)
+	bitOrder    = uint64(C.FI_ORDER_SAS)
+	bitFollows  = uint64(C.FI_ORDER_SAW)
+	modesOK     = uint64(C.FI_CONTEXT | C.FI_CONTEXT2)
+	mrLocal     = uint64(C.FI_MR_LOCAL)
+	mrVirtual   = uint64(C.FI_MR_VIRT_ADDR)
+	mrAllocated = uint64(C.FI_MR_ALLOCATED)
+	mrModesOK   = mrLocal | mrVirtual | mrAllocated | uint64(C.FI_MR_PROV_KEY)
 )
 
 func openDevice(q query) (d cDevice, info rawInfo, err error) {
@@ -183,4 +189,35 @@ func openDevice(q query) (d cDevice, info rawInfo, err error) {
 func closeDevice(d cDevice) error { return gone(call("fi_close of a fabric", C.lf_close(d))) }
 
 // waits reports whether completion queues have descriptors to wait for.
-func waits(d cDevice) bool { return d.waits > 0 }
+func waits(d cDevice) bool { return d.waits != 0 }
+
+// atomics reports whether the atomics of package fabric are there.
+func atomics(d cDevice) bool { return d.atomics != 0 }
+
+// injects reports whether the library can take small data with an operation.
+func injects(d cDevice) bool { return d.injects != 0 }
+
+// sharesReceives reports whether the environment lets rxm have receives that all queue pairs of an endpoint share.
+func sharesReceives() bool { return C.lf_shared() != 0 }
+
+// cachesRegions reports whether the library was first used with a cache of registrations.
+func cachesRegions() bool { return C.lf_cached() != 0 }
+
+// demands are what a device is made to ask for beyond what its provider does, so that tests see what
+// becomes of providers that nobody has here. Nothing else has any.
+type demands struct {
+	mrMode uint64 // of registered memory
+	data   uint64 // a write brings at most so many bytes with it
+	// nothing is taken with an operation, and each is announced alone; endpoints have queues for what
+	// concerns none; queues have no descriptors
+	plain, hears, blind bool
+	// immediates go as messages
+	notices bool
+}
+
+// impose makes a device that has nothing open yet demand that.
+func impose(d cDevice, info *rawInfo, m demands) {
+	C.lf_impose(d, C.uint64_t(m.mrMode), C.uint64_t(m.data), C.int(cBool(!m.plain)), C.int(cBool(!m.plain)), C.int(cBool(m.hears)), C.int(cBool(!m.blind)))
+	info.mrMode |= m.mrMode
+	info.Limits.Data = min(info.Limits.Data, m.data)
+}

@@ -32,7 +32,11 @@ func (e *Endpoint) settleIn() {
 // to; e.mu is held.
 func (e *Endpoint) bury() error {
 	if e.dev.info.Provider != shmProvider {
-		return e.lib.close()
+		err := e.lib.close()
+		if err == nil {
+			e.pd.open.Add(-1)
+		}
+		return err
 	}
 	neighbours.mu.Lock()
 	defer neighbours.mu.Unlock()

@@ -28,7 +28,7 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		"provider":         {Config{Provider: "nothere"}, "provider", ErrNoProvider, "tcp;ofi_rxm"},
 		"part of a name":   {Config{Provider: "ofi_rxm"}, "provider", ErrNoProvider, "shm"},
-		"endpoint type":    {Config{Provider: "tcp"}, "provider", ErrCapability, "MSG, not RDM"},
+		"endpoint type":    {Config{Provider: "udp"}, "provider", ErrCapability, "DGRAM, not RDM"},
 		"domain":           {Config{Provider: "tcp;ofi_rxm", Domain: "nothere0"}, "domain", ErrNoDomain, "lo"},
 		"address":          {Config{Provider: "tcp;ofi_rxm", Source: "198.51.100.7"}, "source", ErrSource, "127.0.0.1 (lo)"},
 		"address of other": {Config{Provider: "tcp;ofi_rxm", Domain: "lo", Source: "198.51.100.7"}, "source", ErrSource, "lo"},
@@ -54,28 +54,49 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A provider that a peer can crash the process with is not used, and is listed with the reason.
-func TestVerbsIsRefused(t *testing.T) {
+// A provider that crashes by itself is not used, and is listed with the reason.
+func TestRxdIsRefused(t *testing.T) {
+	refused(t, "udp;ofi_rxd", "tcp;ofi_rxm", "libfabric was built without it; Debian's libfabric1 has it")
+}
+
+// refused sees that a provider is not used, and says what to use instead.
+func refused(t *testing.T, name, instead, missing string) {
+	t.Helper()
 	all, err := Devices()
 	if err != nil {
 		t.Fatal(err)
 	}
-	verbs := func(d DeviceInfo) bool { return d.Provider == verbsProvider && d.Endpoint == "RDM" }
-	at := slices.IndexFunc(all, verbs)
+	at := slices.IndexFunc(all, func(d DeviceInfo) bool { return d.Provider == name && d.Endpoint == "RDM" })
 	if at < 0 {
-		t.Skip("libfabric finds no RDMA device here; the lab has one: make lab")
+		t.Skip(missing)
 	}
-	if d := all[at]; d.Usable || !strings.Contains(d.Why, "fabric verbs") {
+	if d := all[at]; d.Usable || !strings.Contains(d.Why, instead) {
 		t.Errorf("%+v", d)
 	}
-	d, err := newProvider(t, Config{Provider: verbsProvider}).Open(fabric.Options{})
+	d, err := newProvider(t, Config{Provider: name}).Open(fabric.Options{})
 	if err == nil {
 		_ = d.Close()
 		t.Fatal("opened")
 	}
 	var oe *OpenError
-	if !errors.As(err, &oe) || oe.Key != "provider" || !errors.Is(err, ErrCapability) || !strings.Contains(err.Error(), "fabric verbs") {
+	if !errors.As(err, &oe) || oe.Key != "provider" || !errors.Is(err, ErrCapability) || !strings.Contains(err.Error(), instead) {
 		t.Error(err)
+	}
+}
+
+// Demands that rdmad does not meet are told by name, and those that it meets are none.
+func TestAsksTooMuch(t *testing.T) {
+	for _, c := range []struct {
+		i    rawInfo
+		says string
+	}{
+		{rawInfo{mode: modesOK, mrMode: mrModesOK}, ""},
+		{rawInfo{mode: 1 << 50, DeviceInfo: DeviceInfo{Modes: []string{"RX_CQ_DATA"}}}, "RX_CQ_DATA"},
+		{rawInfo{mrMode: 1 << 30, DeviceInfo: DeviceInfo{MRModes: []string{"ENDPOINT"}}}, "ENDPOINT"},
+	} {
+		if why := c.i.asksTooMuch(); (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
+			t.Errorf("%+v: %q", c.i, why)
+		}
 	}
 }
 
@@ -93,7 +114,15 @@ func opened(t *testing.T, cfg Config) *Device {
 	return d.(*Device)
 }
 
-// What is said of a device is what libfabric says of it.
+// knownCaps is what is known of providers, without which much of the suite would be skipped.
+var knownCaps = map[string]struct{ waits, atomics, delivery bool }{
+	"tcp;ofi_rxm": {waits: true, atomics: true, delivery: true},
+	"shm":         {atomics: true, delivery: true},
+	// Its delivery is the acknowledgement of the peer's device, which has written by then.
+	verbsProvider: {waits: true, delivery: true},
+}
+
+// What is said of a device is what libfabric says of it, and what is found when it is opened.
 func TestDevices(t *testing.T) {
 	all, err := Devices()
 	if err != nil {
@@ -102,6 +131,9 @@ func TestDevices(t *testing.T) {
 	eachProvider(t, func(t *testing.T, cfg Config) {
 		d := opened(t, cfg)
 		c := d.Caps()
+		if want, ok := knownCaps[cfg.Provider]; ok && (d.waits != want.waits || c.Atomics != want.atomics || d.delivery != want.delivery) {
+			t.Errorf("descriptors %v, atomics %v, delivery %v, want %+v", d.waits, c.Atomics, d.delivery, want)
+		}
 		if c.OrderedWrites || c.MaxInline == 0 || !strings.Contains(d.Describe(), cfg.Provider) {
 			t.Errorf("%+v, %s", c, d.Describe())
 		}
@@ -112,6 +144,9 @@ func TestDevices(t *testing.T) {
 				continue
 			}
 			found++
+			if i.Usable && (i.Delivery != d.delivery || i.Descriptors != d.waits || i.Atomics != c.Atomics) {
+				t.Errorf("%+v is not what was opened: %s, %+v", i, d.Describe(), c)
+			}
 			if i.Endpoint == "" || i.Format == "" || i.Limits.Data < 4 && i.Usable || i.Usable != (i.Why == "") || len(i.Caps) == 0 {
 				t.Errorf("%+v", i)
 			}
@@ -122,24 +157,40 @@ func TestDevices(t *testing.T) {
 	})
 }
 
+// endOf makes an endpoint of a device, and closes both after the test.
+func endOf(t *testing.T, d fabric.Device) fabric.Endpoint {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	pd, err := d.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pd.Close() })
+	q, err := d.CreateCQ(16, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = q.Close() })
+	e, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: q, SendDepth: 4, RecvDepth: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 // Ends of different providers say so.
 func TestOtherProvider(t *testing.T) {
 	var ends [2]fabric.Endpoint
 	for i, name := range []string{"tcp;ofi_rxm", "shm"} {
-		d := opened(t, Config{Provider: name})
-		pd, err := d.AllocPD()
+		d, err := newProvider(t, Config{Provider: name}).Open(fabric.Options{Listen: "127.0.0.1:0"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = pd.Close() })
-		q, err := d.CreateCQ(16, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = q.Close() })
-		if ends[i], err = pd.CreateEndpoint(fabric.EndpointAttr{CQ: q, SendDepth: 4, RecvDepth: 4}); err != nil {
-			t.Fatal(err)
-		}
+		ends[i] = endOf(t, d)
 	}
 	for i, e := range ends {
 		var ce *fabric.ConnectError

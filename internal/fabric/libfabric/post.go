@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/ledger"
 )
 
 // PostSend implements fabric.Endpoint. It is one call into C, as long as the library has
@@ -17,21 +18,21 @@ func (e *Endpoint) PostSend(wrs []fabric.SendWR) (int, error) {
 	if e.phase() < phaseConnected {
 		return 0, fmt.Errorf("%w: the endpoint is not connected", fabric.ErrInvalid)
 	}
-	room := e.sendDepth - e.sq.len()
+	room := e.sendDepth - e.sq.Len()
 	n := 0
 	var refused error
-	first := e.sq.tail
+	first := e.sq.Tail
 	for ; n < len(wrs); n++ {
 		if n == room {
 			refused = fabric.ErrQueueFull
 			break
 		}
 		w := &wrs[n]
-		if refused = e.build(&e.sends[e.sq.tail&uint32(len(e.sends)-1)], w); refused != nil {
+		if refused = e.build(&e.sends[e.sq.Index(e.sq.Tail)], w); refused != nil {
 			break
 		}
-		*e.sq.at(e.sq.tail) = sendEntry{id: w.ID, op: w.Op, report: w.Flags&fabric.FlagSignaled != 0}
-		e.sq.tail++
+		*e.sq.At(e.sq.Tail) = sendEntry{id: w.ID, op: w.Op, report: w.Flags&fabric.FlagSignaled != 0}
+		e.sq.Tail++
 	}
 	if n == 0 {
 		return 0, refused
@@ -59,29 +60,11 @@ func (e *Endpoint) build(s *cSend, w *fabric.SendWR) error {
 		addr: cUint64(addr), desc: cUint64(desc), len: cUint32(w.Local.Len), op: cUint8(w.Op), imm: cUint32(w.Imm),
 		remote: cUint64(w.RemoteAddr), rkey: cUint64(w.RemoteKey), compare: cUint64(w.Compare), swap: cUint64(w.Swap),
 	}
-	switch w.Op {
-	case fabric.OpWrite, fabric.OpWriteImm, fabric.OpSend:
-		if int(w.Local.Len) <= e.dev.limits.MaxInline && w.Local.Len > 0 {
-			s.flags = sendInline
-		} else if w.Flags&fabric.FlagInline != 0 && w.Local.Len > 0 {
-			return fabric.ErrInvalid
-		}
-		return nil
-	case fabric.OpRead:
-	case fabric.OpCompareSwap, fabric.OpFetchAdd:
-		if !e.dev.limits.Atomics {
-			return fabric.ErrNotSupported
-		}
-		if w.Local.Len != 8 || w.RemoteAddr%8 != 0 {
-			return fabric.ErrInvalid
-		}
-	default:
-		return fabric.ErrInvalid
+	inline, err := ledger.Check(w, e.dev.limits.MaxInline, e.dev.limits.Atomics)
+	if inline {
+		s.flags = sendInline
 	}
-	if w.Flags&fabric.FlagInline != 0 {
-		return fabric.ErrInvalid
-	}
-	return nil
+	return err
 }
 
 // push gives the library what it has not taken yet. Of an endpoint that was closed since there is
@@ -90,23 +73,23 @@ func (e *Endpoint) push() {
 	if e.phase() == phaseClosed {
 		return
 	}
-	if n := e.sq.tail - e.next; n > 0 && e.link == linkOpen {
+	if n := e.sq.Tail - e.next; n > 0 && e.link == linkOpen {
 		taken, code := e.lib.post(e.sends, e.next, int(n))
 		e.stats.SendCalls++
 		e.stats.Sends += uint64(taken)
 		e.next += uint32(taken)
 		e.refused(code)
 	}
-	if n := e.loud.tail - e.given; n > 0 && e.link == linkOpen {
+	if n := e.loud.Tail - e.given; n > 0 && e.link == linkOpen {
 		// From the first one on up to the end of the array, and the rest the next time.
-		at := e.given & uint32(len(e.recvs)-1)
+		at := e.loud.Index(e.given)
 		taken, code := e.lib.recv(e.recvs[at:min(at+n, uint32(len(e.recvs)))])
 		e.stats.RecvCalls++
 		e.stats.Recvs += uint64(taken)
 		e.given += uint32(taken)
 		e.refused(code)
 	}
-	if e.link == linkOpen && (e.next != e.sq.tail || e.given != e.loud.tail) && !e.pushing {
+	if e.link == linkOpen && (e.next != e.sq.Tail || e.given != e.loud.Tail) && !e.pushing {
 		e.pushing = true
 		e.cq.pushing = append(e.cq.pushing, e)
 	}
@@ -131,7 +114,7 @@ func (e *Endpoint) keep(first uint32, wrs []fabric.SendWR) {
 		return
 	}
 	size := e.dev.limits.MaxInline
-	for pos := e.next; pos != e.sq.tail; pos++ {
+	for pos := e.next; pos != e.sq.Tail; pos++ {
 		at := pos - first
 		if at >= uint32(len(wrs)) || wrs[at].Flags&fabric.FlagInline == 0 || wrs[at].Local.Len == 0 {
 			continue
@@ -140,7 +123,7 @@ func (e *Endpoint) keep(first uint32, wrs []fabric.SendWR) {
 			e.spare = newPinnedBytes(len(e.sends) * size)
 		}
 		l := &wrs[at].Local
-		i := int(pos & uint32(len(e.sends)-1))
+		i := int(e.sq.Index(pos))
 		copy(e.spare.mem[i*size:i*size+int(l.Len)], l.Region.Bytes()[l.Offset:])
 		e.sends[i].addr, e.sends[i].desc = cUint64(e.spare.addr+uint64(i*size)), 0
 	}
@@ -152,7 +135,7 @@ func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 	if err := e.open(); err != nil {
 		return 0, err
 	}
-	room := e.recvDepth - e.quiet.len() - e.loud.len()
+	room := e.recvDepth - e.quiet.Len() - e.loud.Len()
 	n := 0
 	var refused error
 	for ; n < len(wrs); n++ {
@@ -169,14 +152,14 @@ func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 		r := &e.quiet
 		if l.Len > 0 {
 			r = &e.loud
-			at := r.tail & uint32(len(e.recvs)-1)
+			at := r.Index(r.Tail)
 			e.recvs[at] = cRecv{addr: cUint64(addr), desc: cUint64(desc), len: cUint32(l.Len), index: cUint32(at)}
 		}
-		*r.at(r.tail) = recvEntry{id: wrs[n].ID, number: e.posted}
-		r.tail++
+		*r.At(r.Tail) = recvEntry{id: wrs[n].ID, number: e.posted}
+		r.Tail++
 		e.posted++
 	}
-	if e.given != e.loud.tail {
+	if e.given != e.loud.Tail {
 		e.push()
 	}
 	if e.early.len() > 0 && n > 0 {

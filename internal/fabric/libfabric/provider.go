@@ -23,7 +23,10 @@ func New(cfg Config) (fabric.Provider, error) {
 	return &provider{cfg: cfg}, nil
 }
 
-type provider struct{ cfg Config }
+type provider struct {
+	cfg     Config
+	demands *demands // nil but in tests
+}
 
 // Name implements fabric.Provider.
 func (p *provider) Name() string { return Name }
@@ -32,9 +35,12 @@ func (p *provider) Name() string { return Name }
 // address that o advertises, or that of o.Listen; the system chooses ports. Errors are
 // *OpenError and *CallError. The caller must Close the *Device.
 func (p *provider) Open(o fabric.Options) (fabric.Device, error) {
-	raw, info, q, err := open(p.cfg, o)
+	raw, info, q, err := open(p.cfg, o, asMessages(p.cfg.Provider) || p.demands != nil && p.demands.notices)
 	if err != nil {
 		return nil, err
+	}
+	if p.demands != nil {
+		impose(raw, &info, *p.demands)
 	}
 	d, err := newDevice(p.cfg, raw, info, q)
 	if err != nil {
@@ -46,8 +52,9 @@ func (p *provider) Open(o fabric.Options) (fabric.Device, error) {
 	return d, nil
 }
 
-// open finds what the configuration names, with as much of what rdmad can make use of as there is.
-func open(cfg Config, o fabric.Options) (d cDevice, info rawInfo, q query, err error) {
+// open finds what the configuration names, with as much of what rdmad can make use of as there is, and where
+// immediates go as messages if notices is set.
+func open(cfg Config, o fabric.Options, notices bool) (d cDevice, info rawInfo, q query, err error) {
 	all, err := listInfo(query{provider: cfg.Provider})
 	if err != nil {
 		return nil, info, q, err
@@ -57,7 +64,7 @@ func open(cfg Config, o fabric.Options) (d cDevice, info rawInfo, q query, err e
 	if len(all) == 0 {
 		return nil, info, q, &OpenError{Key: "provider", Err: ErrNoProvider, Detail: fmt.Sprintf("%q; %s", cfg.Provider, offered())}
 	}
-	q = query{provider: cfg.Provider, domain: cfg.Domain, need: true, delivery: true, atomics: true}
+	q = query{provider: cfg.Provider, domain: cfg.Domain, need: true, delivery: true, atomics: true, notices: notices}
 	if cfg.Domain != "" && !slices.ContainsFunc(all, func(i rawInfo) bool { return i.Domain == cfg.Domain }) {
 		return nil, info, q, &OpenError{Key: "domain", Err: ErrNoDomain, Detail: fmt.Sprintf("%q; %s has %s", cfg.Domain, cfg.Provider, domains(all))}
 	}
@@ -70,11 +77,20 @@ func open(cfg Config, o fabric.Options) (d cDevice, info rawInfo, q query, err e
 			q.node = ""
 		}
 	}
-	var first error
+	d, info, q, err = openMost(q)
+	if nothing(err) {
+		err = whyNot(cfg, q, all, err)
+	}
+	return d, info, q, err
+}
+
+// openMost opens what the query finds, and does without atomics, and then without word of what has
+// landed, if there is nothing else. It returns the query that has found something.
+func openMost(q query) (d cDevice, info rawInfo, found query, err error) {
 	for _, less := range []func(){func() {}, func() { q.atomics = false }, func() { q.delivery = false }} {
 		less()
 		d, info, err = openDevice(q)
-		if err == nil && info.Provider == cfg.Provider {
+		if err == nil && info.Provider == q.provider {
 			return d, info, q, nil
 		}
 		if err == nil { // a layer over it that can do more
@@ -83,15 +99,17 @@ func open(cfg Config, o fabric.Options) (d cDevice, info rawInfo, q query, err e
 			}
 			err = callError("fi_getinfo", errNoData)
 		}
-		var ce *CallError
-		if !errors.As(err, &ce) || ce.Code != errNoData {
+		if !nothing(err) {
 			return nil, info, q, err
 		}
-		if first == nil {
-			first = err
-		}
 	}
-	return nil, info, q, whyNot(cfg, q, all, first)
+	return nil, info, q, err
+}
+
+// nothing reports whether err is the library's word for having found nothing.
+func nothing(err error) bool {
+	var ce *CallError
+	return errors.As(err, &ce) && ce.Code == errNoData
 }
 
 // source is the address to use.
@@ -126,107 +144,4 @@ func whyNot(cfg Config, q query, all []rawInfo, err error) error {
 		}
 	}
 	return &OpenError{Key: "provider", Err: errors.Join(ErrCapability, err), Detail: cfg.Provider + ": " + strings.Join(reasons, "; ")}
-}
-
-// verbsProvider is refused, because it cannot be made safe from here: rxm closes what a message came
-// through before it looks at the message, gives the buffer back to what is closed, and takes the
-// process with it. The peer decides when that happens. docs/fabrics.md has the details.
-const verbsProvider = "verbs;ofi_rxm"
-
-// unfit says why rdmad cannot use an entry, or nothing.
-func (i *rawInfo) unfit() string {
-	if i.Endpoint != "RDM" {
-		return "its endpoints are of the type " + i.Endpoint + ", not RDM"
-	}
-	var missing []string
-	for _, n := range needed {
-		if i.caps&n.bit == 0 {
-			missing = append(missing, n.name)
-		}
-	}
-	if i.Limits.Data < 4 {
-		missing = append(missing, "4 bytes of data with a write (FI_REMOTE_CQ_DATA)")
-	}
-	if i.order&bitOrder == 0 {
-		missing = append(missing, "messages in order (FI_ORDER_SAS)")
-	}
-	if len(missing) > 0 {
-		return "it lacks " + strings.Join(missing, ", ")
-	}
-	if i.Provider == verbsProvider {
-		return "it crashes when a peer sends something and closes the connection; use fabric verbs"
-	}
-	return ""
-}
-
-// offered lists the providers that can be used here.
-func offered() string {
-	all, err := Devices()
-	if err != nil {
-		return err.Error()
-	}
-	var names []string
-	for _, d := range all {
-		if d.Usable && !slices.Contains(names, d.Provider) {
-			names = append(names, d.Provider)
-		}
-	}
-	if len(names) == 0 {
-		return "libfabric has none here that can be used: see rdmad devices"
-	}
-	return "there are " + strings.Join(names, ", ")
-}
-
-// list joins what is not empty, once each.
-func list(all []rawInfo, of func(rawInfo) string) string {
-	var names []string
-	for _, i := range all {
-		if n := of(i); n != "" && !slices.Contains(names, n) {
-			names = append(names, n)
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
-func domains(all []rawInfo) string { return list(all, func(i rawInfo) string { return i.Domain }) }
-
-// ownAddresses lists the addresses that a provider can use.
-func ownAddresses(provider string) string {
-	all, err := listInfo(query{provider: provider})
-	if err != nil {
-		return err.Error()
-	}
-	return provider + " has " + addresses(all)
-}
-
-func addresses(all []rawInfo) string {
-	return list(all, func(i rawInfo) string {
-		if i.Address == "" {
-			return ""
-		}
-		return i.Address + " (" + i.Domain + ")"
-	})
-}
-
-// Devices describes what libfabric offers on this machine, and says what of it can be used.
-// Entries that differ in nothing that matters are left out.
-func Devices() ([]DeviceInfo, error) {
-	all, err := listInfo(query{})
-	if err != nil {
-		return nil, err
-	}
-	var devices []DeviceInfo
-	for _, i := range all {
-		i.Why = i.unfit()
-		i.Usable = i.Why == ""
-		same := func(d DeviceInfo) bool {
-			return d.Provider == i.Provider && d.Domain == i.Domain && d.Address == i.Address && d.Endpoint == i.Endpoint && d.Format == i.Format
-		}
-		if at := slices.IndexFunc(devices, same); at < 0 {
-			devices = append(devices, i.DeviceInfo)
-		} else if i.Usable && !devices[at].Usable {
-			devices[at] = i.DeviceInfo
-		}
-	}
-	return devices, nil
 }

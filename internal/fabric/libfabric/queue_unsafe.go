@@ -58,7 +58,7 @@ func openWire(pd cPD, sends, recvs int, serial uint32, wait bool, keySize uint64
 	var w wire
 	var err error
 	for range keyTries {
-		err = made(call("fi_endpoint", C.lf_ep_open(pd, C.uint32_t(sends), C.uint32_t(recvs), C.uint32_t(serial), C.int(flag(wait)),
+		err = made(call("fi_endpoint", C.lf_ep_open(pd, C.uint32_t(sends), C.uint32_t(recvs), C.uint32_t(serial), C.int(cBool(wait)),
 			C.uint64_t(newKey(keySize)), &w.e)))
 		var ce *CallError
 		if !errors.As(err, &ce) || ce.Code != errKeyInUse {
@@ -167,13 +167,13 @@ func wcStatus(code uint32) fabric.Status {
 		return fabric.StatusRemoteAccess
 	case C.FI_EINVAL, C.FI_EOPNOTSUPP, C.FI_ENOSYS:
 		return fabric.StatusRemoteInvalid
-	case C.FI_EREMOTEIO, C.FI_EIO:
+	case C.FI_EREMOTEIO:
 		return fabric.StatusRemoteOperation
 	case C.FI_ETIMEDOUT, C.FI_EHOSTUNREACH, C.FI_EHOSTDOWN, C.FI_ENETUNREACH, C.FI_ENETDOWN, C.FI_ECONNREFUSED:
 		return fabric.StatusRetryExceeded
 	case C.FI_ENORX, C.FI_EOVERRUN:
 		return fabric.StatusRNRExceeded
-	case C.FI_ECANCELED, C.FI_ECONNRESET, C.FI_ECONNABORTED, C.FI_ENOTCONN, C.FI_ESHUTDOWN:
+	case C.FI_EIO, C.FI_ECANCELED, C.FI_ECONNRESET, C.FI_ECONNABORTED, C.FI_ENOTCONN, C.FI_ESHUTDOWN:
 		return fabric.StatusFlushed
 	default:
 		return fabric.StatusFatal

@@ -162,8 +162,8 @@ func (d *Device) deliver(now time.Time) (timeout int, open bool) {
 	defer d.mu.Unlock()
 	left := d.outbox[:0]
 	for _, l := range d.outbox {
-		if d.closed && l.until.Sub(now) > lastTime {
-			l.until = now.Add(lastTime)
+		if d.closed && l.until.After(d.last) {
+			l.until = d.last
 		}
 		// An error is as good as a peer that is gone.
 		sent, _ := d.ctl.send(l.to.addr, l.m)
@@ -175,12 +175,11 @@ func (d *Device) deliver(now time.Time) (timeout int, open bool) {
 	}
 	clear(d.outbox[len(left):])
 	d.outbox = left
+	sending := d.ctl.sending()
 	switch {
-	case len(left) > 0:
-		return int(controlRest.Milliseconds()), true
-	case d.closed:
+	case d.closed && len(left) == 0 && (!sending || now.After(d.last)):
 		return 0, false
-	case !d.waits && len(d.endpoints) > 0:
+	case len(left) > 0 || sending || !d.waits && len(d.endpoints) > 0:
 		return int(controlRest.Milliseconds()), true
 	}
 	return -1, true

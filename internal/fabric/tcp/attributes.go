@@ -71,6 +71,11 @@ func (e *Endpoint) Attributes() ([]fabric.Attribute, error) {
 		}
 		add(o.name, "%d", v)
 	}
+	if name, err := congestionOf(e.fd); err != nil {
+		errs = append(errs, err)
+	} else {
+		add("TCP_CONGESTION", "%s", name)
+	}
 	if e.sec != nil {
 		stage = "TLS"
 		s := e.sec.tls.ConnectionState()

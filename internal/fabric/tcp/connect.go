@@ -94,7 +94,7 @@ func (e *Endpoint) handshake(ctx context.Context, a address, role fabric.Role) (
 		return e.await(ctx, a)
 	}
 	e.dev.forget(e)
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", a.dial())
+	conn, err := (&net.Dialer{Control: e.dev.cfg.prepare}).DialContext(ctx, "tcp", a.dial())
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		// ctx's deadline, which the poller has noticed before ctx did.
 		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)

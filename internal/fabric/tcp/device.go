@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -37,6 +38,9 @@ type Config struct {
 	// connection in bytes. 0 leaves them to the kernel, which grows them as
 	// the connection needs, usually to several MiB.
 	SocketBuffer int
+	// Congestion is the kernel's name of a congestion control for data connections, such as
+	// "cubic" or "dctcp", CongestionSystem, or CongestionAuto, which "" means.
+	Congestion string
 	// Security makes all connections of a device mutual TLS; nil: none has TLS. With
 	// it each endpoint takes about 200 KiB more.
 	Security Security
@@ -63,11 +67,14 @@ func (p *Provider) Open(o fabric.Options) (fabric.Device, error) {
 		return nil, fmt.Errorf("tcp: receive buffer of %d bytes (at least %d), socket buffer of %d bytes",
 			cfg.ReceiveBuffer, minReceiveBuffer, cfg.SocketBuffer)
 	}
+	if err := checkCongestion(cfg.Congestion); err != nil {
+		return nil, err
+	}
 	listen := o.Listen
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}
-	ln, err := net.Listen("tcp", listen)
+	ln, err := (&net.ListenConfig{Control: cfg.prepare}).Listen(context.Background(), "tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("tcp: listen on %q: %w", listen, err)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/fabric/ledger"
 )
 
 // A device that refuses so much inline data is asked for less, and its first refusal is
@@ -47,23 +49,23 @@ func TestLessInline(t *testing.T) {
 // There is somebody to say that the queue has room as long as a signaled work request is
 // in it.
 func TestStarved(t *testing.T) {
-	e := &Endpoint{sq: newRing[sendEntry](8)}
+	e := &Endpoint{sq: ledger.NewRing[sendEntry](8)}
 	if !e.starved() {
 		t.Error("nothing is under way")
 	}
-	e.sq.tail, e.quiet = 3, 3
+	e.sq.Tail, e.quiet = 3, 3
 	if !e.starved() {
 		t.Error("three are under way, all unsignaled")
 	}
-	e.sq.tail, e.quiet = 4, 0
+	e.sq.Tail, e.quiet = 4, 0
 	if e.starved() {
 		t.Error("the last one is signaled")
 	}
-	e.sq.tail, e.quiet = 6, 2
+	e.sq.Tail, e.quiet = 6, 2
 	if e.starved() {
 		t.Error("one before the last two is signaled")
 	}
-	e.sq.head = 4
+	e.sq.Head = 4
 	if !e.starved() {
 		t.Error("it has completed")
 	}

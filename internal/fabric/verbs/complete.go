@@ -24,20 +24,20 @@ func (e *Endpoint) complete(w *cWC) {
 // sent retires the work request at a position, and with it the earlier ones, which
 // were carried out unsignaled.
 func (e *Endpoint) sent(w *cWC, low uint32) {
-	pos, ok := e.sq.find(low)
+	pos, ok := e.sq.Find(low, posBits)
 	if !ok {
 		e.fail(fabric.StatusFatal, VendorUnexpected, endBroken)
 		return
 	}
 	status := wcStatus(w.status)
-	for ; e.sq.head != pos; e.sq.head++ {
+	for ; e.sq.Head != pos; e.sq.Head++ {
 		// A signaled one without a completion would be the device's fault.
-		if s := e.sq.at(e.sq.head); s.report {
+		if s := e.sq.At(e.sq.Head); s.report {
 			e.emit(s.id, s.op, fabric.StatusFlushed, VendorUnexpected)
 		}
 	}
-	s := e.sq.at(pos)
-	e.sq.head++
+	s := e.sq.At(pos)
+	e.sq.Head++
 	if s.op == 0 {
 		e.drained = true
 		return
@@ -54,16 +54,16 @@ func (e *Endpoint) sent(w *cWC, low uint32) {
 
 // received takes the first of the posted receives, which arrivals use in order.
 func (e *Endpoint) received(w *cWC, low uint32) {
-	pos, ok := e.rq.find(low)
-	if !ok || pos != e.rq.head {
+	pos, ok := e.rq.Find(low, posBits)
+	if !ok || pos != e.rq.Head {
 		e.fail(fabric.StatusFatal, VendorUnexpected, endBroken)
 		return
 	}
-	c := fabric.Completion{Tag: e.tag, ID: *e.rq.at(pos), Op: fabric.OpRecv, Status: wcStatus(w.status)}
-	e.rq.head++
+	c := fabric.Completion{Tag: e.tag, ID: *e.rq.At(pos), Op: fabric.OpRecv, Status: wcStatus(w.status)}
+	e.rq.Head++
 	if c.Status != fabric.StatusSuccess {
 		c.Vendor = uint32(w.vendor)
-		e.cq.emit(c)
+		e.cq.out.Emit(c)
 		e.failed(c.Status, c.Vendor)
 		return
 	}
@@ -71,7 +71,7 @@ func (e *Endpoint) received(w *cWC, low uint32) {
 	if w.opcode == opRecvImmediate {
 		c.Op, c.Imm = fabric.OpRecvImm, uint32(w.imm)
 	}
-	e.cq.emit(c)
+	e.cq.out.Emit(c)
 }
 
 // failed ends the connection because of a completion. One that was flushed without
@@ -119,16 +119,16 @@ func (e *Endpoint) noticed(n notice) {
 // finish reports what is left of an ended endpoint, and returns true when nothing
 // is. Send queue first, then receives, then OpDisconnect.
 func (e *Endpoint) finish() bool {
-	if e.link != linkDead && !(e.drained && e.rq.len() == 0) {
+	if e.link != linkDead && !(e.drained && e.rq.Len() == 0) {
 		return false
 	}
-	for ; e.sq.head != e.sq.tail; e.sq.head++ {
-		if s := e.sq.at(e.sq.head); s.op != 0 {
+	for ; e.sq.Head != e.sq.Tail; e.sq.Head++ {
+		if s := e.sq.At(e.sq.Head); s.op != 0 {
 			e.emit(s.id, s.op, fabric.StatusFlushed, e.vendor)
 		}
 	}
-	for ; e.rq.head != e.rq.tail; e.rq.head++ {
-		e.emit(*e.rq.at(e.rq.head), fabric.OpRecv, fabric.StatusFlushed, e.vendor)
+	for ; e.rq.Head != e.rq.Tail; e.rq.Head++ {
+		e.emit(*e.rq.At(e.rq.Head), fabric.OpRecv, fabric.StatusFlushed, e.vendor)
 	}
 	if e.phase() != phaseClosed {
 		e.emit(0, fabric.OpDisconnect, e.cause, e.vendor)
@@ -138,5 +138,5 @@ func (e *Endpoint) finish() bool {
 }
 
 func (e *Endpoint) emit(id uint64, op fabric.Op, status fabric.Status, vendor uint32) {
-	e.cq.emit(fabric.Completion{Tag: e.tag, ID: id, Op: op, Status: status, Vendor: vendor})
+	e.cq.out.Emit(fabric.Completion{Tag: e.tag, ID: id, Op: op, Status: status, Vendor: vendor})
 }

@@ -4,16 +4,14 @@ package verbs
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/ledger"
 	"github.com/rdmad/rdmad/internal/poller"
-	"github.com/rdmad/rdmad/shm"
 )
 
 const (
@@ -31,19 +29,13 @@ type cq struct {
 	dev    *Device
 	lib    *queue
 	poller *poller.Poller // nil: polled only
-	bell   *shm.Bell      // rings for notices; nil without a poller
 
-	// endpoints are those that are not closed, by serial number. The map in use
-	// is never changed, only replaced: Poll reads it without a lock.
-	endpoints atomic.Pointer[map[uint32]*Endpoint]
-	// noticed says that notices is not empty.
-	noticed atomic.Bool
+	endpoints *ledger.Members[*Endpoint] // that are not closed
+	news      ledger.News[notice]
 
 	mu       sync.Mutex
 	closed   bool // guarded by mu, written by the owner only
-	serial   uint32
-	reserved int
-	notices  []notice
+	reserved int  // room of its endpoints; guarded by mu
 
 	// Everything below belongs to the owner of the CQ.
 
@@ -51,11 +43,7 @@ type cq struct {
 	wcs   []cWC
 	// head and tail bound the fetched completions in wcs that were not handled.
 	head, tail int
-	// out is Poll's argument while it runs, and full of n completions; spill is
-	// what did not fit.
-	out   []fabric.Completion
-	n     int
-	spill []fabric.Completion
+	out        ledger.Delivery
 	// ending are endpoints whose connection is gone and whose outstanding work
 	// requests are not reported yet.
 	ending []*Endpoint
@@ -120,8 +108,7 @@ func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 		}
 		return nil, err
 	}
-	q := &cq{dev: d, lib: lib, poller: p, wcs: make([]cWC, pollBatch)}
-	q.endpoints.Store(&map[uint32]*Endpoint{})
+	q := &cq{dev: d, lib: lib, poller: p, wcs: make([]cWC, pollBatch), endpoints: ledger.NewMembers[*Endpoint]()}
 	if p != nil {
 		if err := q.watch(); err != nil {
 			return nil, errors.Join(err, q.destroy())
@@ -133,21 +120,11 @@ func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 
 // watch registers the queue's descriptors with its poller.
 func (q *cq) watch() error {
-	var err error
-	if q.bell, err = shm.NewBell(); err != nil {
-		return err
-	}
-	// A new ring makes a new event: the bell need not be read.
-	if err := q.poller.Add(q.bell.FD(), unix.EPOLLIN|unix.EPOLLET, bellHandler{}); err != nil {
+	if err := q.news.Watch(q.poller); err != nil {
 		return err
 	}
 	return q.poller.Add(q.lib.fd(), unix.EPOLLIN, q)
 }
-
-type bellHandler struct{}
-
-// Ready implements poller.Handler: waking up was all.
-func (bellHandler) Ready(int, uint32) {}
 
 // Ready implements poller.Handler: it takes an event off the completion channel.
 func (q *cq) Ready(int, uint32) {
@@ -162,8 +139,20 @@ func (q *cq) Ready(int, uint32) {
 // Stats returns the counters. It belongs to the owner like Poll.
 func (q *cq) Stats() CQStats { return q.stats }
 
-// admit adds an endpoint that needs room for the given number of completions.
-func (q *cq) admit(e *Endpoint, room int) error {
+// admit adds an endpoint, whose room must be there.
+func (q *cq) admit(e *Endpoint) error {
+	if err := q.reserve(e.room); err != nil {
+		return err
+	}
+	err := q.endpoints.Admit(e, func(serial uint32) { e.serial = serial })
+	if err != nil {
+		q.unreserve(e.room)
+	}
+	return err
+}
+
+// reserve keeps room for the given number of completions.
+func (q *cq) reserve(room int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -181,41 +170,21 @@ func (q *cq) admit(e *Endpoint, room int) error {
 		q.stats.Resizes++
 	}
 	q.reserved += room
-	for {
-		q.serial++
-		if _, taken := (*q.endpoints.Load())[q.serial]; !taken {
-			break
-		}
-	}
-	e.serial = q.serial
-	m := maps.Clone(*q.endpoints.Load())
-	m[e.serial] = e
-	q.endpoints.Store(&m)
 	return nil
 }
 
-// forget removes an endpoint; its room is free when its completions are gone.
-func (q *cq) forget(e *Endpoint) {
+// unreserve makes room free that no completion can need any more.
+func (q *cq) unreserve(room int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	m := maps.Clone(*q.endpoints.Load())
-	delete(m, e.serial)
-	q.endpoints.Store(&m)
+	q.reserved -= room
 }
 
+// forget removes an endpoint; its room is free when its completions are gone.
+func (q *cq) forget(e *Endpoint) { q.endpoints.Forget(e.serial) }
+
 // notify tells the owner about an endpoint. Any goroutine may call it.
-func (q *cq) notify(n notice) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return
-	}
-	q.notices = append(q.notices, n)
-	q.noticed.Store(true)
-	if q.bell != nil {
-		q.bell.Ring()
-	}
-}
+func (q *cq) notify(n notice) { q.news.Put(n) }
 
 // Poll implements fabric.CQ. It is one call into C as long as that returns less
 // than what there is room for.
@@ -226,11 +195,7 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	if len(c) == 0 {
 		return 0, nil
 	}
-	q.out, q.n = c, 0
-	if len(q.spill) > 0 {
-		q.n = copy(c, q.spill)
-		q.spill = slices.Delete(q.spill, 0, q.n)
-	}
+	q.out.Begin(c)
 	for _, e := range q.woken {
 		e.wake()
 	}
@@ -238,9 +203,9 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	q.handle()
 	released, empty := q.released, false
 	var err error
-	for q.n < len(c) && !empty {
+	for q.out.Room() > 0 && !empty {
 		var got int
-		want := min(len(c)-q.n, len(q.wcs))
+		want := min(q.out.Room(), len(q.wcs))
 		q.stats.Polls++
 		got, err = q.lib.poll(q.wcs[:want])
 		if err != nil {
@@ -254,9 +219,7 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 		q.release(released)
 		q.settle()
 	}
-	n := q.n
-	q.out, q.n = nil, 0
-	return n, err
+	return q.out.End(), err
 }
 
 // fetched notes that wcs begins with n completions.
@@ -267,9 +230,9 @@ func (q *cq) fetched(n int) {
 
 // handle turns fetched completions into those of the caller, as many as fit.
 func (q *cq) handle() {
-	endpoints := *q.endpoints.Load()
+	endpoints := q.endpoints.All()
 	var e *Endpoint
-	for ; q.head < q.tail && q.n < len(q.out); q.head++ {
+	for ; q.head < q.tail && q.out.Room() > 0; q.head++ {
 		w := &q.wcs[q.head]
 		serial := uint32(w.id >> 32)
 		if e == nil || e.serial != serial {
@@ -282,40 +245,20 @@ func (q *cq) handle() {
 	}
 }
 
-// emit hands a completion to the caller of Poll, now or at its next call.
-func (q *cq) emit(c fabric.Completion) {
-	if q.n < len(q.out) {
-		q.out[q.n] = c
-		q.n++
-		return
-	}
-	q.spill = append(q.spill, c)
-}
-
 // release makes room free that was released before the queue was last seen empty.
 func (q *cq) release(room int) {
-	if room == 0 {
-		return
+	if room > 0 {
+		q.released -= room
+		q.unreserve(room)
 	}
-	q.released -= room
-	q.mu.Lock()
-	q.reserved -= room
-	q.mu.Unlock()
 }
 
 // settle handles notices and reports what is left of ended endpoints. The queue has
 // just been seen empty, so that everything that was known when a notice was written
 // has been reported before it.
 func (q *cq) settle() {
-	if q.noticed.Load() {
-		q.mu.Lock()
-		notices := q.notices
-		q.notices = nil
-		q.noticed.Store(false)
-		q.mu.Unlock()
-		for _, n := range notices {
-			n.e.noticed(n)
-		}
+	for _, n := range q.news.Take() {
+		n.e.noticed(n)
 	}
 	if len(q.ending) == 0 {
 		return
@@ -331,7 +274,7 @@ func (q *cq) Arm() (bool, error) {
 	if q.poller == nil {
 		return false, fabric.ErrNotSupported
 	}
-	if q.head < q.tail || len(q.spill)+len(q.woken) > 0 || q.noticed.Load() {
+	if q.head < q.tail || q.out.Waiting() || len(q.woken) > 0 || q.news.Some() {
 		return false, nil
 	}
 	q.stats.Arms++
@@ -342,7 +285,7 @@ func (q *cq) Arm() (bool, error) {
 	q.armed = true
 	q.fetched(n)
 	// A notice that comes later rings the bell.
-	return n == 0 && !q.noticed.Load(), nil
+	return n == 0 && !q.news.Some(), nil
 }
 
 // Close implements fabric.CQ. It also destroys the queue pairs of endpoints that
@@ -355,22 +298,23 @@ func (q *cq) Close() error {
 	}
 	q.closed = true
 	q.mu.Unlock()
+	q.endpoints.Close()
 	var errs []error
-	for _, e := range *q.endpoints.Load() {
+	for _, e := range q.endpoints.All() {
 		errs = append(errs, e.Close())
 	}
 	q.dev.mu.Lock()
 	delete(q.dev.queues, q)
 	q.dev.mu.Unlock()
-	q.ending, q.woken, q.spill = nil, nil, nil
+	q.ending, q.woken, q.out = nil, nil, ledger.Delivery{}
 	return errors.Join(append(errs, q.destroy())...)
 }
 
 // destroy releases the queue itself.
 func (q *cq) destroy() error {
-	var errs []error
-	if q.bell != nil {
-		errs = append(errs, q.poller.Remove(q.bell.FD()), q.bell.Close(), q.poller.Remove(q.lib.fd()))
+	errs := []error{q.news.Close()}
+	if q.poller != nil {
+		errs = append(errs, q.poller.Remove(q.lib.fd()))
 	}
 	return errors.Join(append(errs, q.lib.destroy())...)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/ledger"
 )
 
 // protectionDomain implements fabric.ProtectionDomain.
@@ -129,8 +130,7 @@ func (p *protectionDomain) local(l *fabric.Local) (addr uint64, key uint32, ok b
 	if !ok || r == nil || r.pd != p || r.closed.Load() {
 		return 0, 0, false
 	}
-	size := uint64(len(r.mem))
-	if l.Offset > size || uint64(l.Len) > size-l.Offset {
+	if !ledger.Within(l, uint64(len(r.mem))) {
 		return 0, 0, false
 	}
 	return r.lib.addr + l.Offset, r.lib.lkey, true

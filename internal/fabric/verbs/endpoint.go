@@ -5,13 +5,13 @@ package verbs
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/ledger"
 )
 
 // phase is the life of an endpoint as seen from any goroutine.
@@ -82,8 +82,8 @@ type Endpoint struct {
 	told   []notice
 	cause  fabric.Status
 	vendor uint32
-	sq     ring[sendEntry]
-	rq     ring[uint64] // the IDs of posted receives
+	sq     ledger.Ring[sendEntry]
+	rq     ledger.Ring[uint64] // the IDs of posted receives
 	// quiet is how many work requests in a row were posted unsignaled.
 	quiet, maxQuiet int
 	sends           []cSend
@@ -104,27 +104,6 @@ type Stats struct {
 // Stats returns the counters. It belongs to the owner like PostSend.
 func (e *Endpoint) Stats() Stats { return e.stats }
 
-// ring is a queue of fixed capacity. Positions count up and wrap around with 32 bits.
-type ring[T any] struct {
-	slots      []T
-	head, tail uint32
-}
-
-// newRing makes a ring for n entries.
-func newRing[T any](n int) ring[T] {
-	return ring[T]{slots: make([]T, 1<<bits.Len(uint(max(n, 1)-1)))}
-}
-
-func (r *ring[T]) len() int         { return int(r.tail - r.head) }
-func (r *ring[T]) at(pos uint32) *T { return &r.slots[pos&uint32(len(r.slots)-1)] }
-
-// find returns the position of which the low 31 bits are given, and whether it is
-// in the ring.
-func (r *ring[T]) find(low uint32) (uint32, bool) {
-	ahead := (low - r.head) &^ recvBit
-	return r.head + ahead, ahead < uint32(r.len())
-}
-
 // sendEntry is a work request in the send queue.
 type sendEntry struct {
 	id uint64
@@ -135,10 +114,13 @@ type sendEntry struct {
 
 // A work request's identification for the device is the endpoint's serial number,
 // a bit that tells receives from sends, and the low 31 bits of its position.
-const recvBit = 1 << 31
+const (
+	recvBit = 1 << 31
+	posBits = recvBit - 1
+)
 
 func (e *Endpoint) workID(pos uint32, kind uint32) cUint64 {
-	return cUint64(e.serial)<<32 | cUint64(pos&^recvBit|kind)
+	return cUint64(e.serial)<<32 | cUint64(pos&posBits|kind)
 }
 
 // CreateEndpoint implements fabric.ProtectionDomain. Everything the data path needs
@@ -157,19 +139,17 @@ func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoin
 		// One more for the marker behind the last work request.
 		room:  a.SendDepth + a.RecvDepth + 1,
 		ended: make(chan struct{}), heard: make(chan struct{}), lost: make(chan struct{}),
-		sq: newRing[sendEntry](a.SendDepth + 1), rq: newRing[uint64](a.RecvDepth),
+		sq: ledger.NewRing[sendEntry](a.SendDepth + 1), rq: ledger.NewRing[uint64](a.RecvDepth),
 		maxQuiet: max(1, (a.SendDepth+1)/2),
 		sends:    make([]cSend, max(1, a.SendDepth)), recvs: make([]cRecv, max(1, a.RecvDepth)),
 	}
 	e.sends, e.recvs = e.sends[:a.SendDepth], e.recvs[:a.RecvDepth]
-	if err := q.admit(e, e.room); err != nil {
+	if err := q.admit(e); err != nil {
 		return nil, err
 	}
 	if err := e.create(); err != nil {
 		q.forget(e)
-		q.mu.Lock()
-		q.reserved -= e.room
-		q.mu.Unlock()
+		q.unreserve(e.room)
 		return nil, err
 	}
 	return e, nil
@@ -297,11 +277,11 @@ func (e *Endpoint) flush() bool {
 	if err := e.lib.toError(); err != nil {
 		return false
 	}
-	marker := [1]cSend{{id: e.workID(e.sq.tail, 0), op: cUint8(fabric.OpWrite), flags: sendSignaled}}
+	marker := [1]cSend{{id: e.workID(e.sq.Tail, 0), op: cUint8(fabric.OpWrite), flags: sendSignaled}}
 	n, _ := e.lib.postSend(marker[:])
 	if n == 1 {
-		*e.sq.at(e.sq.tail) = sendEntry{}
-		e.sq.tail++
+		*e.sq.At(e.sq.Tail) = sendEntry{}
+		e.sq.Tail++
 	}
 	return n == 1
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/ledger"
 )
 
 // PostSend implements fabric.Endpoint. It is one call into C. Data that fits the
@@ -19,7 +20,7 @@ func (e *Endpoint) PostSend(wrs []fabric.SendWR) (int, error) {
 	if e.phase() < phaseConnected {
 		return 0, fmt.Errorf("%w: the endpoint is not connected", fabric.ErrInvalid)
 	}
-	room := len(e.sends) - e.sq.len()
+	room := len(e.sends) - e.sq.Len()
 	n, quiet := 0, e.quiet
 	var refused error
 	for ; n < len(wrs); n++ {
@@ -36,7 +37,7 @@ func (e *Endpoint) PostSend(wrs []fabric.SendWR) (int, error) {
 			e.sends[n].flags |= sendSignaled
 			quiet = 0
 		}
-		e.sends[n].id = e.workID(e.sq.tail+uint32(n), 0)
+		e.sends[n].id = e.workID(e.sq.Tail+uint32(n), 0)
 		spoil(&e.sends[n])
 	}
 	if n == 0 {
@@ -57,7 +58,7 @@ func (e *Endpoint) PostSend(wrs []fabric.SendWR) (int, error) {
 
 // starved reports whether no completion of the send queue is to come, so that nobody
 // would ever say that there is room again: the device has refused less than it promised.
-func (e *Endpoint) starved() bool { return e.quiet >= e.sq.len() }
+func (e *Endpoint) starved() bool { return e.quiet >= e.sq.Len() }
 
 // open returns ErrClosed unless work is accepted.
 func (e *Endpoint) open() error {
@@ -73,8 +74,8 @@ func (e *Endpoint) posted(wrs []fabric.SendWR) {
 	e.stats.Sends += uint64(len(wrs))
 	for i := range wrs {
 		w := &wrs[i]
-		*e.sq.at(e.sq.tail) = sendEntry{id: w.ID, op: w.Op, report: w.Flags&fabric.FlagSignaled != 0}
-		e.sq.tail++
+		*e.sq.At(e.sq.Tail) = sendEntry{id: w.ID, op: w.Op, report: w.Flags&fabric.FlagSignaled != 0}
+		e.sq.Tail++
 		e.quiet++
 		if e.sends[i].flags&sendSignaled != 0 {
 			e.quiet = 0
@@ -96,30 +97,11 @@ func (e *Endpoint) build(s *cSend, w *fabric.SendWR) error {
 		addr: cUint64(addr), len: cUint32(w.Local.Len), lkey: cUint32(key), op: cUint8(w.Op), imm: cUint32(w.Imm),
 		remote: cUint64(w.RemoteAddr), rkey: cUint32(w.RemoteKey), compare: cUint64(w.Compare), swap: cUint64(w.Swap),
 	}
-	switch w.Op {
-	case fabric.OpWrite, fabric.OpWriteImm, fabric.OpSend:
-		if int(w.Local.Len) <= e.inline && w.Local.Len > 0 {
-			s.flags = sendInline
-		} else if w.Flags&fabric.FlagInline != 0 && w.Local.Len > 0 {
-			return fabric.ErrInvalid
-		}
-		return nil
-	case fabric.OpRead:
-	case fabric.OpCompareSwap, fabric.OpFetchAdd:
-		if !e.dev.limits.Atomics {
-			return fabric.ErrNotSupported
-		}
-		// Some devices would refuse it here, others on the other side.
-		if w.Local.Len != 8 || w.RemoteAddr%8 != 0 {
-			return fabric.ErrInvalid
-		}
-	default:
-		return fabric.ErrInvalid
+	inline, err := ledger.Check(w, e.inline, e.dev.limits.Atomics)
+	if inline {
+		s.flags = sendInline
 	}
-	if w.Flags&fabric.FlagInline != 0 {
-		return fabric.ErrInvalid
-	}
-	return nil
+	return err
 }
 
 // PostRecv implements fabric.Endpoint. It is one call into C.
@@ -127,7 +109,7 @@ func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 	if err := e.open(); err != nil {
 		return 0, err
 	}
-	room := len(e.recvs) - e.rq.len()
+	room := len(e.recvs) - e.rq.Len()
 	n := 0
 	var refused error
 	for ; n < len(wrs); n++ {
@@ -141,7 +123,7 @@ func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 			refused = fabric.ErrInvalid
 			break
 		}
-		e.recvs[n] = cRecv{id: e.workID(e.rq.tail+uint32(n), recvBit), addr: cUint64(addr), len: cUint32(l.Len), lkey: cUint32(key)}
+		e.recvs[n] = cRecv{id: e.workID(e.rq.Tail+uint32(n), recvBit), addr: cUint64(addr), len: cUint32(l.Len), lkey: cUint32(key)}
 	}
 	if n == 0 {
 		return 0, refused
@@ -150,14 +132,14 @@ func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 	e.stats.RecvCalls++
 	e.stats.Recvs += uint64(posted)
 	for i := range wrs[:posted] {
-		*e.rq.at(e.rq.tail) = wrs[i].ID
-		e.rq.tail++
+		*e.rq.At(e.rq.Tail) = wrs[i].ID
+		e.rq.Tail++
 	}
 	switch errno {
 	case 0:
 		return n, refused
 	case unix.ENOMEM:
-		if e.rq.len() > 0 { // else nothing could arrive
+		if e.rq.Len() > 0 { // else nothing could arrive
 			return posted, fabric.ErrQueueFull
 		}
 	}

@@ -188,7 +188,7 @@ func (d *Device) broken(which func(*cq) bool) {
 		if which != nil && !which(q) {
 			continue
 		}
-		for _, e := range *q.endpoints.Load() {
+		for _, e := range q.endpoints.All() {
 			q.notify(notice{e: e, why: fabric.StatusFatal, vendor: vendor, end: endBroken})
 		}
 	}

@@ -2,6 +2,7 @@ package atomics
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -11,11 +12,7 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// sayEvery is how often, in nanoseconds, a client tells that it is at work: the server sees
-// nothing of operations on its memory.
-const sayEvery = int64(perf.Stall) / 12
-
-// counting is a client's side of one type.
+// counting is a process's side of one type.
 type counting struct {
 	*Tool
 	s       *perf.Session
@@ -27,7 +24,9 @@ type counting struct {
 	ops     uint64
 	// ready are completions that were taken while something was posted.
 	ready []fabric.Completion
-	said  int64
+	// begun and ended are when, on the clock that all processes of a machine have.
+	begun, ended int64
+	cpu          perf.CPU
 }
 
 // end is one of the connections that count.
@@ -40,31 +39,50 @@ type end struct {
 	free  []uint64
 }
 
+// client is the only one.
 func (t *Tool) client(ctx context.Context, s *perf.Session) (*Result, error) {
-	if s.Peer.Len != memorySize {
-		return nil, &link.ProtocolError{Detail: fmt.Sprintf("%d bytes of memory instead of %d", s.Peer.Len, memorySize)}
-	}
-	result := &Result{Info: report.NewInfo(Name, &perf.Work{Event: t.Event, Verify: true}, s)}
-	result.Info.RTTFactor, result.Info.TxDepth = 1, t.Depth
+	result := newResult(t, t.info(s))
 	// The server's counters are ready.
 	if err := s.Barrier(ctx); err != nil {
 		return nil, err
 	}
 	for _, kind := range t.Types {
-		row, err := t.count(ctx, s, kind)
+		c, err := t.count(ctx, s, kind)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", kind, err)
 		}
-		result.Results = append(result.Results, row)
+		read, err := c.read(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", kind, err)
+		}
+		if err := s.Link.Send(kindOver, over{Type: kind}); err != nil {
+			return nil, err
+		}
+		var theirs final
+		if err := s.Hear(ctx, kindFinal, &theirs); err != nil {
+			return nil, fmt.Errorf("%s: %w", kind, err)
+		}
+		all := t.newTotal(kind)
+		if err := errors.Join(all.add(c.tally()), all.settle([]uint64{read}, theirs)); err != nil {
+			return nil, fmt.Errorf("%s: %w", kind, err)
+		}
+		result.Results = append(result.Results, all.row(theirs))
 	}
 	return result, nil
 }
 
-// count does one type.
-func (t *Tool) count(ctx context.Context, s *perf.Session, kind string) (Row, error) {
-	total := t.Count * uint64(t.Clients)
+// info says how a session of a client works.
+func (t *Tool) info(s *perf.Session) report.Info {
+	return report.NewInfo(Name, &perf.Work{Event: t.Event, Verify: true}, s)
+}
+
+// count does one type, on all connections of this process.
+func (t *Tool) count(ctx context.Context, s *perf.Session, kind string) (*counting, error) {
+	if s.Peer.Len != memorySize {
+		return nil, &link.ProtocolError{Detail: fmt.Sprintf("%d bytes of memory instead of %d", s.Peer.Len, memorySize)}
+	}
 	c := &counting{
-		Tool: t, s: s, kind: kind, ends: make([]end, t.Clients), tickets: newTickets(total), samples: report.NewSamples(1),
+		Tool: t, s: s, kind: kind, ends: make([]end, t.Connections), tickets: newTickets(t.Count * uint64(t.all())), samples: report.NewSamples(1),
 	}
 	depth := t.Depth
 	if kind == CompareSwap {
@@ -78,39 +96,18 @@ func (t *Tool) count(ctx context.Context, s *perf.Session, kind string) (Row, er
 		}
 	}
 	meter := perf.StartMeter()
-	begun := shm.Nanotime()
-	c.said = begun
-	if err := c.run(ctx); err != nil {
-		return Row{}, err
-	}
-	took, cpu := shm.Nanotime()-begun, meter.Read()
-	read, err := c.read(ctx)
-	if err != nil {
-		return Row{}, err
-	}
-	if err := s.Link.Send(kindProgress, progress{Type: kind, Over: true}); err != nil {
-		return Row{}, err
-	}
-	var theirs final
-	if err := s.Hear(ctx, kindFinal, &theirs); err != nil {
-		return Row{}, err
-	}
-	if err := c.tickets.settle("as the server sees it", theirs.Value); err != nil {
-		return Row{}, err
-	}
-	if err := c.tickets.settle("as the client reads it", read); err != nil {
-		return Row{}, err
-	}
-	return Row{
-		Type: kind, Clients: t.Clients, Increments: total, Failed: c.misses, Start: start, Final: theirs.Value,
-		Row: report.Row{
-			Size: wordSize, Iterations: c.ops, Latency: c.samples.Latency(), Samples: c.samples,
-			Bandwidth: report.NewBandwidth(wordSize, c.ops, took, 0), ClientCPU: cpu, ServerCPU: theirs.CPU,
-		},
-	}, nil
+	c.begun = shm.Nanotime()
+	err := c.run(ctx)
+	c.ended, c.cpu = shm.Nanotime(), meter.Read()
+	return c, err
 }
 
-// run counts until every client has done its increments.
+// tally is what this process has to say of a type.
+func (c *counting) tally() tally {
+	return tally{Ops: c.ops, Misses: c.misses, Begun: c.begun, Ended: c.ended, CPU: c.cpu, Samples: c.samples.Pack(), Tickets: c.tickets.bytes()}
+}
+
+// run counts until every connection has done its increments.
 func (c *counting) run(ctx context.Context) error {
 	for i := range c.ends {
 		if err := c.post(ctx, i); err != nil {
@@ -118,7 +115,7 @@ func (c *counting) run(ctx context.Context) error {
 		}
 	}
 	var got [64]fabric.Completion
-	for c.tickets.count < c.tickets.total {
+	for c.tickets.count < c.Count*uint64(len(c.ends)) {
 		if len(c.ready) == 0 {
 			n, err := c.s.Completions(ctx, got[:])
 			if err != nil {
@@ -137,14 +134,15 @@ func (c *counting) run(ctx context.Context) error {
 			}
 		}
 		c.ready = append(now[:0], c.ready...)
-		if err := c.say(); err != nil {
+		// The server sees nothing of operations on its memory.
+		if err := c.s.AtWork(shm.Nanotime()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// post posts what a client has room and reason for.
+// post posts what a connection has room and reason for.
 func (c *counting) post(ctx context.Context, i int) error {
 	e := &c.ends[i]
 	for e.posted < c.Count && len(e.free) > 0 {
@@ -164,7 +162,7 @@ func (c *counting) post(ctx context.Context, i int) error {
 	return nil
 }
 
-// request is an operation of a client on the counter, whose outcome goes to a slot.
+// request is an operation of a connection on the counter, whose outcome goes to a slot.
 func (c *counting) request(op fabric.Op, i int, slot uint64) fabric.SendWR {
 	return fabric.SendWR{
 		ID: slot, Op: op, Flags: fabric.FlagSignaled,
@@ -173,7 +171,7 @@ func (c *counting) request(op fabric.Op, i int, slot uint64) fabric.SendWR {
 	}
 }
 
-// place is where a client's slot is in this side's memory.
+// place is where a connection's slot is in this side's memory.
 func (c *counting) place(i int, slot uint64) int { return (i*c.Depth + int(slot)) * wordSize }
 
 // completed takes the outcome of an operation.
@@ -199,16 +197,6 @@ func (c *counting) completed(d fabric.Completion) error {
 	e.guess = old + 1
 	e.done++
 	return c.tickets.take(old)
-}
-
-// say tells the server now and then that this side is at work.
-func (c *counting) say() error {
-	now := shm.Nanotime()
-	if now-c.said < sayEvery {
-		return nil
-	}
-	c.said = now
-	return c.s.Link.Send(kindProgress, progress{Type: c.kind})
 }
 
 // read reads the counter once all operations are over.

@@ -3,6 +3,7 @@ package atomics
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 )
 
 const (
@@ -81,6 +82,34 @@ func (t *tickets) take(old uint64) error {
 	}
 	t.given[n/64] |= bit
 	t.count++
+	return nil
+}
+
+// bytes returns which values were given out, a bit for each.
+func (t *tickets) bytes() []byte {
+	b := make([]byte, 0, 8*len(t.given))
+	for _, w := range t.given {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return b
+}
+
+// merge adds those that another process was given.
+func (t *tickets) merge(b []byte) error {
+	if len(b) != 8*len(t.given) {
+		return broken("a client says of %d values whether it has found them, instead of %d", 8*len(b), 64*len(t.given))
+	}
+	for i := range t.given {
+		w := binary.LittleEndian.Uint64(b[8*i:])
+		if rest := t.total - 64*uint64(i); rest < 64 && w>>rest != 0 {
+			return broken("a client has found %d or more, and the counter ends at %d", uint64(start)+t.total, uint64(start)+t.total)
+		}
+		if twice := w & t.given[i]; twice != 0 {
+			return broken("two increments have found %d", uint64(start)+64*uint64(i)+uint64(bits.TrailingZeros64(twice)))
+		}
+		t.given[i] |= w
+		t.count += uint64(bits.OnesCount64(w))
+	}
 	return nil
 }
 

@@ -19,15 +19,22 @@ type Result struct {
 type Row struct {
 	// Type is one of Types.
 	Type string `json:"atomic_type"`
-	// Clients have counted at the same time, and have made Increments together.
-	Clients    int    `json:"clients"`
-	Increments uint64 `json:"increments"`
+	// Clients are the processes that have counted at the same time, each by so many Connections;
+	// together they have made Increments.
+	Clients     int    `json:"clients"`
+	Connections int    `json:"connections"`
+	Increments  uint64 `json:"increments"`
 	// Failed is how many CompareSwap found that another was faster, and were tried again.
 	Failed uint64 `json:"failed_swaps"`
 	// Start and Final are the counter before and after.
 	Start uint64 `json:"start"`
 	Final uint64 `json:"final"`
 	report.Row
+}
+
+func newResult(t *Tool, info report.Info) *Result {
+	info.RTTFactor, info.TxDepth = 1, t.Depth
+	return &Result{Info: info}
 }
 
 // WriteJSON writes the result as one indented object.
@@ -45,8 +52,8 @@ func (r *Result) WriteTable(out io.Writer) error {
 		if err := r.report(row).WriteTable(out); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(out, "%d clients have made %d increments, each once: the counter went from %d to %d; %d swaps had to be tried again\n",
-			row.Clients, row.Increments, row.Start, row.Final, row.Failed)
+		_, err := fmt.Fprintf(out, "%d clients, processes with %d connections each, have made %d increments, each once: the counter went from %d to %d; %d swaps had to be tried again\n",
+			row.Clients, row.Connections, row.Increments, row.Start, row.Final, row.Failed)
 		if err != nil {
 			return err
 		}

@@ -17,8 +17,9 @@ import (
 	"github.com/rdmad/rdmad/internal/perf/perftest"
 )
 
-func tool(clients, depth int) *Tool {
-	return &Tool{Types: Types, Clients: clients, Count: 100, Depth: depth}
+// tool is one whose client is one process.
+func tool(connections, depth int) *Tool {
+	return &Tool{Types: Types, Clients: 1, Connections: connections, Count: 100, Depth: depth}
 }
 
 // Every increment counts, however many clients there are, and whatever the device does to
@@ -88,15 +89,11 @@ func (c *crooked) Run(ctx context.Context, s *perf.Session) (any, error) {
 	if err := s.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	for {
-		var p progress
-		if err := s.Hear(ctx, kindProgress, &p); err != nil {
-			return nil, err
-		}
-		if p.Over {
-			return nil, s.Link.Send(kindFinal, final{Value: word(memory, offset(p.Type))})
-		}
+	var done over
+	if err := s.Hear(ctx, kindOver, &done); err != nil {
+		return nil, err
 	}
+	return nil, s.Link.Send(kindFinal, final{Value: word(memory, offset(done.Type))})
 }
 
 // Tickets settle exactly if each value was given out once.
@@ -192,6 +189,8 @@ func TestRefused(t *testing.T) {
 	for word, change := range map[string]func(*Tool){
 		"0 clients":                func(t *Tool) { t.Clients = 0 },
 		"257 clients":              func(t *Tool) { t.Clients = 257 },
+		"0 connections":            func(t *Tool) { t.Connections = 0 },
+		"129 connections":          func(t *Tool) { t.Clients, t.Connections = 2, 129 },
 		"0 increments":             func(t *Tool) { t.Count = 0 },
 		"(--iters)":                func(t *Tool) { t.Count = MaxIncrements },
 		"0 operations under way":   func(t *Tool) { t.Depth = 0 },

@@ -17,15 +17,12 @@ func (t *Tool) server(ctx context.Context, s *perf.Session) error {
 	}
 	for _, kind := range t.Types {
 		meter := perf.StartMeter()
-		for over := false; !over; {
-			var p progress
-			if err := s.Hear(ctx, kindProgress, &p); err != nil {
-				return fmt.Errorf("%s: %w", kind, err)
-			}
-			if p.Type != kind {
-				return &link.ProtocolError{Detail: fmt.Sprintf("the client does %.40q instead of %s", p.Type, kind)}
-			}
-			over = p.Over
+		var done over
+		if err := s.Hear(ctx, kindOver, &done); err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+		if done.Type != kind {
+			return &link.ProtocolError{Detail: fmt.Sprintf("the client has done %.40q instead of %s", done.Type, kind)}
 		}
 		cpu := meter.Read()
 		if err := inspect(memory); err != nil {

@@ -8,6 +8,9 @@ import (
 // ErrLost is wrapped by the errors of a link whose other side is gone without a word.
 var ErrLost = errors.New("the other side is gone")
 
+// ErrSilent is wrapped by the errors of a wait for a message that has not come within Patience.
+var ErrSilent = errors.New("the other side has said nothing")
+
 // MismatchError says that two sides cannot measure together. Nothing was done.
 type MismatchError struct {
 	// What differs: "protocol", "provider" or "tool".

@@ -3,7 +3,7 @@ package link
 import "fmt"
 
 // Protocol is the version of the conversation. Sides with different ones do not talk.
-const Protocol = 1
+const Protocol = 2
 
 // What a MismatchError can be about.
 const (

@@ -22,6 +22,9 @@ const (
 	DefaultPort = 18515
 	// KeepAlive is after how long at most a machine is missed that is gone without a word.
 	KeepAlive = 4 * time.Second
+	// Patience is for how long a side waits for a message that is due, or for anything else that
+	// the other one must do: its process may be stopped while its kernel answers for it.
+	Patience = time.Minute
 	// greetingTime bounds the exchange of greetings, sendTime the sending of a message.
 	greetingTime = 15 * time.Second
 	sendTime     = 15 * time.Second
@@ -29,24 +32,26 @@ const (
 	// failTime is how long Fail waits for the other side to end.
 	failTime = 2 * time.Second
 	// backlog is how many messages may wait to be received: each side answers before it
-	// is told more.
-	backlog = 16
+	// is told more, of each of its connections.
+	backlog = 256
 )
 
 // Link is one end of a control connection whose greetings fit. A goroutine of its own
-// reads; it ends with Close. All methods may be called from any goroutine, Send and Receive
-// from one at a time each.
+// reads; it ends with Close. All methods may be called from any goroutine, Next and Receive
+// from one at a time.
 type Link struct {
 	conn     net.Conn
 	peer     Greeting
 	messages chan message    // closed by the reader at its end
 	waiting  atomic.Int64    // messages that were not received yet
+	heard    atomic.Uint64   // messages that have come, those included that nobody receives
 	alive    context.Context // until the reader's end
 	die      context.CancelFunc
 	over     atomic.Bool
 	cause    error // set before over is
 
-	mu sync.Mutex
+	sending sync.Mutex // a message at a time
+	mu      sync.Mutex
 	// notify is called, with mu held, when there is news. Guarded by mu.
 	notify func()
 }
@@ -58,15 +63,20 @@ func Dial(ctx context.Context, address string, own Greeting) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("link: %w", err)
 	}
+	return Greet(ctx, conn, own)
+}
+
+// Greet is Dial over a connection that there is already, and that becomes the link's.
+func Greet(ctx context.Context, conn net.Conn, own Greeting) (*Link, error) {
 	return greet(ctx, conn, func(in *bufio.Reader) (Greeting, error) {
 		if err := write(conn, kindHello, own); err != nil {
 			return Greeting{}, err
 		}
 		peer, err := readGreeting(in)
-		if err == nil {
-			err = own.fits(peer)
+		if err != nil {
+			return peer, ungreeted(err)
 		}
-		return peer, err
+		return peer, own.fits(peer)
 	})
 }
 
@@ -84,14 +94,7 @@ func Accept(ctx context.Context, ln net.Listener, own Greeting, stranger func(er
 			}
 			return nil, fmt.Errorf("link: %w", err)
 		}
-		l, err := greet(ctx, conn, func(in *bufio.Reader) (Greeting, error) {
-			peer, err := readGreeting(in)
-			if err != nil {
-				return peer, &strangerError{err}
-			}
-			// Also if they do not fit, so that the other side can say so.
-			return peer, errors.Join(own.fits(peer), write(conn, kindHello, own))
-		})
+		l, err := Answer(ctx, conn, own)
 		var s *strangerError
 		if errors.As(err, &s) && ctx.Err() == nil {
 			if stranger != nil {
@@ -101,6 +104,18 @@ func Accept(ctx context.Context, ln net.Listener, own Greeting, stranger func(er
 		}
 		return l, err
 	}
+}
+
+// Answer is the other end of Greet.
+func Answer(ctx context.Context, conn net.Conn, own Greeting) (*Link, error) {
+	return greet(ctx, conn, func(in *bufio.Reader) (Greeting, error) {
+		peer, err := readGreeting(in)
+		if err != nil {
+			return peer, &strangerError{err}
+		}
+		// Also if they do not fit, so that the other side can say so.
+		return peer, errors.Join(own.fits(peer), write(conn, kindHello, own))
+	})
 }
 
 // strangerError is a connection that has not greeted.
@@ -206,6 +221,18 @@ func write(conn net.Conn, kind string, body any) error {
 	return nil
 }
 
+// ungreeted says why a server has not greeted.
+func ungreeted(err error) error {
+	var broken *ProtocolError
+	switch {
+	case errors.As(err, &broken):
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w for %v after the connection: is it rdmad perf, and is its process stopped?", ErrSilent, greetingTime)
+	}
+	return lost(err)
+}
+
 // lost wraps what ended a connection.
 func lost(err error) error {
 	switch {
@@ -213,6 +240,8 @@ func lost(err error) error {
 		return fmt.Errorf("%w: its process has ended", ErrLost)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: it takes no message", ErrLost)
+	case errors.Is(err, unix.ETIMEDOUT):
+		return fmt.Errorf("%w: its machine has answered nothing for %v", ErrLost, KeepAlive)
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
@@ -235,6 +264,10 @@ func (l *Link) read(in *bufio.Reader) {
 				err = refused
 			}
 			break
+		}
+		l.heard.Add(1)
+		if m.Kind == kindAlive {
+			continue
 		}
 		if l.waiting.Add(1) > backlog {
 			err = protocolError("more than %d messages at once", backlog)
@@ -310,10 +343,7 @@ func (l *Link) Send(kind string, body any) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	if err := l.conn.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
-		return lost(err)
-	}
-	err := write(l.conn, kind, body)
+	err := l.write(kind, body)
 	if errors.Is(err, ErrLost) {
 		// The other side may have said why before it went.
 		if why := l.Verdict(time.Second); why != nil {
@@ -321,6 +351,16 @@ func (l *Link) Send(kind string, body any) error {
 		}
 	}
 	return err
+}
+
+// write sends a message within sendTime.
+func (l *Link) write(kind string, body any) error {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	if err := l.conn.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
+		return lost(err)
+	}
+	return write(l.conn, kind, body)
 }
 
 // Message is one that was received.
@@ -332,24 +372,43 @@ func (m Message) Kind() string { return m.m.Kind }
 // Into decodes the body.
 func (m Message) Into(body any) error { return m.m.into(body) }
 
-// Next waits for the next message.
+// Alive tells the other side that this one is at work, for as long as it has no message: see
+// Heard.
+func (l *Link) Alive() error { return l.Send(kindAlive, struct{}{}) }
+
+// Heard returns how many messages have come, those of Alive included. It costs next to nothing.
+func (l *Link) Heard() uint64 { return l.heard.Load() }
+
+// Next waits for the next message, for Patience at most since the other side has been heard of: then
+// the error wraps ErrSilent.
 func (l *Link) Next(ctx context.Context) (Message, error) {
-	select {
-	case m, open := <-l.messages:
-		if !open {
-			return Message{}, l.cause
+	limit := time.NewTimer(Patience)
+	defer limit.Stop()
+	for heard := l.Heard(); ; {
+		select {
+		case m, open := <-l.messages:
+			if !open {
+				return Message{}, l.cause
+			}
+			l.waiting.Add(-1)
+			return Message{m}, nil
+		case <-ctx.Done():
+			return Message{}, ctx.Err()
+		case <-limit.C:
 		}
-		l.waiting.Add(-1)
-		return Message{m}, nil
-	case <-ctx.Done():
-		return Message{}, ctx.Err()
+		if now := l.Heard(); now != heard {
+			heard = now
+			limit.Reset(Patience)
+			continue
+		}
+		return Message{}, fmt.Errorf("%w for %v, and its connection stands: its process is stopped, or is busy with something else", ErrSilent, Patience)
 	}
 }
 
 // Unexpected is the error for a message that has no place where it has come.
 func (m Message) Unexpected() error { return protocolError("a message %q has no place here", m.m.Kind) }
 
-// Receive waits for the next message, which must be of the given kind, and decodes its body.
+// Receive waits like Next for a message, which must be of the given kind, and decodes its body.
 func (l *Link) Receive(ctx context.Context, kind string, body any) error {
 	m, err := l.Next(ctx)
 	if err != nil {

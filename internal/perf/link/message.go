@@ -18,6 +18,7 @@ const (
 const (
 	kindHello   = "hello"
 	kindFailure = "failure"
+	kindAlive   = "alive"
 )
 
 // message is a line, decoded as far as it is the same for all kinds.

@@ -78,10 +78,43 @@ func Must(t testing.TB, client, server fabric.Provider, asking, serving perf.Too
 	return c.Result
 }
 
+// Crowd is Must for a client that is several processes, which are goroutines here: member makes the tool
+// of each. It returns the outcomes of the leader, of the server and of all members.
+func Crowd(t testing.TB, p fabric.Provider, asking perf.Crowd, serving perf.Tool, member func(int) perf.Tool) (asked, served Outcome, members []error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	src := perf.Source{Provider: p, Name: p.Name(), Version: "test"}
+	ended := make(chan error, asking.Members())
+	started := 0
+	start := func(context.Context) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		tool := member(started)
+		started++
+		go func() { ended <- perf.Enlist(ctx, src, theirs, "127.0.0.1", tool) }()
+		return ours, nil
+	}
+	ask := func(address string) Outcome {
+		result, err := perf.Muster(ctx, src, address, asking, start, nil)
+		return Outcome{result, err}
+	}
+	served, asked = between(ctx, t, src, serving, ask)
+	for range started {
+		members = append(members, <-ended)
+	}
+	return asked, served, members
+}
+
 func run(t testing.TB, here, there perf.Source, serving, asking perf.Tool) (server, client Outcome) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	return between(ctx, t, here, serving, func(address string) Outcome { return ask(ctx, t, there, address, asking) })
+}
+
+// between runs a server, and asks it.
+func between(ctx context.Context, t testing.TB, here perf.Source, serving perf.Tool, ask func(address string) Outcome) (server, client Outcome) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +124,7 @@ func run(t testing.TB, here, there perf.Source, serving, asking perf.Tool) (serv
 		result, err := perf.Serve(ctx, here, ln, serving, nil, nil)
 		served <- Outcome{result, err}
 	}()
-	client = ask(ctx, t, there, ln.Addr().String(), asking)
+	client = ask(ln.Addr().String())
 	// A client that has not even come leaves the server waiting.
 	if client.Err != nil {
 		_ = ln.Close()

@@ -24,6 +24,7 @@ type end struct {
 	received uint64
 	arrivals uint64 // of all sizes: they take the receives in turn
 	posted   uint64 // work requests since the last signaled one
+	leaving  int    // signaled work requests that are not complete
 	done     bool   // the read that was posted is complete
 	news     int    // messages that have arrived and were not taken
 
@@ -107,14 +108,34 @@ func (e *end) send(ctx context.Context) error {
 			count = 2
 		}
 	case opRead:
-		wr.Op, wr.Flags = fabric.OpRead, fabric.FlagSignaled
+		wr.Op, wr.Flags = fabric.OpRead, 0
+		e.posted = signalEvery // each is waited for
 		wr.RemoteAddr, wr.Local.Offset = e.s.Peer.Addr, uint64(e.in[0])
 	}
-	if e.posted += uint64(count); e.posted >= signalEvery {
+	// What is not part of its work request is in use until it is complete, which settle waits for.
+	if e.posted += uint64(count); e.posted >= signalEvery || e.size > e.inline {
 		e.posted = 0
 		e.wrs[count-1].Flags |= fabric.FlagSignaled
+		e.leaving++
 	}
 	return e.post(ctx, e.wrs[:count])
+}
+
+// settle waits until the messages of a size have left: what a connection ends in the middle of,
+// not every device takes back in time.
+func (e *end) settle(ctx context.Context) error {
+	defer e.s.Resume()
+	for {
+		if err := e.poll(); err != nil || e.leaving == 0 {
+			return err
+		}
+		if err := e.s.Link.Err(); err != nil {
+			return err
+		}
+		if err := e.s.Pause(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // count prepares the write of the counter behind message n.
@@ -167,6 +188,9 @@ func (e *end) poll() error {
 			e.news++
 		case fabric.OpRead:
 			e.done = true
+			e.leaving--
+		case fabric.OpSend, fabric.OpWrite, fabric.OpWriteImm:
+			e.leaving--
 		}
 	}
 	if e.looks() && e.arrived() {

@@ -59,11 +59,18 @@ func (e *end) measureSize(ctx context.Context, factor int) (report.Row, error) {
 		now := shm.Nanotime()
 		samples.Record(now - last)
 		last = now
+		// The server sees nothing of reads.
+		if err := e.s.AtWork(now); err != nil {
+			return row, err
+		}
 		if e.t.Over(samples.Count(), now-start) {
 			break
 		}
 	}
 	row.ClientCPU = meter.Read()
+	if err := e.settle(ctx); err != nil {
+		return row, err
+	}
 	if err := e.s.Link.Send(kindEnd, ending{Messages: e.sent}); err != nil {
 		return row, err
 	}
@@ -136,6 +143,9 @@ func (e *end) answer(ctx context.Context) error {
 			if err := e.send(ctx); err != nil {
 				return err
 			}
+		}
+		if err := e.settle(ctx); err != nil {
+			return err
 		}
 		var end ending
 		if err := e.s.Link.Receive(ctx, kindEnd, &end); err != nil {

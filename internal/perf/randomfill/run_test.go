@@ -51,6 +51,16 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// The immediate, and what the other side says of it, may come before the completion of the write.
+func TestLateCompletions(t *testing.T) {
+	for _, event := range []bool{false, true} {
+		ask := tool()
+		ask.Event = event
+		late := fabrictest.Faulty(tcp.New(tcp.Config{}), 5, fabrictest.Plan{Delay: 0.99})
+		perftest.Must(t, tcp.New(tcp.Config{}), late, ask, new(Tool))
+	}
+}
+
 // Lists that are given are those that are filled, also with one page, and with all of them.
 func TestGivenLists(t *testing.T) {
 	p := tcp.New(tcp.Config{})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/perf"
+	"github.com/rdmad/rdmad/internal/perf/report"
 )
 
 // Result is what a run has found. All of its steps were verified on both sides.
@@ -38,6 +39,19 @@ type Step struct {
 	// Microseconds is from the post to the completion, once and cold: no measurement of what
 	// the fabric can do.
 	Microseconds float64 `json:"t_us"`
+}
+
+// Judge returns a *report.MissedError if an operation misses a threshold: each is all there is of its
+// kind, so its time is its 99th percentile.
+func (r *Result) Judge(t report.Thresholds) error {
+	var all report.Report
+	for _, s := range r.Steps {
+		all.Results = append(all.Results, report.Row{
+			Size: s.Bytes, Iterations: 1, Latency: &report.Latency{P99: s.Microseconds},
+			Bandwidth: report.NewBandwidth(s.Bytes, 1, int64(s.Microseconds*1e3), 0),
+		})
+	}
+	return all.Judge(t)
 }
 
 // WriteJSON writes the result as one indented object.

@@ -17,6 +17,7 @@ import (
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
 	"github.com/rdmad/rdmad/internal/perf"
 	"github.com/rdmad/rdmad/internal/perf/perftest"
+	"github.com/rdmad/rdmad/internal/perf/report"
 )
 
 func tool(size int) *Tool { return &Tool{Size: size, Seed: 7, PollTimeout: MaxPollTimeout} }
@@ -47,6 +48,25 @@ func TestRun(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// A threshold is missed by the operation that misses it.
+func TestJudge(t *testing.T) {
+	r := &Result{Steps: []Step{{Bytes: 1 << 20, Microseconds: 1000}, {Bytes: 1 << 20, Microseconds: 4000}}}
+	for _, c := range []struct {
+		t    report.Thresholds
+		miss int
+	}{
+		{report.Thresholds{MaxP99: 4 * time.Millisecond, MinBandwidth: 250}, 0},
+		{report.Thresholds{MaxP99: 3 * time.Millisecond}, 1},
+		{report.Thresholds{MinBandwidth: 251}, 1},
+		{report.Thresholds{MinBandwidth: 1001, MaxP99: time.Microsecond}, 4},
+	} {
+		var missed *report.MissedError
+		if err := r.Judge(c.t); errors.As(err, &missed) != (c.miss > 0) || missed != nil && len(missed.Missed) != c.miss {
+			t.Errorf("%+v: %v", c.t, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -79,3 +80,46 @@ func (s *Samples) Latency() *Latency {
 }
 
 func micros(ns float64) float64 { return ns / 1e3 }
+
+// Packed is what Samples have collected, to be told to another process.
+type Packed struct {
+	Factor int64   `json:"factor"`
+	Count  uint64  `json:"count"`
+	Min    int64   `json:"min"`
+	Max    int64   `json:"max"`
+	Sum    float64 `json:"sum"`
+	Square float64 `json:"square"`
+	// Values are nanoseconds and how many samples have them, to the precision of percentiles.
+	Values [][2]int64 `json:"values"`
+}
+
+// Pack returns what was collected.
+func (s *Samples) Pack() Packed {
+	p := Packed{Factor: s.factor, Count: s.count, Min: s.min, Max: s.max, Sum: s.sum, Square: s.sq}
+	for _, b := range s.hist.Distribution() {
+		if b.Count > 0 {
+			p.Values = append(p.Values, [2]int64{b.From, b.Count})
+		}
+	}
+	return p
+}
+
+// Add adds what others have collected. What comes from elsewhere is checked.
+func (s *Samples) Add(p Packed) error {
+	if p.Factor != s.factor {
+		return fmt.Errorf("report: latencies divided by %d and by %d", p.Factor, s.factor)
+	}
+	for _, v := range p.Values {
+		if v[1] < 0 {
+			return fmt.Errorf("report: %d samples", v[1])
+		}
+		if err := s.hist.RecordValues(v[0], v[1]); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+	}
+	s.count += p.Count
+	s.min, s.max = min(s.min, p.Min), max(s.max, p.Max)
+	s.sum += p.Sum
+	s.sq += p.Square
+	return nil
+}

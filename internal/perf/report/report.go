@@ -19,6 +19,10 @@ type Info struct {
 	// TxDepth and RxDepth are how many messages, and receives, may be under way.
 	TxDepth int `json:"tx_depth,omitempty"`
 	RxDepth int `json:"rx_depth,omitempty"`
+	// Queues is the number of queue pairs of each direction, 0 where there is one. Bidirectional:
+	// both sides have sent, and bandwidth is that of both directions together.
+	Queues        int  `json:"num_of_qps,omitempty"`
+	Bidirectional bool `json:"bidirectional,omitempty"`
 	// Inline is up to how many bytes a message is part of its work request.
 	Inline int `json:"inline_size"`
 	// Verified: every byte was compared, which takes time.
@@ -30,11 +34,15 @@ type Info struct {
 
 // NewInfo says how a session of the client works.
 func NewInfo(test string, w *perf.Work, s *perf.Session) Info {
-	i := Info{Test: test, Wait: "busy", Inline: w.InlineLimit(s.Caps), Verified: w.Verify, Client: s.Used, Server: s.Theirs}
-	if w.Event {
-		i.Wait = "event"
+	return Info{Test: test, Wait: Wait(w.Event), Inline: w.InlineLimit(s.Caps), Verified: w.Verify, Client: s.Used, Server: s.Theirs}
+}
+
+// Wait is what Info.Wait says.
+func Wait(event bool) string {
+	if event {
+		return "event"
 	}
-	return i
+	return "busy"
 }
 
 // Row is the result for one size of messages. What was not measured is nil.

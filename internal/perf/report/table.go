@@ -25,6 +25,12 @@ func (r *Report) WriteTable(out io.Writer) error {
 
 func (i Info) write(b *strings.Builder) {
 	fmt.Fprintf(b, "%s, waiting %s", i.Test, i.Wait)
+	if i.Bidirectional {
+		b.WriteString(", in both directions")
+	}
+	if i.Queues > 1 {
+		fmt.Fprintf(b, ", %d queue pairs", i.Queues)
+	}
 	if i.TxDepth > 0 {
 		fmt.Fprintf(b, ", tx depth %d", i.TxDepth)
 	}

@@ -70,14 +70,21 @@ type line struct {
 	points plotter.XYs
 }
 
-// draw makes a plot of lines, or nil if there is none.
-func draw(title, x, y string, lines []line) (*plot.Plot, error) {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+// newPlot makes an empty plot that says where its figures come from.
+func newPlot(title string, r *result.Results) *plot.Plot {
+	p, m := plot.New(), &r.Machine
+	p.Title.Text = fmt.Sprintf("%s\n%s, %d CPUs, %s, %s", title, m.CPU, m.CPUs, m.Date, m.Revision)
 	p.Title.Padding = vg.Points(6)
+	p.Add(plotter.NewGrid())
+	return p
+}
+
+// draw makes a plot of lines, or nil if there is none.
+func draw(r *result.Results, title, x, y string, lines []line) (*plot.Plot, error) {
+	p := newPlot(title, r)
+	p.X.Label.Text, p.Y.Label.Text = x, y
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, shortTicks{}
 	p.Legend.Top = true
-	p.Add(plotter.NewGrid())
 	any := false
 	for _, l := range lines {
 		if len(l.points) == 0 {
@@ -139,7 +146,7 @@ func latencyPlot(r *result.Results, setting string) (*plot.Plot, error) {
 		}
 		lines = append(lines, l)
 	}
-	p, err := draw(w.Text+", "+setting, "percentile", "us", lines)
+	p, err := draw(r, w.Text+", "+setting, "percentile", "us", lines)
 	if p != nil {
 		p.X.Tick.Marker = plot.ConstantTicks{
 			{Value: -math.Log10(0.5), Label: "50"}, {Value: 1, Label: "90"}, {Value: 2, Label: "99"}, {Value: 3, Label: "99.9"}, {Value: 4, Label: "99.99"},
@@ -166,7 +173,7 @@ func ratesPlot(r *result.Results, setting, title, x string, workloads []string, 
 	for _, system := range find(workloads[0]).Systems {
 		lines = append(lines, line{system, points[system]})
 	}
-	p, err := draw(title+", "+setting, x, "calls per second", lines)
+	p, err := draw(r, title+", "+setting, x, "calls per second", lines)
 	if p != nil {
 		p.X.Tick.Marker = ticks
 	}
@@ -183,47 +190,53 @@ func sizesPlot(r *result.Results, setting string) (*plot.Plot, error) {
 		func(w *run.Workload) (float64, string) { return math.Log2(float64(w.Size)), strconv.Itoa(w.Size) })
 }
 
-// groupsPlot is how many messages travel together in each workload between two nodes: medians.
+// groupLoads are the workloads whose groups are shown, and how.
+var groupLoads = []struct{ workload, colour string }{
+	{"call", "tcp"}, {"callers", "unix"}, {"pages-64", "grpc"}, {"oneway", "nats"}, {"storm-8k", "rdmad-region"}, {"storm-1k", "rdmad-local"}, {"storm-64", "rdmad"},
+}
+
+// groupsPlot is the distribution of the sizes of groups of requests between two nodes: what part of all groups had
+// at most so many messages.
 func groupsPlot(r *result.Results, setting string) (*plot.Plot, error) {
-	var requests, answers plotter.Values
-	var labels []string
-	for i := range run.Workloads {
-		w := &run.Workloads[i]
-		c := r.Find(setting, w.Name, base)
-		group := c.Of(result.Group)
-		if group.N == 0 || group.Median == 0 {
+	p := newPlot("sizes of rdmad's groups of requests, "+setting, r)
+	p.X.Label.Text, p.Y.Label.Text = "messages in a group, at most", "percent of groups"
+	var ticks plot.ConstantTicks
+	largest := 0.0
+	for _, g := range groupLoads {
+		c := r.Find(setting, g.workload, base)
+		if c == nil || len(c.GroupSizes) == 0 {
 			continue
 		}
-		requests = append(requests, group.Median)
-		answers = append(answers, c.Of(result.AnswerGroup).Median)
-		labels = append(labels, w.Name)
-	}
-	if len(labels) == 0 {
-		return nil, nil
-	}
-	p := plot.New()
-	p.Title.Text, p.Y.Label.Text = "messages in a group of rdmad, "+setting, "messages"
-	p.Title.Padding = vg.Points(6)
-	p.Legend.Top = true
-	width := vg.Points(9)
-	for i, bars := range []struct {
-		name   string
-		values plotter.Values
-		system string
-	}{{"requests", requests, "rdmad"}, {"answers", answers, "tcp-coalesced"}} {
-		chart, err := plotter.NewBarChart(bars.values, width)
+		points, sum, all := plotter.XYs{}, uint64(0), uint64(0)
+		for _, s := range c.GroupSizes {
+			all += s.Groups
+		}
+		for _, s := range c.GroupSizes {
+			sum += s.Groups
+			at := math.Log2(float64(max(s.Most, 1)))
+			if s.Most == 0 { // beyond all bounds
+				at = largest + 1
+			}
+			largest = max(largest, at)
+			points = append(points, plotter.XY{X: at, Y: 100 * float64(sum) / float64(all)})
+		}
+		drawn, dots, err := plotter.NewLinePoints(points)
 		if err != nil {
 			return nil, err
 		}
-		chart.Color = colours[bars.system]
-		chart.LineStyle.Width = 0
-		chart.Offset = (vg.Length(i) - 0.5) * width
-		p.Add(chart)
-		p.Legend.Add(bars.name, chart)
+		drawn.Color, dots.Color = colours[g.colour], colours[g.colour]
+		drawn.Width = vg.Points(1.5)
+		p.Add(drawn, dots)
+		p.Legend.Add(g.workload, drawn)
 	}
-	p.NominalX(labels...)
-	p.X.Tick.Label.Rotation = math.Pi / 4
-	p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = -1, -0.5
+	if largest == 0 {
+		return nil, nil
+	}
+	for at := 0.0; at <= largest; at++ {
+		ticks = append(ticks, plot.Tick{Value: at, Label: strconv.Itoa(1 << int(at))})
+	}
+	p.X.Tick.Marker = ticks
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, largest+(largest*legendPart), 0, 100
 	return p, nil
 }
 

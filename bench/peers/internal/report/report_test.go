@@ -143,11 +143,12 @@ func TestTable(t *testing.T) {
 }
 
 func TestPlots(t *testing.T) {
-	r := &result.Results{}
+	r := &result.Results{Machine: result.Machine{CPU: "Some Processor", CPUs: 2, Date: "2026-11-22", Revision: "abc"}}
 	for _, w := range run.Workloads {
 		for _, name := range w.Systems {
 			c := add(r, run.Free, w.Name, name, result.Sample{Rate: 50000, RequestGroup: 8, AnswerGroup: 4})
 			c.Curve = []result.Point{{Percent: 50, Latency: 10}, {Percent: 99, Latency: 100}}
+			c.GroupSizes = []result.GroupSize{{Most: 1, Groups: 5}, {Most: 16, Groups: 20}, {Groups: 1}}
 		}
 	}
 	dir := t.TempDir()
@@ -167,6 +168,9 @@ func TestPlots(t *testing.T) {
 		text, err := os.ReadFile(name)
 		if err != nil || !strings.Contains(string(text), "<svg") || !strings.Contains(string(text), "free") {
 			t.Errorf("%s is no plot: %v", name, err)
+		}
+		if !strings.Contains(string(text), "Some Processor, 2 CPUs, 2026-11-22, abc") {
+			t.Errorf("%s does not say where its figures come from", name)
 		}
 	}
 }

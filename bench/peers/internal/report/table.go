@@ -43,7 +43,11 @@ func tableOf(b *strings.Builder, r *result.Results, setting string) {
 			}
 			if head {
 				any = true
-				fmt.Fprintf(w, "\n%s: %s\n", l.Name, l.Text)
+				longer := ""
+				if l.Longer > 1 {
+					longer = fmt.Sprintf(", measured %d times as long", l.Longer)
+				}
+				fmt.Fprintf(w, "\n%s: %s%s\n", l.Name, l.Text, longer)
 				fmt.Fprintln(w, strings.Join(columns(l), "\t")+"\t")
 				head = false
 			}

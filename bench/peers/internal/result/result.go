@@ -2,6 +2,7 @@
 package result
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -10,7 +11,7 @@ import (
 // Results are everything that a comparison measured. Names of fields in JSON end in their unit.
 type Results struct {
 	Machine Machine `json:"machine"`
-	// Rounds is how many rounds there were, and Duration how long each measurement took.
+	// Rounds is how many rounds there were, and Duration how long each measurement took, or a part of what it took (Sample.Elapsed).
 	Rounds   int     `json:"rounds"`
 	Duration float64 `json:"duration_s"`
 	Cells    []*Cell `json:"cells"`
@@ -40,6 +41,29 @@ type Cell struct {
 	Errors []string `json:"errors,omitempty"`
 	// Curve is the latencies of all rounds together.
 	Curve []Point `json:"curve,omitempty"`
+	// GroupSizes are the groups of requests of all rounds together, the smallest first.
+	GroupSizes []GroupSize `json:"group_sizes,omitempty"`
+}
+
+// GroupSize is how many groups had at most Most messages, and more than those of the size before. Most is a power of
+// two, or 0 for those that are larger than all others.
+type GroupSize struct {
+	Most   uint64 `json:"most"`
+	Groups uint64 `json:"groups"`
+}
+
+// AddGroups adds the groups that were counted between two looks, by their sizes.
+func (c *Cell) AddGroups(before, after map[uint64]uint64) {
+	for most, n := range after {
+		if n <= before[most] {
+			continue
+		}
+		i, found := slices.BinarySearchFunc(c.GroupSizes, most, func(g GroupSize, most uint64) int { return cmp.Compare(g.Most-1, most-1) })
+		if !found {
+			c.GroupSizes = slices.Insert(c.GroupSizes, i, GroupSize{Most: most})
+		}
+		c.GroupSizes[i].Groups += n - before[most]
+	}
 }
 
 // Point is a latency that a part of all messages, in percent, did not exceed.

@@ -2,6 +2,7 @@ package result
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -36,6 +37,16 @@ func TestSpread(t *testing.T) {
 	var none *Cell
 	if got := none.Of(Rate); got.N != 0 {
 		t.Errorf("a cell that does not exist: %+v", got)
+	}
+}
+
+// Groups of several rounds are added up by size, and those beyond all bounds come last.
+func TestAddGroups(t *testing.T) {
+	c := new(Cell)
+	c.AddGroups(map[uint64]uint64{1: 5, 8: 2}, map[uint64]uint64{0: 1, 1: 5, 8: 4, 2: 3})
+	c.AddGroups(nil, map[uint64]uint64{8: 1, 4: 7})
+	if want := []GroupSize{{2, 3}, {4, 7}, {8, 3}, {0, 1}}; !slices.Equal(c.GroupSizes, want) {
+		t.Errorf("%v, want %v", c.GroupSizes, want)
 	}
 }
 

@@ -76,7 +76,9 @@ func (in *instance) stop() error {
 
 // restart starts the system anew after a failure.
 func (in *instance) restart(ctx context.Context) {
-	if err := in.stop(); err != nil && ctx.Err() == nil {
+	c := in.cluster
+	// What has failed may end with an error of its own, before or while it is stopped.
+	if err := in.stop(); err != nil && ctx.Err() == nil && !c.Gone() {
 		in.down = fmt.Errorf("after a failure it could not be stopped: %w", err)
 		return
 	}

@@ -25,7 +25,7 @@ type Options struct {
 	Systems   []string
 	Workloads []Workload
 	Settings  []Setting
-	// Rounds is how often each is measured, for how long Duration says.
+	// Rounds is how often each is measured, for how long Duration says, or a multiple of it (Workload.Longer).
 	Rounds   int
 	Duration time.Duration
 	// Idle is how long systems are looked at that have nothing to do.
@@ -163,7 +163,7 @@ func (r *run) one(ctx context.Context, setting Setting, round int, w *Workload, 
 		r.failed(cell, in.down)
 		return
 	}
-	m, err := in.measure(ctx, w, r.options.Duration)
+	m, err := in.measure(ctx, w, r.options.Duration*time.Duration(max(w.Longer, 1)))
 	if ctx.Err() != nil {
 		return
 	}
@@ -226,6 +226,7 @@ func (r *run) sample(cell *result.Cell, w *Workload, m *measured) (*result.Sampl
 	}
 	s.RequestGroup = quotient(m.after.Requests-m.before.Requests, m.after.RequestGroups-m.before.RequestGroups)
 	s.AnswerGroup = quotient(m.after.Answers-m.before.Answers, m.after.AnswerGroups-m.before.AnswerGroups)
+	cell.AddGroups(m.before.Sizes, m.after.Sizes)
 	s.Round()
 	return s, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
@@ -76,6 +77,11 @@ func (c *Cluster) Stop() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Gone reports whether all processes of the system have ended.
+func (c *Cluster) Gone() bool {
+	return c == nil || !slices.ContainsFunc(c.all(), (*sandbox.Process).Alive)
 }
 
 // serve adds a process of this program.

@@ -120,6 +120,9 @@ type Traffic struct {
 	RequestGroups uint64 `json:"request_groups"`
 	Answers       uint64 `json:"answers_received"`
 	AnswerGroups  uint64 `json:"answer_groups_received"`
+	// Sizes counts the groups of requests by their size, rounded up to a power of two; those that
+	// are larger than all bounds have 0.
+	Sizes map[uint64]uint64 `json:"-"`
 }
 
 // Traffic asks the daemon of the clients. ok is false if the system has no two daemons.
@@ -138,9 +141,29 @@ func (c *Cluster) Traffic(ctx context.Context) (t Traffic, ok bool, err error) {
 	}
 	status := struct {
 		Counters *Traffic `json:"counters"`
-	}{&t}
-	err = json.Unmarshal(raw, &status)
-	return t, err == nil, err
+		Lanes    []struct {
+			Direction  string `json:"direction"`
+			GroupSizes struct {
+				Buckets []struct {
+					Most  uint64 `json:"most"`
+					Count uint64 `json:"count"`
+				} `json:"buckets"`
+			} `json:"group_sizes"`
+		} `json:"lanes"`
+	}{Counters: &t}
+	if err := json.Unmarshal(raw, &status); err != nil {
+		return t, false, err
+	}
+	t.Sizes = map[uint64]uint64{}
+	for _, l := range status.Lanes {
+		if l.Direction != "out" {
+			continue
+		}
+		for _, b := range l.GroupSizes.Buckets {
+			t.Sizes[b.Most] += b.Count
+		}
+	}
+	return t, true, nil
 }
 
 // rdmadPipe is a Pipe.

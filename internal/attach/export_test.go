@@ -1,0 +1,38 @@
+package attach
+
+import "time"
+
+// BlockIdle is how long a block that nobody uses is kept.
+const BlockIdle = blockIdle
+
+// Age makes it so much later for a pool, and looks after it.
+func Age(m *Pool, d time.Duration) {
+	m.mu.Lock()
+	for _, b := range m.free {
+		b.since = b.since.Add(-d)
+	}
+	m.refused = m.refused.Add(-d)
+	m.mu.Unlock()
+	m.tidy()
+}
+
+// Crowd makes all but n bytes of what a pool may have somebody's.
+func Crowd(m *Pool, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bytes = poolBytes - n
+}
+
+// Barred makes a pool not ask its daemon for the next hour.
+func Barred(m *Pool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refused = time.Now().Add(time.Hour)
+}
+
+// Pooled returns how many blocks a pool has.
+func Pooled(m *Pool) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.count
+}

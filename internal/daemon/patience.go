@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/event"
+)
+
+// watchShare is in how many parts the times are divided after which a core that says nothing counts
+// as hanging: node.hang_limit, and the service manager's watchdog. So often it looks whether everything
+// makes progress, and its supervisor whether it has said so.
+const watchShare = 4
+
+// patience is how long the supervisor bears a core whose pulse does not beat.
+type patience struct {
+	every time.Duration
+	// ticks is when to look; nil if nobody has to know.
+	ticks <-chan time.Time
+	// most is how many ticks without a beat are borne; 0 for any number.
+	most int
+	// last was the last tick and beats what the pulse had counted then, and silent is how many there
+	// were since it last beat.
+	last   time.Time
+	beats  uint64
+	silent int
+}
+
+// beatEvery is how often the core must say that all is well; 0: it need not.
+func (s *supervisor) beatEvery() time.Duration {
+	limit := s.cfg.Node.HangLimit
+	if limit == 0 || s.watchdog > 0 && s.watchdog < limit {
+		limit = s.watchdog
+	}
+	return limit / watchShare
+}
+
+// newPatience returns the patience with a core, and what ends its ticks.
+func (s *supervisor) newPatience() (p *patience, stop func()) {
+	if s.pulse == nil {
+		return new(patience), func() {}
+	}
+	every := s.beatEvery()
+	t := time.NewTicker(every)
+	return &patience{every: every, ticks: t.C, most: int(s.cfg.Node.HangLimit / every), last: time.Now(), beats: s.pulse.beats.Load()}, t.Stop
+}
+
+// count counts a tick. It reports whether the pulse has beaten since the last one, and whether
+// patience is over: the limit has passed without. A supervisor that did not run for a while knows
+// nothing: perhaps the whole machine stood still, and the core gets as long as anybody to go on.
+func (p *patience) count(now time.Time, beats uint64) (over, alive bool) {
+	alive = beats != p.beats
+	p.silent++
+	if alive || now.Sub(p.last) >= 2*p.every {
+		p.silent = 0
+	}
+	p.last, p.beats = now, beats
+	return p.most > 0 && p.silent > p.most, alive
+}
+
+// lastWords is how long a core that hangs may take to write its stacks.
+const lastWords = 5 * time.Second
+
+// giveUp ends a core that hangs. What it says before goes to where the supervisor's own
+// errors go.
+func (s *supervisor) giveUp() error {
+	event.CoreHung.On(&s.log).Int("pid", s.core.cmd.Process.Pid).Dur("for", s.cfg.Node.HangLimit).
+		Msg("the core makes no progress (node.hang_limit); it is told to write its stacks and ended")
+	s.backup.Tell("WATCHDOG=1\nSTATUS=The core hung and is started again")
+	s.core.end(syscall.SIGQUIT, lastWords)
+	return s.core.err
+}

@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/config"
+)
+
+func TestPatience(t *testing.T) {
+	p := &patience{every: time.Second, most: 4, last: time.Now(), beats: 7}
+	now, beats := p.last, p.beats
+	tick := func(after time.Duration) bool {
+		t.Helper()
+		now = now.Add(after)
+		over, alive := p.count(now, beats)
+		if alive {
+			t.Fatal("alive without a beat")
+		}
+		return over
+	}
+	quiet := func() {
+		t.Helper()
+		for i := range p.most {
+			if tick(time.Second) {
+				t.Fatalf("over after %d ticks of %d", i+1, p.most)
+			}
+		}
+	}
+	quiet()
+	beats++
+	if over, alive := p.count(now.Add(time.Second), beats); over || !alive {
+		t.Errorf("after a beat: %v, %v", over, alive)
+	}
+	now = now.Add(time.Second)
+	quiet()
+	if tick(2 * time.Second) {
+		t.Error("over after a time in which the supervisor did not run")
+	}
+	quiet()
+	if !tick(time.Second) {
+		t.Error("not over after more than the limit")
+	}
+	p.most = 0
+	if tick(time.Second) {
+		t.Error("over without a limit")
+	}
+}
+
+func TestBeatEvery(t *testing.T) {
+	for _, c := range []struct {
+		watchdog, limit, every time.Duration
+		most                   int
+	}{{0, 0, 0, 0}, {8, 0, 2, 0}, {0, 8, 2, 4}, {12, 8, 2, 4}, {8, 20, 2, 10}} {
+		s := &supervisor{watchdog: c.watchdog * time.Second, cfg: &config.Config{Node: config.Node{HangLimit: c.limit * time.Second}}}
+		if got := s.beatEvery(); got != c.every*time.Second {
+			t.Errorf("%+v: every %v", c, got)
+		}
+		if c.every > 0 {
+			var err error
+			if s.pulse, err = newPulse(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, stop := s.newPatience()
+		stop()
+		s.pulse.close()
+		if p.every != c.every*time.Second || p.most != c.most || (p.ticks == nil) != (c.every == 0) {
+			t.Errorf("%+v: %+v", c, p)
+		}
+	}
+}
+
+// The core's view is of the supervisor's memory.
+func TestPulse(t *testing.T) {
+	p, err := newPulse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	f, err := p.file()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	fd, err := unix.Dup(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, err := openPulse(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	core.beat()
+	core.beat()
+	core.close()
+	if n := p.beats.Load(); n != 2 {
+		t.Errorf("%d beats", n)
+	}
+	(*pulse)(nil).beat()
+	(*pulse)(nil).close()
+}

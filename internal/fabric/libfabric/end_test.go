@@ -1,0 +1,129 @@
+//go:build libfabric && cgo && linux
+
+package libfabric
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+)
+
+// An endpoint is closed, by either side, when a part of what moves between them has arrived, and the rest of it is on its
+// way or was never sent. That ends well, and from then on not a byte of its memory changes, whatever the
+// peer still sends.
+func TestCloseInTheMiddle(t *testing.T) {
+	const size, touched, untouched = 32 << 20, 1, 0xee
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		if cfg.Provider == shmProvider {
+			t.Skip("it copies everything with one call")
+		}
+		for name, op := range map[string]fabric.Op{
+			"write": fabric.OpWrite, "write with an immediate": fabric.OpWriteImm, "read": fabric.OpRead, "send": fabric.OpSend,
+		} {
+			for closing := range 2 {
+				t.Run(fmt.Sprintf("%s, end %d", name, closing), func(t *testing.T) {
+					p := newPairing(t, cfg, 16, size)
+					to := 0
+					if op == fabric.OpRead {
+						to = 1
+					}
+					from, into := p.mr[1-to].Bytes(), p.mr[to].Bytes()
+					for i := range from {
+						from[i] = touched
+					}
+					r := fabric.RecvWR{}
+					if op == fabric.OpSend {
+						r.Local = fabric.Local{Region: p.mr[0], Len: size}
+					}
+					_, err := p.ep[0].PostRecv([]fabric.RecvWR{r})
+					p.must(err)
+					key := p.mr[0].Remote()
+					_, err = p.ep[1].PostSend([]fabric.SendWR{{
+						Op: op, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: p.mr[1], Len: size}, RemoteAddr: key.Addr, RemoteKey: key.Key,
+					}})
+					p.must(err)
+					p.until("something arrives", func() bool { return into[0] == touched })
+					p.must(p.ep[closing].Close())
+					mine := p.mr[closing].Bytes()
+					for i := range mine {
+						mine[i] = untouched
+					}
+					over := false
+					p.collect(func(end int, c fabric.Completion) bool {
+						if c.Status == fabric.StatusSuccess {
+							t.Errorf("end %d: %+v", end, c)
+						}
+						over = over || end != closing && c.Op == fabric.OpDisconnect
+						return over
+					})
+					if !bytes.Equal(mine, bytes.Repeat([]byte{untouched}, size)) {
+						t.Error("memory has changed after the end")
+					}
+					p.close()
+				})
+			}
+		}
+	})
+}
+
+// The same of operations that the peer has not looked at yet, small ones too, and atomics.
+func TestCloseBeforeAnAnswer(t *testing.T) {
+	const each, size, untouched = 16, 64 << 10, 0xee
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		if cfg.Provider == shmProvider {
+			t.Skip("the last of two ends in one process closes both")
+		}
+		for closing := range 2 {
+			t.Run(fmt.Sprint("end ", closing), func(t *testing.T) {
+				p := newPairing(t, cfg, 8*each, each*size)
+				key := p.mr[0].Remote()
+				var wrs []fabric.SendWR
+				for _, op := range []fabric.Op{fabric.OpRead, fabric.OpFetchAdd, fabric.OpCompareSwap, fabric.OpWrite, fabric.OpWriteImm, fabric.OpSend} {
+					if (op == fabric.OpFetchAdd || op == fabric.OpCompareSwap) && !p.dev[1].Caps().Atomics {
+						continue
+					}
+					for i := range each {
+						n := uint32(8)
+						if i%2 == 1 && op != fabric.OpFetchAdd && op != fabric.OpCompareSwap {
+							n = size
+						}
+						at := uint64(i * size)
+						wrs = append(wrs, fabric.SendWR{Op: op, Local: fabric.Local{Region: p.mr[1], Offset: at, Len: n}, RemoteAddr: key.Addr + at, RemoteKey: key.Key})
+					}
+				}
+				if n, err := p.ep[1].PostSend(wrs); n != len(wrs) || err != nil {
+					t.Fatal(n, err)
+				}
+				p.must(p.ep[closing].Close())
+				mine := p.mr[closing].Bytes()
+				for i := range mine {
+					mine[i] = untouched
+				}
+				p.collect(func(end int, c fabric.Completion) bool { return end != closing && c.Op == fabric.OpDisconnect })
+				if !bytes.Equal(mine, bytes.Repeat([]byte{untouched}, len(mine))) {
+					t.Error("memory has changed after the end")
+				}
+				p.close()
+			})
+		}
+	})
+}
+
+// until polls both ends until something is so. Nothing may complete meanwhile.
+func (p *pairing) until(what string, so func() bool) {
+	p.Helper()
+	var c [16]fabric.Completion
+	for deadline := time.Now().Add(2 * time.Minute); !so(); {
+		for i, q := range p.cq {
+			if n, err := q.Poll(c[:]); n > 0 || err != nil {
+				p.Fatalf("end %d: %+v, %v", i, c[:n], err)
+			}
+		}
+		if time.Now().After(deadline) {
+			p.Fatal("not so: " + what)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+//go:build libfabric && cgo && linux && faultpoints
+
+package libfabric
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/poller"
+)
+
+// What the library says of an endpoint, and of no operation of it, ends the connection at both ends, and does not
+// pass unseen by one that sleeps. What is no error does not matter.
+func TestTroubleOfNoOperation(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		for _, sleeps := range []bool{false, true} {
+			var w *poller.Poller
+			if sleeps {
+				var err error
+				if w, err = poller.New(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := newPairingOf(t, &provider{cfg: cfg, demands: &demands{data: 8, hears: true}}, w, 16, 4096)
+			p.must(p.ep[0].lib.notify())
+			if sleeps && p.dev[0].waits {
+				p.quiet(0)
+			}
+			p.must(p.ep[0].lib.hurt(42))
+			if sleeps && p.dev[0].waits {
+				if sleep, err := p.cq[0].Arm(); sleep || err != nil {
+					t.Fatalf("it would sleep: %v", err)
+				}
+			}
+			ended := 0
+			p.collect(func(_ int, c fabric.Completion) bool {
+				if c.Op != fabric.OpDisconnect || c.Status != fabric.StatusFlushed {
+					t.Fatalf("%+v", c)
+				}
+				ended++
+				return ended == 2
+			})
+			p.close()
+			if w != nil {
+				p.must(w.Close())
+			}
+		}
+	})
+}
+
+// quiet polls a queue until it may be slept on.
+func (p *pairing) quiet(end int) {
+	p.Helper()
+	var c [16]fabric.Completion
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
+		if n, err := p.cq[end].Poll(c[:]); n != 0 || err != nil {
+			p.Fatalf("%+v, %v", c[:n], err)
+		}
+		sleep, err := p.cq[end].Arm()
+		p.must(err)
+		if sleep {
+			return
+		}
+	}
+	p.Fatal("it is never quiet")
+}
+
+// What has not the size of a notice ends the connection at both ends, by its name.
+func TestTroubleWithNotices(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		for _, size := range []int{0, 7, 9, 17, 64} {
+			t.Run(fmt.Sprint(size, " bytes"), func(t *testing.T) {
+				if cfg.Provider == shmProvider && size > 16 {
+					t.Skip("it says nothing at all of a tagged message that does not fit its receive")
+				}
+				badNotice(t, cfg, size)
+			})
+		}
+	})
+}
+
+func badNotice(t *testing.T, cfg Config, size int) {
+	p := newPairingOf(t, &provider{cfg: cfg, demands: withNotices()}, nil, 16, 4096)
+	defer p.close()
+	_, err := p.ep[0].PostRecv(make([]fabric.RecvWR, 1))
+	p.must(err)
+	p.must(p.ep[1].lib.stray(size))
+	ended, flushed := 0, 0
+	p.collect(func(end int, c fabric.Completion) bool {
+		switch {
+		case c.Op == fabric.OpRecv && end == 0 && c.Status == fabric.StatusFlushed:
+			flushed++
+		case c.Op != fabric.OpDisconnect:
+			t.Fatalf("end %d: %+v", end, c)
+		case end == 0 && (c.Status != fabric.StatusLocalLength || c.Vendor != VendorBadNotice):
+			t.Fatalf("it ended with %+v", c)
+		case end == 1 && (c.Status != fabric.StatusRemoteInvalid || c.Vendor != VendorPeerFailed):
+			t.Fatalf("the peer's end ended with %+v", c)
+		default:
+			ended++
+		}
+		return ended == 2 && flushed == 1
+	})
+}

@@ -1,0 +1,45 @@
+//go:build libfabric && cgo && linux && faultpoints
+
+package libfabric
+
+/*
+#include "lf_shim.h"
+
+// The library's own flag for an error in a queue of events.
+enum { LF_EVENT_ERROR = 60 };
+
+static int lf_hurt(struct lf_ep *e, int err, int vendor)
+{
+	struct fi_eq_err_entry x = {.err = err, .prov_errno = vendor};
+	if (!e->eq)
+		return -FI_ENOEQ;
+	ssize_t n = fi_eq_write(e->eq, FI_NOTIFY, &x, sizeof x, 1ull << LF_EVENT_ERROR);
+	return n < 0 ? (int)n : 0;
+}
+
+static int lf_notify(struct lf_ep *e)
+{
+	struct fi_eq_entry x = {0};
+	ssize_t n = e->eq ? fi_eq_write(e->eq, FI_NOTIFY, &x, sizeof x, 0) : -FI_ENOEQ;
+	return n < 0 ? (int)n : 0;
+}
+
+// It borrows the context of the first notice, whose completion is then for nobody.
+static int lf_stray(struct lf_ep *e, int len)
+{
+	struct lf_req *r = &e->reqs[e->sends + e->recvs + 2];
+	return (int)fi_tsend(e->ep, r, (size_t)len, e->desc, e->peer, LF_NOTICE_TAG, r);
+}
+*/
+import "C"
+
+// hurt has the library say that something went wrong with the endpoint that concerns no operation.
+func (w wire) hurt(vendor int) error {
+	return call("fi_eq_write", C.lf_hurt(w.e, C.FI_ECONNABORTED, C.int(vendor)))
+}
+
+// stray sends a notice of n bytes that no write goes before.
+func (w wire) stray(n int) error { return call("fi_tsend", C.lf_stray(w.e, C.int(n))) }
+
+// notify has the library say something that is no error.
+func (w wire) notify() error { return call("fi_eq_write", C.lf_notify(w.e)) }
