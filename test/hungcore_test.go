@@ -79,7 +79,10 @@ func haltThread(t *testing.T, pid int, name string, reaped chan<- struct{}) {
 	halted := make(chan error)
 	go func() {
 		defer close(reaped)
-		runtime.LockOSThread() // the tracer is a thread; it ends with the goroutine
+		// The tracer is a thread. It must outlive this: the children of the test are killed
+		// with the thread that has started them, which may be this one (PR_SET_PDEATHSIG).
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		tid, err := threadOf(pid, name)
 		if err == nil {
 			err = unix.PtraceSeize(tid)
