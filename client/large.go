@@ -177,7 +177,7 @@ func (f *Future) fetchRest(more *moreError) {
 		stop()
 		f.complete(buf, err)
 		// Whoever leads, and waits for this one, sleeps on the bell.
-		c.session.Rings.Down.Ring()
+		c.session.Wake()
 	}()
 }
 

@@ -68,6 +68,7 @@ func newVandal(t *testing.T, n *daemontest.Node, node, service, method string) *
 			v.bells = slots.NewBells(open(fds[0], shm.KindDomain, slots.DomainSegmentSize).Bytes())
 			open(fds[1], shm.KindWorker, slots.WorkerSegmentSize)
 			v.bell = shm.OpenBell(fds[2])
+			shm.CloseFDs(fds[3:]) // pages: it waits for nothing
 		case protocol.TypeLane:
 			v.lanes[m.Lane.ID], v.segs[m.Lane.ID] = *m.Lane, open(fds[0], shm.KindLane, m.Lane.Geometry.SegmentSize())
 		case protocol.TypeResolved:

@@ -138,6 +138,8 @@ const firstSleep = 5 * time.Millisecond
 func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 	down := &w.conn.session.Rings.Down
 	defer w.watch.leave(ctx)
+	// What a wake-up is about: it is looked at once more when the sleep is announced.
+	due := func() bool { return w.stirring() || f.settled() || ctx.Err() != nil }
 	for sleeps := 0; ; {
 		w.reap()
 		if f.settled() {
@@ -150,27 +152,50 @@ func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 		if ctx.Err() != nil {
 			break
 		}
-		if w.poll.Until(func() bool { return w.stirring() || f.settled() || ctx.Err() != nil }) {
+		if w.poll.Until(due) {
+			continue
+		}
+		pages := w.conn.session.Pages()
+		if pages != nil && w.nap.Lasting() && (ctx.Done() == nil || w.watch.on(ctx)) {
+			w.park(pages, due)
 			continue
 		}
 		bell := down.PrepareSleep()
-		if w.stirring() {
+		if due() {
 			down.CancelSleep()
 			continue
 		}
 		limit := longSleep
+		if pages != nil {
+			limit = shm.ParkAfter
+		}
 		if ctx.Done() != nil && !w.watch.on(ctx) {
 			// Let the end of ctx ring the bell, unless the first sleep is
 			// enough: the arrangement costs more than a quick call.
-			if limit = firstSleep; sleeps > 0 {
-				w.watch.begin(ctx, down)
-				limit = longSleep
+			if sleeps > 0 {
+				w.watch.begin(ctx, w.conn.session.Wake)
+			} else {
+				limit = firstSleep
 			}
 		}
 		w.nap.Sleep(down.Bell(), bell, limit)
 		down.CancelSleep()
 		sleeps++
 	}
+}
+
+// park waits for the daemon's page, for a Wake or for the end of the core, without a thread.
+func (w *waiting) park(pages *shm.Pages, due func() bool) {
+	down := &w.conn.session.Rings.Down
+	pages.Listen()
+	bell := down.PreparePark()
+	if !due() {
+		if err := w.nap.Park(pages, down.Bell(), bell); err != nil {
+			// The next core rings every bell, or the session ends.
+			w.conn.session.NoPages(pages)
+		}
+	}
+	down.CancelSleep()
 }
 
 // stirring reports whether there is something to look at for the leader.
@@ -305,7 +330,7 @@ func (w *waiting) scan() (completed int) {
 // outstanding request.
 func (w *waiting) recheck() {
 	w.conn.session.Rings.SetOverflow()
-	w.conn.session.Rings.Down.Ring()
+	w.conn.session.Wake()
 }
 
 // failAll gives every outstanding request its outcome after the end of the
@@ -364,7 +389,7 @@ func (l *lane) each(do func(l *lane, i int, ticket uint64)) {
 // liberate wakes everybody who waits, after the session has ended.
 func (w *waiting) liberate() {
 	if s := w.conn.session; s != nil && s.Rings != nil {
-		s.Rings.Down.Ring()
+		s.Wake()
 	}
 	w.mu.Lock()
 	for _, f := range w.followers {

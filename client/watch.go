@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-
-	"github.com/rdmad/rdmad/slots"
 )
 
 // watch lets the end of a context ring the bell on which the leader sleeps. It belongs to
@@ -21,13 +19,13 @@ type watch struct {
 // on reports whether the end of ctx rings the bell.
 func (w *watch) on(ctx context.Context) bool { return w.done == ctx.Done() }
 
-// begin makes the end of ctx ring the bell of down.
-func (w *watch) begin(ctx context.Context, down *slots.HintRing) {
+// begin makes the end of ctx call ring.
+func (w *watch) begin(ctx context.Context, ring func()) {
 	w.end()
 	w.done = ctx.Done()
 	rung := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
-		down.Ring()
+		ring()
 		close(rung)
 	})
 	w.stop = func() {

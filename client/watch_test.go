@@ -20,7 +20,7 @@ func TestWatchGoesOnUnderTheSameContext(t *testing.T) {
 			t.Fatalf("before wait %d: watched is %t, want %t", turn, on, want)
 		}
 		if !w.on(ctx) {
-			w.begin(ctx, down)
+			w.begin(ctx, down.Ring)
 		}
 		w.leave(ctx)
 	}
@@ -44,7 +44,7 @@ func TestWatchEndsWithTheCall(t *testing.T) {
 	bell := down.Bell().Load()
 	for range 10 {
 		ctx, cancel := context.WithCancel(context.Background())
-		w.begin(ctx, down)
+		w.begin(ctx, down.Ring)
 		w.leave(ctx)
 		cancel()
 	}

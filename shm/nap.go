@@ -4,7 +4,10 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Nap sleeps on a futex word in the way that suits how long the waits of its
@@ -12,8 +15,8 @@ import (
 // the scheduler's knowledge once one was long, so that an idle thread does not
 // keep its processor (P). The zero Nap is ready. Not safe for concurrent use.
 type Nap struct {
-	// long: the current wait, or the last one, has lasted.
-	long bool
+	// long: the current wait, or the last one, has lasted. lasting: it has for ParkAfter.
+	long, lasting bool
 	// since is when the current wait began, 0 between two waits.
 	since int64
 }
@@ -30,6 +33,14 @@ const (
 	// soleLimit is RawLimit where the process has one processor (P): what becomes ready
 	// meanwhile, by a timer or by what a descriptor brings, waits for the end of the sleep.
 	soleLimit = 5 * time.Millisecond
+	// ParkAfter is how long a wait is worth a thread, if there is a Pages to wait for
+	// instead. The runtime's monitor thread looks after 10 ms at a thread that seems busy,
+	// and signals it, again and again.
+	ParkAfter = 10 * time.Millisecond
+	// unparkBelow is how short a wait must be that none was worth parking for. It is far
+	// less than ParkAfter: a process that does both in turn has the monitor woken each
+	// time, which then looks around dozens of times.
+	unparkBelow = int64(2 * time.Millisecond)
 	// longWait is from when on a wait is long. A sleep that the Go scheduler
 	// knows of costs more than it seems: the runtime's monitor thread, once at
 	// rest, is woken by the next one and looks around every 20 us for a
@@ -45,6 +56,10 @@ var (
 	rawSleepers    atomic.Int32
 	maxRawSleepers = sync.OnceValue(func() int32 { return int32(max(1, runtime.GOMAXPROCS(0)-1)) })
 )
+
+// monitorRests: the runtime's monitor thread may be at rest, because all processors (P) were
+// idle while a thread was parked. What has woken the thread does not wake the monitor.
+var monitorRests atomic.Bool
 
 // Sleep sleeps while *word == old, until a FutexWake on it, or for at most limit;
 // see FutexWait. It may return early. A wait may take several sleeps; it ends
@@ -71,10 +86,42 @@ func (n *Nap) sleep(word *atomic.Uint32, old uint32, limit time.Duration, leave 
 	} else {
 		n.short(word, old, limit)
 	}
-	n.long = Nanotime()-n.since > longWait
+	n.note(word, old)
+}
+
+// note is called after each sleep.
+func (n *Nap) note(word *atomic.Uint32, old uint32) {
+	lasted := Nanotime() - n.since
+	n.long = lasted > longWait
+	switch {
+	case lasted >= int64(ParkAfter):
+		n.lasting = true
+	case word.Load() != old && lasted < unparkBelow:
+		n.lasting = false
+	}
 	if word.Load() != old {
 		n.since = 0
 	}
+}
+
+// Lasting reports whether the current wait, or the last one, has taken ParkAfter: whoever
+// can Park then should, and should until then Sleep for no longer than that.
+func (n *Nap) Lasting() bool { return n.lasting }
+
+// Park is Sleep for which no thread is kept: it waits for a page. It is for waits that last:
+// it costs more system calls. Its errors are those of Pages.Wait.
+func (n *Nap) Park(p *Pages, word *atomic.Uint32, old uint32) error {
+	if n.since == 0 {
+		n.since = Nanotime()
+	}
+	if word.Load() != old {
+		n.note(word, old)
+		return nil
+	}
+	err := p.Wait()
+	monitorRests.Store(true)
+	n.note(word, old)
+	return err
 }
 
 // short is Sleep during a short wait.
@@ -84,6 +131,12 @@ func (n *Nap) short(word *atomic.Uint32, old uint32, limit time.Duration) {
 		rawSleepers.Add(-1)
 		FutexWait(word, old, limit)
 		return
+	}
+	// This thread may have been the one that waited for all descriptors and timers of the
+	// process. Until it does so again, the monitor must see to it that another does: any
+	// system call that the scheduler knows of wakes it.
+	if monitorRests.Load() && monitorRests.Swap(false) {
+		_, _, _ = syscall.Syscall(unix.SYS_GETPID, 0, 0, 0)
 	}
 	// The goroutines that wait for this processor run first: one that the caller
 	// has just started would find it kept until the sleep ends. If it is the only one, so

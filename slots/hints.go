@@ -67,6 +67,8 @@ func (h Hint) TicketIs(ticket uint64) bool { return uint64(h)&0xffffff == ticket
 type HintRing struct {
 	tail, head   *atomic.Uint64
 	asleep, bell *atomic.Uint32
+	// pager, of the producer, wakes a consumer that is parked; nil if it has none.
+	pager *shm.Pager
 	// entries are plain memory: tail and head say who may touch which.
 	entries []byte
 	// pos is this side's own position; the shared word is a copy for the
@@ -229,16 +231,31 @@ func (q *HintRing) Backlog() int {
 // PrepareSleep announces that the consumer is about to sleep on Bell and
 // returns the value to sleep on. Check Empty once more before the sleep, and
 // call CancelSleep after it or instead of it.
-func (q *HintRing) PrepareSleep() uint32 {
+func (q *HintRing) PrepareSleep() uint32 { return q.announce(onBell) }
+
+// PreparePark is PrepareSleep for a consumer that is about to wait for a page instead: if
+// Bell has the value no more, it must not.
+func (q *HintRing) PreparePark() uint32 { return q.announce(onPage) }
+
+// What a consumer sleeps on, in asleep; 0 is awake.
+const (
+	onBell = 1
+	onPage = 2
+)
+
+func (q *HintRing) announce(how uint32) uint32 {
 	b := q.bell.Load()
 	// SYNC POINT (sleep): asleep is stored before the consumer looks at tail
 	// again; the producer stores tail before it looks at asleep in Wake.
-	q.asleep.Store(1)
+	q.asleep.Store(how)
 	faultpoint.Here("sleep.announced")
 	return b
 }
 
-// CancelSleep ends what PrepareSleep began.
+// SetPager says how the producer wakes a consumer that is parked. Only the producer calls it.
+func (q *HintRing) SetPager(p *shm.Pager) { q.pager = p }
+
+// CancelSleep ends what PrepareSleep or PreparePark began.
 func (q *HintRing) CancelSleep() { q.asleep.Store(0) }
 
 // Bell returns the futex word to sleep on.
@@ -250,16 +267,26 @@ func (q *HintRing) Wake() bool {
 	q.Publish()
 	// SYNC POINT (sleep): pairs with PrepareSleep.
 	faultpoint.Here("wake.published")
-	if q.asleep.Load() == 0 || !q.asleep.CompareAndSwap(1, 0) {
+	how := q.asleep.Load()
+	if how != onBell && how != onPage || !q.asleep.CompareAndSwap(how, 0) {
 		return false
 	}
 	faultpoint.Here("wake.before_bell")
-	q.Ring()
+	q.bell.Add(1)
+	if how == onPage && q.pager != nil {
+		q.pager.Page()
+	} else {
+		shm.FutexWake(q.bell, shm.WakeAll)
+	}
 	return true
 }
 
-// Ring wakes the consumer whether it has announced a sleep or not.
+// Ring wakes the consumer however it sleeps, and whether it has announced that or not. The
+// consumer's own process wakes it so too, unless it is parked.
 func (q *HintRing) Ring() {
 	q.bell.Add(1)
 	shm.FutexWake(q.bell, shm.WakeAll)
+	if q.pager != nil {
+		q.pager.Page()
+	}
 }

@@ -134,6 +134,48 @@ func TestHintRingSleep(t *testing.T) {
 	}
 }
 
+// A parked consumer is woken by a page, one that sleeps by the bell, and Ring wakes both.
+func TestHintRingPark(t *testing.T) {
+	p, c, _ := ends()
+	pager, reader, err := shm.NewPager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pager.Close()
+	pages, err := shm.OpenPages(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pages.Close()
+	bell := c.PreparePark()
+	if !p.Wake() || c.Bell().Load() == bell || p.Wake() {
+		t.Error("without a pager a parked consumer is woken once, too")
+	}
+	p.SetPager(pager)
+	paged := func() bool {
+		var b [2]byte
+		n, err := shm.ReadFD(reader, b[:])
+		return n == 1 && err == nil
+	}
+	c.PrepareSleep()
+	if !p.Wake() || paged() {
+		t.Error("a sleeping consumer is woken by the bell")
+	}
+	bell = c.PreparePark()
+	if !p.Wake() || c.Bell().Load() == bell || !paged() || p.Wake() || paged() {
+		t.Error("a parked consumer is paged once")
+	}
+	c.PreparePark()
+	c.CancelSleep()
+	if p.Wake() || paged() {
+		t.Error("paged a consumer that gave up to park")
+	}
+	bell = c.PreparePark()
+	if p.Ring(); c.Bell().Load() == bell || !paged() {
+		t.Error("a ring wakes a parked consumer, too")
+	}
+}
+
 // A producer and a consumer that sleeps whenever it can: every hint arrives,
 // in order, and no wake-up is lost (the sleeps are far longer than the limit).
 func TestHintRingConcurrent(t *testing.T) {

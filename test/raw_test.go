@@ -49,6 +49,7 @@ func rawAttach(args *roleArgs) (*raw, error) {
 				}
 			}
 			w.bell = shm.OpenBell(fds[2])
+			shm.CloseFDs(fds[3:]) // pages: it waits for nothing
 		case attach.TypeLane:
 			seg, err := w.open(fds[0], shm.KindLane, m.Lane.Geometry.SegmentSize())
 			if err != nil {

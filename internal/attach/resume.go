@@ -5,14 +5,23 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/rdmad/rdmad/shm"
 )
 
 // resumed deals with a core that has taken over: it is told what this worker has, and
 // asked again what the one before it has not answered. Every question may be asked
 // twice. It runs on the goroutine that reads.
-func (s *Session) resumed(m *Message) error {
-	if m.Resumed == nil {
+func (s *Session) resumed(m *Message, fds []int) error {
+	if m.Resumed == nil || len(fds) > 1 || len(fds) > 0 && s.Rings == nil {
+		shm.CloseFDs(fds)
 		return fmt.Errorf("%w: a malformed resumed message", ErrInvalid)
+	}
+	if len(fds) == 1 {
+		if err := s.setPages(fds[0]); err != nil {
+			return err
+		}
+		s.Wake() // who sleeps in another way since the pages of the last core have ended
 	}
 	have := &Have{}
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/faultpoint"
@@ -44,6 +45,8 @@ type Session struct {
 	Ops *slots.OpRing
 	// Pool is memory for large messages.
 	Pool Pool
+	// pages wake a client that is parked; see Pages.
+	pages atomic.Pointer[shm.Pages]
 
 	conn   *Conn
 	events Events
@@ -187,7 +190,7 @@ func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
 	if role == RoleTool {
 		return nil
 	}
-	if len(fds) != 3 || s.Welcome.ID < 1 || s.Welcome.ID > slots.MaxOwner {
+	if len(fds) < 3 || len(fds) > 4 || s.Welcome.ID < 1 || s.Welcome.ID > slots.MaxOwner {
 		return fmt.Errorf("%w: a welcome with %d descriptors and id %d", ErrInvalid, len(fds), s.Welcome.ID)
 	}
 	used = 1
@@ -205,6 +208,12 @@ func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
 	s.Bells = slots.NewBells(domain.Bytes())
 	s.Rings = slots.NewWorkerRings(worker.Bytes())
 	s.Ops = slots.NewOpRing(worker.Bytes())
+	if len(fds) == 4 {
+		used = 4
+		if err := s.setPages(fds[3]); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
 	faultpoint.Here("attach.mapped")
 	return nil
 }
@@ -261,8 +270,7 @@ func (s *Session) handle(m *Message, fds []int) error {
 			s.events.Gone(m.Lane.ID, *m.Gone)
 		}
 	case TypeResumed:
-		shm.CloseFDs(fds)
-		return s.resumed(m)
+		return s.resumed(m, fds)
 	default:
 		s.answer(m)
 	}
@@ -432,4 +440,5 @@ func (s *Session) release() {
 	if s.Bell != nil {
 		_ = s.Bell.Close()
 	}
+	s.NoPages(s.pages.Load())
 }

@@ -82,6 +82,7 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 		w.bytes = *m.Bytes
 	}
 	w.view.told, w.view.mostBytes = true, w.bytes
+	w.makePager()
 	if w.role == attach.RoleClient {
 		w.spiller = newSpiller(w)
 		w.view.spill = w.spiller.start
@@ -131,8 +132,9 @@ func (c *conductor) serveAdopted(w *worker) {
 		err = c.welcomeWorker(w, 0)
 	}
 	if err == nil {
-		err = w.conn.Send(&attach.Message{Type: attach.TypeResumed, Resumed: &attach.Resumed{OpsTaken: w.opsTaken}})
+		err = w.conn.Send(&attach.Message{Type: attach.TypeResumed, Resumed: &attach.Resumed{OpsTaken: w.opsTaken}}, w.pager.descriptors()...)
 	}
+	w.pager.sent()
 	faultpoint.Here("adopt.resumed")
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = w.conn.Close() // it does not read

@@ -39,7 +39,11 @@ func (c *conductor) detach(w *worker) {
 	}
 	d := w.domain
 	faultpoint.Here("detach.begun")
-	d.agent.commands.call(func() { d.view.detach(w.view) })
+	d.agent.commands.call(func() {
+		w.view.rings.Down.SetPager(nil)
+		d.view.detach(w.view)
+	})
+	w.pager.close() // its process has learnt of the end from its own end of the connection
 	faultpoint.Here("detach.done")
 	stop := c.lingers(w)
 	c.mu.Lock()

@@ -36,6 +36,7 @@ type worker struct {
 	pidfd   int    // -1 if the kernel has none
 	seg     *shm.Segment
 	view    *agentWorker
+	pager   pager
 	spiller *spiller
 	bytes   int  // the most bytes of slots that it was told it may hold
 	bye     bool // it has said that it touches its slots no more
@@ -216,7 +217,12 @@ func (c *conductor) welcomeWorker(w *worker, seq uint64) error {
 		return w.conn.Send(welcome)
 	}
 	w.domain.seg.RestoreHeader(shm.KindDomain)
-	if err := w.conn.Send(welcome, w.domain.seg.FD(), w.seg.FD(), w.domain.bell.FD()); err != nil {
+	fds := []int{w.domain.seg.FD(), w.seg.FD(), w.domain.bell.FD()}
+	if !w.adopted {
+		defer w.pager.sent()
+		fds = append(fds, w.pager.descriptors()...)
+	}
+	if err := w.conn.Send(welcome, fds...); err != nil {
 		return err
 	}
 	faultpoint.Here("welcome.sent")
@@ -347,6 +353,7 @@ func (d *domain) enlist(w *worker) error {
 	w.seg = seg
 	w.bytes = c.live().Limits.WorkerBytes
 	w.view = &agentWorker{id: w.id, pid: w.pid, told: true, mostBytes: w.bytes, rings: slots.NewWorkerRings(seg.Bytes())}
+	w.makePager()
 	if w.role == attach.RoleClient {
 		w.spiller = newSpiller(w)
 		w.view.spill = w.spiller.start

@@ -80,7 +80,7 @@ func TestHotFunctionsAreInlined(t *testing.T) {
 		"./slots": {
 			"(*Ring).free", "(*Ring).unclaim", "(*Ring).Free", "(*Ring).Abort", "(*Ring).Consume", "(*Ring).noteLate", "(*Ring).Publish",
 			"(*Ring).Revoke", "(*Ring).Answered", "(*Ring).WaitFree", "(*Ring).Word", "(*Ring).Take", "(*Ring).Answer", "(*Ring).Deliver",
-			"(*Ring).Withdraw", "(*HintRing).Stage", "(*HintRing).Publish", "(*HintRing).Empty", "(*HintRing).PrepareSleep", "(*HintRing).Ring",
+			"(*Ring).Withdraw", "(*HintRing).Stage", "(*HintRing).Publish", "(*HintRing).Empty", "(*HintRing).PrepareSleep", "(*HintRing).PreparePark",
 			"(*Bells).mark", "(*Bells).MarkLane", "(*Bells).MarkWorker", "(*OpRing).Complete", "(*OpRing).PrepareSleep",
 		},
 		"./client": {"(*lane).put", "(*lane).take", "(*lane).outstanding", "(*gate).enter", "(*gate).leave", "(*waiting).wakeFree", "(*Future).settled"},

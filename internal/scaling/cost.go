@@ -27,9 +27,9 @@ const (
 // although the worker maps it too.
 func Worker() int { return slots.WorkerSegmentSize + WorkerPrivate }
 
-// WorkerFDs are the descriptors of a worker: in the core its socket, its segment and its
-// pidfd; in the supervisor copies of them.
-const WorkerFDs = 6
+// WorkerFDs are the descriptors of a worker: in the core its socket, its segment, its pidfd
+// and, of a client, its pager; in the supervisor copies of the first three.
+const WorkerFDs = 7
 
 // Lane is what one end of a lane of a geometry costs.
 type Lane struct {

@@ -118,6 +118,8 @@ func (v *vandal) take(m *attach.Message, i, fd int) {
 	switch {
 	case m.Type == attach.TypeWelcome && i == 2:
 		v.bell = shm.OpenBell(fd)
+	case m.Type == attach.TypeWelcome && i == 3:
+		// Pages: it says that it waits for some, by chance, and reads none.
 	case m.Type == attach.TypeWelcome && m.Welcome != nil:
 		v.id = m.Welcome.ID
 		kind, size := shm.KindDomain, slots.DomainSegmentSize

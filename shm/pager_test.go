@@ -1,0 +1,209 @@
+package shm_test
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/shm"
+)
+
+// pages returns both ends of a pipe of wake-ups.
+func pages(t *testing.T) (*shm.Pager, *shm.Pages) {
+	t.Helper()
+	p, reader, err := shm.NewPager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := shm.OpenPages(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = p.Close(), r.Close() })
+	return p, r
+}
+
+// ends checks that a wait ends that another goroutine is to end.
+func ends(t *testing.T, what string, r *shm.Pages, end func()) error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- r.Wait() }()
+	end()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(time.Minute):
+		t.Fatalf("%s has not ended a wait", what)
+		return nil
+	}
+}
+
+func TestPagerEndsWaits(t *testing.T) {
+	p, r := pages(t)
+	for range 100 {
+		r.Listen()
+		if err := ends(t, "a page", r, p.Page); err != nil {
+			t.Fatalf("after a page: %v", err)
+		}
+		if err := ends(t, "an interruption", r, r.Interrupt); err != nil {
+			t.Fatalf("after an interruption: %v", err)
+		}
+	}
+	// An interruption lasts until somebody listens again.
+	if err := r.Wait(); err != nil {
+		t.Fatalf("after an interruption of before: %v", err)
+	}
+	r.Listen()
+	if err := ends(t, "the end of the pager", r, func() { _ = p.Close() }); err == nil {
+		t.Error("no error although the pager is closed")
+	}
+}
+
+func TestPagesEndWaitsWhenTheyClose(t *testing.T) {
+	_, r := pages(t)
+	if err := ends(t, "Close", r, func() { _ = r.Close() }); err == nil {
+		t.Error("no error although the pages are closed")
+	}
+	r.Interrupt() // of pages that are closed already
+	r.Listen()
+	if err := r.Wait(); err == nil {
+		t.Error("a wait for pages that are closed has succeeded")
+	}
+}
+
+// Who reads no pages, or fills the pipe, or leaves, does not hold up the pager.
+func TestPagerNeverBlocks(t *testing.T) {
+	p, reader, err := shm.NewPager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := unix.SetNonblock(reader, false); err != nil { // all that a reader can do
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 1 << 17 { // twice what a pipe holds
+			p.Page()
+		}
+		_ = unix.Close(reader)
+		p.Page()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("a page to a full pipe has not returned")
+	}
+}
+
+// A descriptor of which nobody could interrupt a wait is refused, and closed.
+func TestPagesNeedAPoller(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := shm.OpenPages(fd); err == nil {
+		_ = r.Close()
+		t.Fatal("a file was taken for a pipe")
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != unix.EBADF {
+		t.Errorf("the descriptor is still open: %v", err)
+	}
+	if _, err := shm.OpenPages(-1); err == nil {
+		t.Error("no descriptor was taken for a pipe")
+	}
+}
+
+// A nap that lasts is one to park for, from ParkAfter on, and so is the one after it.
+func TestNapParks(t *testing.T) {
+	p, r := pages(t)
+	var n shm.Nap
+	word := new(atomic.Uint32)
+	if n.Lasting() {
+		t.Fatal("before any wait one has lasted")
+	}
+	for deadline := time.Now().Add(time.Minute); !n.Lasting(); {
+		n.Sleep(word, 0, shm.ParkAfter)
+		if time.Now().After(deadline) {
+			t.Fatal("a wait of a minute has not lasted")
+		}
+	}
+	go func() { word.Store(1); p.Page() }()
+	if err := n.Park(r, word, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Park(r, word, 0); err != nil || word.Load() != 1 {
+		t.Fatalf("a word that has changed: %v", err) // without a page: it does not wait
+	}
+	if n.Lasting() {
+		t.Error("after a wait that took no time waits last still")
+	}
+	_ = p.Close()
+	if err := n.Park(r, word, 1); err == nil {
+		t.Fatal("no error although the pager is closed")
+	} else if err == io.EOF {
+		t.Error("a bare EOF tells nobody anything")
+	}
+}
+
+// The thread that is woken by a page may have been the one that waited for all descriptors of
+// the process. Somebody else does so while it sleeps behind the scheduler's back.
+func TestDescriptorsAreLookedAtAfterPark(t *testing.T) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	writer := os.NewFile(uintptr(ends[1]), "pipe")
+	defer writer.Close()
+	r, err := shm.OpenPages(ends[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	other, others := pages(t)
+	var seen atomic.Int64
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for others.Wait() == nil {
+			seen.Add(1)
+		}
+	}()
+	word := new(atomic.Uint32)
+	for range 3 {
+		// Another process, because a timer of this one would not leave it at rest.
+		pager := exec.CommandContext(t.Context(), "sh", "-c", "sleep 0.1; printf x")
+		pager.Stdout = writer
+		if err := pager.Start(); err != nil {
+			t.Fatal(err)
+		}
+		r.Listen()
+		if err := new(shm.Nap).Park(r, word, 0); err != nil {
+			t.Fatal(err)
+		}
+		before := seen.Load()
+		other.Page()
+		for end := shm.Nanotime() + int64(30*time.Second); seen.Load() == before; {
+			new(shm.Nap).Sleep(word, 0, 5*time.Millisecond) // the first sleep of a wait
+			if shm.Nanotime() > end {
+				t.Fatal("nobody has seen for 30 s what a descriptor has brought")
+			}
+		}
+		if err := pager.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = other.Close()
+	<-over
+}
