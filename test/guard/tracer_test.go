@@ -27,7 +27,7 @@ const (
 	poll    kind = "poll"    // an agent's look for events, or its sleep
 	yield   kind = "yield"
 	sleep   kind = "sleep"   // on a futex word that processes share
-	wake    kind = "wake"    // of one
+	wake    kind = "wake"    // of one, or a page
 	bell    kind = "bell"    // a ring of an eventfd
 	more    kind = "more"    // any other that the Go runtime does not make by itself
 	sched   kind = "runtime" // futexes of the Go runtime: its threads wake each other
@@ -387,11 +387,15 @@ func (x *tracer) kindOf(c *call) kind {
 			return send
 		case fd() == "anon_inode:[eventfd]":
 			return bell
+		case fd() == "pipe" && x.agent(c):
+			return wake // a page
 		}
 	case unix.SYS_READ, unix.SYS_READV, unix.SYS_RECVMSG, unix.SYS_RECVFROM:
 		if fd() == "socket" {
 			return receive
 		}
+	case unix.SYS_GETPID:
+		return other // for the runtime's monitor, when waits had lasted: see shm.Nap
 	}
 	if x.byRuntime(c) {
 		return other
@@ -399,7 +403,7 @@ func (x *tracer) kindOf(c *call) kind {
 	return more
 }
 
-// kindOfFD says what a descriptor is: a "socket", "anon_inode:[eventfd]", ...
+// kindOfFD says what a descriptor is: a "socket", a "pipe", "anon_inode:[eventfd]", ...
 func (x *tracer) kindOfFD(pid, fd int) string {
 	d := descriptor{pid, fd}
 	k, ok := x.kinds[d]
@@ -408,9 +412,12 @@ func (x *tracer) kindOfFD(pid, fd int) string {
 		if err != nil {
 			return ""
 		}
-		if k = link; strings.HasPrefix(link, "socket:") {
-			k = "socket"
+		for _, prefix := range []string{"socket", "pipe"} {
+			if strings.HasPrefix(link, prefix+":") {
+				link = prefix
+			}
 		}
+		k = link
 		x.kinds[d] = k
 	}
 	return k
