@@ -29,9 +29,14 @@ func SendFDs(c *net.UnixConn, msg []byte, fds ...int) error {
 	return err
 }
 
+// ErrFDsLost says that descriptors have come with a message and could not be taken, such as
+// for RLIMIT_NOFILE.
+var ErrFDsLost = errors.New("shm: descriptors of a message are lost: too many came, or too many are open in this process (RLIMIT_NOFILE)")
+
 // RecvFDs reads one message into buf and returns its length and the descriptors
 // that came with it, which the caller must close. It fails, closing what came,
-// when the message does not fit buf. The error wraps io.EOF when the peer has
+// when the message does not fit buf; with ErrFDsLost the message is in buf, and its length
+// returned, all the same. The error wraps io.EOF when the peer has
 // closed, or has sent an empty message. What a peer has sent comes before its end,
 // also if it has closed without having read everything.
 func RecvFDs(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
@@ -49,7 +54,11 @@ func RecvFDs(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
 		return 0, nil, err
 	}
 	fds, err = parseRights(oob[:oobn])
-	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == unix.MSG_CTRUNC {
+		CloseFDs(fds)
+		return n, nil, ErrFDsLost
+	}
+	if err == nil && flags&unix.MSG_TRUNC != 0 {
 		err = fmt.Errorf("shm: message larger than %d bytes or %d descriptors", len(buf), MaxFDs)
 	}
 	if err != nil {

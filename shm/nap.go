@@ -118,8 +118,9 @@ func (n *Nap) Park(p *Pages, word *atomic.Uint32, old uint32) error {
 		n.note(word, old)
 		return nil
 	}
+	monitorRests.Store(true) // soon, for other threads
 	err := p.Wait()
-	monitorRests.Store(true)
+	monitorRests.Store(true) // by now, for this one
 	n.note(word, old)
 	return err
 }

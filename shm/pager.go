@@ -12,31 +12,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pager is the writing end of a pipe that wakes a goroutine of another process, which waits
-// in Pages.Wait. A futex wakes a thread, which the sleeping process must spare; a goroutine
-// that waits for a descriptor costs none, and no processor (P) either, so that the Go runtime
-// of a process that has nothing else to do is at rest. Whoever has only the reading end
-// cannot make Page block or fail: the mode of the writing end is not shared. Page is safe for
-// concurrent use; Close is not.
+// Pager is the sending end of a socket pair that wakes a goroutine of another process, which
+// waits in Pages.Wait. A futex wakes a thread, which the sleeping process must spare; a
+// goroutine that waits for a descriptor costs none, and no processor (P) either, so that the Go
+// runtime of a process that has nothing else to do is at rest. Page is safe for concurrent use;
+// Close is not.
+//
+// Whoever has the other end cannot make Page wait. With a pipe it could: a reader holds the
+// pipe's lock while it copies to its memory, for as long as that takes to be there, and a
+// writer waits for the lock whatever its mode. The sender of a socket takes none that a
+// receiver holds meanwhile, and says with each message that it does not wait.
 type Pager struct{ fd int }
 
 var page = []byte{1}
 
-// NewPager makes a pipe. The caller must Close the pager, and pass reader on, for OpenPages,
-// or close it.
+// NewPager makes a socket pair. The caller must Close the pager, and pass reader on, for
+// OpenPages, or close it.
 func NewPager() (p *Pager, reader int, err error) {
-	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return nil, -1, fmt.Errorf("shm: pipe: %w", err)
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, -1, fmt.Errorf("shm: socket pair: %w", err)
+	}
+	// The reader has nothing to say: what it sends fails there, and is not kept here.
+	if err := unix.Shutdown(ends[1], unix.SHUT_RD); err != nil {
+		CloseFDs(ends[:])
+		return nil, -1, fmt.Errorf("shm: socket pair: %w", err)
 	}
 	return &Pager{fd: ends[1]}, ends[0], nil
 }
 
-// Page ends the reader's wait, or the next one. A pipe that is full does so anyway, and if
+// Page ends the reader's wait, or the next one. A socket that is full does so anyway, and if
 // nobody has its other end nobody waits.
-func (p *Pager) Page() { _, _ = WriteFD(p.fd, page) }
+func (p *Pager) Page() { SendNow(p.fd, page) }
 
-// Close closes the pipe: the reader's waits end.
+// Close closes the pager: the reader's waits end.
 func (p *Pager) Close() error { return unix.Close(p.fd) }
 
 // Pages is the reading end of a Pager. Wait and Listen are for one goroutine at a time, the
@@ -44,19 +53,19 @@ func (p *Pager) Close() error { return unix.Close(p.fd) }
 type Pages struct {
 	file *os.File
 	raw  syscall.RawConn
-	// take reads what is in the pipe and reports whether it was anything; over says that it
-	// was the end.
+	// take reads what has come and reports whether that was anything; over says that it was
+	// the end.
 	take func(fd uintptr) bool
 	over bool
 	buf  [64]byte
-	// interrupted: the file has a deadline, which is past.
+	// interrupted: the file has a deadline, which is past, or had one.
 	interrupted atomic.Bool
 }
 
 // OpenPages takes over the reader of a Pager of another process, also if it fails.
 func OpenPages(reader int) (*Pages, error) {
 	if err := unix.SetNonblock(reader, true); err != nil {
-		return nil, errors.Join(fmt.Errorf("shm: pipe: %w", err), unix.Close(reader))
+		return nil, errors.Join(fmt.Errorf("shm: the descriptor of a pager: %w", err), unix.Close(reader))
 	}
 	p := &Pages{file: os.NewFile(uintptr(reader), "pager")}
 	// Only what the Go poller knows has deadlines: Interrupt would have no effect.
@@ -70,8 +79,9 @@ func OpenPages(reader int) (*Pages, error) {
 	// Not File.Read: its system call would wake the runtime's monitor thread, each time.
 	p.take = func(fd uintptr) bool {
 		n, err := ReadFD(int(fd), p.buf[:])
-		p.over = n == 0 && err == nil
-		return !errors.Is(err, unix.EAGAIN)
+		again := errors.Is(err, unix.EAGAIN)
+		p.over = n == 0 && !again && !errors.Is(err, unix.EINTR)
+		return !again
 	}
 	return p, nil
 }
@@ -102,9 +112,11 @@ func (p *Pages) Wait() error {
 
 // Interrupt ends the wait of this process.
 func (p *Pages) Interrupt() {
-	p.interrupted.Store(true)
+	// In this order: a Listen in between leaves a deadline that the next one takes away. The
+	// other way round one could be left of which nobody knows, and no Wait would wait again.
 	_ = p.file.SetReadDeadline(time.Unix(1, 0))
+	p.interrupted.Store(true)
 }
 
-// Close closes the pipe and ends the wait.
+// Close closes this end and ends the wait.
 func (p *Pages) Close() error { return p.file.Close() }

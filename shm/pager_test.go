@@ -1,6 +1,7 @@
 package shm_test
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -13,7 +14,7 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// pages returns both ends of a pipe of wake-ups.
+// pages returns both ends of a pager.
 func pages(t *testing.T) (*shm.Pager, *shm.Pages) {
 	t.Helper()
 	p, reader, err := shm.NewPager()
@@ -76,20 +77,20 @@ func TestPagesEndWaitsWhenTheyClose(t *testing.T) {
 	}
 }
 
-// Who reads no pages, or fills the pipe, or leaves, does not hold up the pager.
+// Who reads no pages, or leaves, does not hold up the pager.
 func TestPagerNeverBlocks(t *testing.T) {
 	p, reader, err := shm.NewPager()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if err := unix.SetNonblock(reader, false); err != nil { // all that a reader can do
+	if err := unix.SetNonblock(reader, false); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for range 1 << 17 { // twice what a pipe holds
+		for range 1 << 15 { // far more than a socket holds
 			p.Page()
 		}
 		_ = unix.Close(reader)
@@ -98,7 +99,57 @@ func TestPagerNeverBlocks(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		t.Fatal("a page to a full pipe has not returned")
+		t.Fatal("a page to a full socket has not returned")
+	}
+}
+
+// The other end has nothing to say, and nothing of what it tries is kept.
+func TestPagerHearsNothing(t *testing.T) {
+	p, reader, err := shm.NewPager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	defer unix.Close(reader)
+	if err := unix.Sendto(reader, []byte("x"), unix.MSG_NOSIGNAL, nil); !errors.Is(err, unix.EPIPE) {
+		t.Errorf("sent to a pager: %v", err)
+	}
+}
+
+// Whatever an Interrupt and a Listen have done at the same moment, a wait that nobody ends
+// afterwards is one.
+func TestInterruptBesideListen(t *testing.T) {
+	p, r := pages(t)
+	for range 300 {
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for range 20 {
+				r.Interrupt()
+			}
+		}()
+		for running := true; running; {
+			select {
+			case <-over:
+				running = false
+			default:
+				r.Listen()
+			}
+		}
+		waits := 0
+		for paged := time.AfterFunc(time.Millisecond, p.Page); ; waits++ {
+			r.Listen()
+			if err := r.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			if !paged.Stop() {
+				break
+			}
+			paged.Reset(time.Millisecond)
+			if waits > 2 {
+				t.Fatal("waits that nobody has ended return at once")
+			}
+		}
 	}
 }
 
@@ -115,13 +166,13 @@ func TestPagesNeedAPoller(t *testing.T) {
 	}
 	if r, err := shm.OpenPages(fd); err == nil {
 		_ = r.Close()
-		t.Fatal("a file was taken for a pipe")
+		t.Fatal("a file was taken for a pager's end")
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != unix.EBADF {
 		t.Errorf("the descriptor is still open: %v", err)
 	}
 	if _, err := shm.OpenPages(-1); err == nil {
-		t.Error("no descriptor was taken for a pipe")
+		t.Error("no descriptor was taken for a pager's end")
 	}
 }
 

@@ -37,6 +37,14 @@ func WriteFD(fd int, p []byte) (int, error) {
 	return int(n), nil
 }
 
+// SendNow sends p on a socket, or nothing if that would wait, whatever the mode of fd. A peer
+// that is gone is no error and no signal.
+func SendNow(fd int, p []byte) {
+	if len(p) > 0 {
+		_, _, _ = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	}
+}
+
 // MaxVecs is how many parts one Readv or Writev call takes (IOV_MAX).
 const MaxVecs = 1024
 

@@ -53,7 +53,7 @@ func newCore() *cobra.Command {
 			if probe {
 				return daemon.Probe(c.OutOrStdout())
 			}
-			return daemon.Core()
+			return daemon.Core(c.Context())
 		},
 	}
 	c.Flags().BoolVar(&probe, "probe", false, "print the versions that decide whether it can take over, and end")

@@ -7,16 +7,16 @@ import "github.com/rdmad/rdmad/shm"
 // ends.
 func (s *Session) Pages() *shm.Pages { return s.pages.Load() }
 
-// setPages takes over the descriptor of this core's pages.
-func (s *Session) setPages(fd int) error {
+// setPages takes over the descriptor of this core's pages. Without them a client sleeps in
+// another way, so that they cannot be had is no error.
+func (s *Session) setPages(fd int) {
 	p, err := shm.OpenPages(fd)
 	if err != nil {
-		return err
+		return
 	}
 	if old := s.pages.Swap(p); old != nil {
 		_ = old.Close()
 	}
-	return nil
 }
 
 // NoPages is for whoever has learnt from p that there will be no more of them: those of

@@ -18,9 +18,7 @@ func (s *Session) resumed(m *Message, fds []int) error {
 		return fmt.Errorf("%w: a malformed resumed message", ErrInvalid)
 	}
 	if len(fds) == 1 {
-		if err := s.setPages(fds[0]); err != nil {
-			return err
-		}
+		s.setPages(fds[0])
 		s.Wake() // who sleeps in another way since the pages of the last core have ended
 	}
 	have := &Have{}

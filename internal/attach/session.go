@@ -210,9 +210,7 @@ func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
 	s.Ops = slots.NewOpRing(worker.Bytes())
 	if len(fds) == 4 {
 		used = 4
-		if err := s.setPages(fds[3]); err != nil {
-			return fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
+		s.setPages(fds[3])
 	}
 	faultpoint.Here("attach.mapped")
 	return nil

@@ -106,7 +106,6 @@ func TestBadWelcomes(t *testing.T) {
 		"other version":  {&attach.Message{Type: attach.TypeWelcome, Welcome: &attach.Welcome{ABI: 1 << 20, ID: 1}}, []int{d, w, f.bell.FD()}, attach.ErrVersion},
 		"no descriptors": {&attach.Message{Type: attach.TypeWelcome, Welcome: good}, nil, attach.ErrInvalid},
 		"too many":       {&attach.Message{Type: attach.TypeWelcome, Welcome: good}, []int{d, w, f.bell.FD(), f.bell.FD(), l}, attach.ErrInvalid},
-		"no pages":       {&attach.Message{Type: attach.TypeWelcome, Welcome: good}, []int{d, w, f.bell.FD(), l}, attach.ErrInvalid},
 		"no id":          {&attach.Message{Type: attach.TypeWelcome, Welcome: &attach.Welcome{ABI: shm.ABIVersion}}, []int{d, w, f.bell.FD()}, attach.ErrInvalid},
 		"wrong segment":  {&attach.Message{Type: attach.TypeWelcome, Welcome: good}, []int{l, w, f.bell.FD()}, shm.ErrBadSegment},
 		"wrong second":   {&attach.Message{Type: attach.TypeWelcome, Welcome: good}, []int{d, l, f.bell.FD()}, shm.ErrBadSegment},

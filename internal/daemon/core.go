@@ -91,19 +91,19 @@ func (e *StartError) Unwrap() error { return e.Err }
 
 // Core runs the core: the process that owns the fabric and moves the messages.
 // The supervisor starts it as "rdmad core" with the descriptors above. It returns
-// when it was told to stop by SIGTERM or SIGINT and has drained, or to hand over by
+// when it was told to stop by SIGTERM or SIGINT, or by the end of ctx, and has drained, or to hand over by
 // SIGUSR1, or on failure, with a *StartError if it has never been ready. ExitStatus says
 // what its process is to exit with.
 //
 // Everything of the fabric is created here, after the last fork: nothing that a
 // device hands out is ever inherited by another process.
-func Core() error {
+func Core(ctx context.Context) error {
 	h, err := readHandoff()
 	if err != nil {
 		return fmt.Errorf("core: %w (the core is started by \"rdmad run\", not by hand)", err)
 	}
 	ready := false
-	err = core(h, &ready)
+	err = core(ctx, h, &ready)
 	if err != nil && !ready {
 		return &StartError{err}
 	}
@@ -111,7 +111,7 @@ func Core() error {
 }
 
 // core is Core with what the supervisor has handed over.
-func core(h *handoff, ready *bool) error {
+func core(ctx context.Context, h *handoff, ready *bool) error {
 	faultpoint.Here("core.started")
 	cfg, err := config.ParseOwn(h.Source, h.Data)
 	if err != nil {
@@ -150,7 +150,8 @@ func core(h *handoff, ready *bool) error {
 
 	handOver := make(chan os.Signal, 1)
 	signal.Notify(handOver, syscall.SIGUSR1)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	// ctx may have ended by such a signal already, which the program takes from its start on.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -50,5 +50,6 @@ func (p *pager) close() {
 	p.sent()
 	if p.end != nil {
 		_ = p.end.Close()
+		p.end = nil
 	}
 }

@@ -1,8 +1,11 @@
 package daemontest
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/daemon"
@@ -24,7 +27,9 @@ func core() error {
 	if dir := os.Getenv(AllocatedEnv); dir != "" {
 		tellAllocated(dir)
 	}
-	return daemon.Core()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return daemon.Core(ctx)
 }
 
 // Main is the TestMain of a package that starts daemons: the test binary is also

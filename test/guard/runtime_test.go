@@ -48,7 +48,7 @@ func (x *tracer) byRuntime(c *call) bool {
 		return true // what a daemon does beside its agents is not done for messages
 	}
 	if c.number == unix.SYS_READ || c.number == unix.SYS_WRITE {
-		return true // the pipes between the test and its processes, and of pages: what is not a socket or a bell
+		return true // the pipes between the test and its processes: what is not a socket or a bell
 	}
 	return slices.Contains(elsewhere, c.number)
 }

@@ -383,12 +383,12 @@ func (x *tracer) kindOf(c *call) kind {
 		return wake
 	case unix.SYS_WRITE, unix.SYS_WRITEV, unix.SYS_SENDMSG, unix.SYS_SENDTO:
 		switch {
+		case c.number == unix.SYS_SENDTO && x.agent(c):
+			return wake // a page: frames go by writev
 		case fd() == "socket":
 			return send
 		case fd() == "anon_inode:[eventfd]":
 			return bell
-		case fd() == "pipe" && x.agent(c):
-			return wake // a page
 		}
 	case unix.SYS_READ, unix.SYS_READV, unix.SYS_RECVMSG, unix.SYS_RECVFROM:
 		if fd() == "socket" {
@@ -403,7 +403,7 @@ func (x *tracer) kindOf(c *call) kind {
 	return more
 }
 
-// kindOfFD says what a descriptor is: a "socket", a "pipe", "anon_inode:[eventfd]", ...
+// kindOfFD says what a descriptor is: a "socket", "anon_inode:[eventfd]", ...
 func (x *tracer) kindOfFD(pid, fd int) string {
 	d := descriptor{pid, fd}
 	k, ok := x.kinds[d]
@@ -412,12 +412,9 @@ func (x *tracer) kindOfFD(pid, fd int) string {
 		if err != nil {
 			return ""
 		}
-		for _, prefix := range []string{"socket", "pipe"} {
-			if strings.HasPrefix(link, prefix+":") {
-				link = prefix
-			}
+		if k = link; strings.HasPrefix(link, "socket:") {
+			k = "socket"
 		}
-		k = link
 		x.kinds[d] = k
 	}
 	return k
