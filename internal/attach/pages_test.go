@@ -2,8 +2,11 @@ package attach_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
@@ -89,4 +92,53 @@ func TestPagesOfCores(t *testing.T) {
 	if now := openFiles(t); now > before {
 		t.Errorf("%d descriptors, %d before", now, before)
 	}
+}
+
+// A process that has no descriptor left outlives a takeover: its pages are lost, and it sleeps
+// on the bell.
+func TestTakeoverWithoutDescriptors(t *testing.T) {
+	f := newFake(t)
+	pager, end, err := shm.NewPager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pager.Close()
+	attached := make(chan struct{})
+	done := f.script(func(c *attach.Conn) error {
+		err := f.welcome(c)
+		<-attached
+		err = errors.Join(err, c.Send(&attach.Message{Type: attach.TypeResumed, Resumed: &attach.Resumed{}}, end))
+		shm.CloseFDs([]int{end})
+		m, _, recvErr := c.Recv()
+		if err = errors.Join(err, recvErr); err == nil && m.Type != attach.TypeHave {
+			err = fmt.Errorf("%s instead of have", m.Type)
+		}
+		return err
+	})
+	s, err := attach.Open(t.Context(), f.socket, attach.Hello{Role: attach.RoleClient}, attach.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	none := before
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	close(attached)
+	err = <-done
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if s.Pages() != nil {
+		t.Error("pages without a descriptor")
+	}
+	_ = s.Close()
+	s.Release()
 }
