@@ -190,7 +190,12 @@ func TestNapParks(t *testing.T) {
 			t.Fatal("a wait of a minute has not lasted")
 		}
 	}
-	go func() { word.Store(1); p.Page() }()
+	paged := make(chan struct{})
+	go func() {
+		defer close(paged)
+		word.Store(1)
+		p.Page()
+	}()
 	if err := n.Park(r, word, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -200,8 +205,13 @@ func TestNapParks(t *testing.T) {
 	if n.Lasting() {
 		t.Error("after a wait that took no time waits last still")
 	}
+	<-paged
 	_ = p.Close()
-	if err := n.Park(r, word, 1); err == nil {
+	err := n.Park(r, word, 1)
+	if err == nil { // the page, if the word had changed before the first Park
+		err = n.Park(r, word, 1)
+	}
+	if err == nil {
 		t.Fatal("no error although the pager is closed")
 	} else if err == io.EOF {
 		t.Error("a bare EOF tells nobody anything")
