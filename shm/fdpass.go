@@ -59,7 +59,7 @@ func RecvFDs(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
 		return n, nil, ErrFDsLost
 	}
 	if err == nil && flags&unix.MSG_TRUNC != 0 {
-		err = fmt.Errorf("shm: message larger than %d bytes or %d descriptors", len(buf), MaxFDs)
+		err = fmt.Errorf("shm: message larger than %d bytes", len(buf))
 	}
 	if err != nil {
 		CloseFDs(fds)

@@ -87,7 +87,7 @@ func OpenPages(reader int) (*Pages, error) {
 }
 
 // Listen forgets interruptions so far. Look at what the wait is for between Listen and Wait:
-// an Interrupt before Listen does not end the Wait.
+// an Interrupt before Listen need not end the Wait.
 func (p *Pages) Listen() {
 	if p.interrupted.Swap(false) {
 		_ = p.file.SetReadDeadline(time.Time{})
