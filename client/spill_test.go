@@ -90,10 +90,42 @@ func (o *observer) awaitHeld(t *testing.T, id, n int) {
 	t.Helper()
 	daemontest.Eventually(t, fmt.Sprintf("%d slots are held", n), func() error {
 		if got := o.held(id); got != n {
-			return fmt.Errorf("it is %d", got)
+			return fmt.Errorf("it is %d: %v", got, o.words(id))
 		}
 		return nil
 	})
+}
+
+// words are the words that are not free of a worker, with the lane's place before each; of
+// all for 0.
+func (o *observer) words(id int) (words []string) {
+	for lane, r := range o.rings {
+		for i := range r.Geometry().Slots {
+			if w := r.Word(i); w.State() != slots.Free && (id == 0 || w.Owner() == id) {
+				words = append(words, fmt.Sprintf("%d.%d %v", lane, i, w))
+			}
+		}
+	}
+	return words
+}
+
+// stopBetween stops a worker at a moment at which it neither writes a request nor reads
+// an answer: those slots would stay its own.
+func (o *observer) stopBetween(t *testing.T, id, pid int) (resume func()) {
+	t.Helper()
+	daemontest.Eventually(t, "the process holds nothing in its hands", func() error {
+		resume = stop(t, pid)
+		for _, r := range o.rings {
+			for i := range r.Geometry().Slots {
+				if w := r.Word(i); w.Owner() == id && (w.State() == slots.Claim || w.State() == slots.Read) {
+					resume()
+					return fmt.Errorf("slot %d: %v", i, w)
+				}
+			}
+		}
+		return nil
+	})
+	return resume
 }
 
 // A process that is stopped while it waits for answers holds no slots for long,
@@ -143,11 +175,11 @@ func TestStoppedWorkerGetsItsAnswers(t *testing.T) {
 				<-g.entered
 			}
 			o := observe(t, a, node, "t", "gate")
-			resume := stop(t, p.Process.Pid)
 			w, _, err := workerOf(t, a, p.Process.Pid)
 			if err != nil {
 				t.Fatal(err)
 			}
+			resume := o.stopBetween(t, w.ID, p.Process.Pid)
 			g.Open()
 			o.awaitHeld(t, w.ID, 0)
 			w, st, err := workerOf(t, a, p.Process.Pid)
