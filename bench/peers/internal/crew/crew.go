@@ -115,7 +115,9 @@ func (c *Crew) Assign(n int, job func(i int) load.Job) error {
 }
 
 // Begin lets the first n processes start.
-func (c *Crew) Begin(n int) error {
+func (c *Crew) Begin(n int) error { return c.proceed(n) }
+
+func (c *Crew) proceed(n int) error {
 	for i := range n {
 		if _, err := io.WriteString(c.procs[i].in, "go\n"); err != nil {
 			return fmt.Errorf("client process %d is gone: %w", i+1, err)
@@ -132,6 +134,14 @@ func (c *Crew) Ready(ctx context.Context, n int) (warmed uint64, err error) {
 		return r.Ready
 	})
 	return warmed, err
+}
+
+// Finish waits until the first n processes have measured, and lets them report what.
+func (c *Crew) Finish(ctx context.Context, n int) error {
+	if err := c.each(ctx, n, func(r load.Report) bool { return r.Finished }); err != nil {
+		return err
+	}
+	return c.proceed(n)
 }
 
 // Results waits for the results of the first n processes.

@@ -22,12 +22,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A run ends with the first process that does not do its part, and nothing is left of any.
 func TestCrew(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
-		{`read job; echo '{"ready":true,"warmed":2}'; read go; echo '{"result":{"messages":1}}'; read more || exit 0`, ""},
+		{`read job; echo '{"ready":true,"warmed":2}'; read go; echo '{"finished":true}'; read on; echo '{"result":{"messages":1}}'; read more || exit 0`, ""},
 		{`read job; echo '{"error":"broken"}'`, "broken"},
 		{`read job; exit 3`, "exit status 3"},
 		{`exit 0`, "client process"},
 		{`read job; echo nonsense; read go`, "ended early"},
 		{`read job; read go`, "did not finish"},
+		{`read job; echo '{"ready":true}'; read go; exit 3`, "exit status 3"},
 	} {
 		crew := New("sh", "-c", c.script)
 		err := crew.Grow(3)
@@ -63,6 +64,9 @@ func work(c *Crew, soon bool) error {
 		return err
 	}
 	if err := c.Begin(3); err != nil {
+		return err
+	}
+	if err := c.Finish(ctx, 3); err != nil {
 		return err
 	}
 	results, err := c.Results(ctx, 3)

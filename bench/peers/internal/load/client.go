@@ -76,13 +76,13 @@ func (c *clientProcess) do(ctx context.Context, j *Job) (err error) {
 	return fmt.Errorf("an unknown kind of job: %q", j.Kind)
 }
 
-// begin says that the process is ready and waits for the line that starts it.
-func (c *clientProcess) begin(warmed uint64) error {
-	if err := c.out.Encode(Report{Ready: true, Warmed: warmed}); err != nil {
+// turn reports how far the process is and waits for the line that lets it go on.
+func (c *clientProcess) turn(r Report) error {
+	if err := c.out.Encode(r); err != nil {
 		return err
 	}
 	if _, err := c.in.ReadBytes('\n'); err != nil {
-		return fmt.Errorf("wait for the start: %w", err)
+		return fmt.Errorf("wait to go on: %w", err)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (c *clientProcess) load(ctx context.Context, l *load, s system.Session) err
 	if err := watched(ctx, l, func() error { return l.run(s, l.job.Warmup) }); err != nil {
 		return fmt.Errorf("warm-up: %w", err)
 	}
-	if err := c.begin(l.finished); err != nil {
+	if err := c.turn(Report{Ready: true, Warmed: l.finished}); err != nil {
 		return err
 	}
 	before, err := cpuTime()
@@ -108,6 +108,9 @@ func (c *clientProcess) load(ctx context.Context, l *load, s system.Session) err
 		return err
 	}
 	r.CPU = after - before
+	if err := c.turn(Report{Finished: true}); err != nil {
+		return err
+	}
 	if l.job.Op != system.Post {
 		if r.Histogram, err = l.latency.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err != nil {
 			return fmt.Errorf("encode the latencies: %w", err)
@@ -125,7 +128,7 @@ func (c *clientProcess) idle(l *load, s system.Session) error {
 		return err
 	}
 	l.check(answer, stamp)
-	if err := c.begin(0); err != nil {
+	if err := c.turn(Report{Ready: true}); err != nil {
 		return err
 	}
 	return c.out.Encode(Report{Result: &Result{Messages: l.finished, Mismatches: l.mismatches}})

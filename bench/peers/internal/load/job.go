@@ -56,13 +56,17 @@ func (j *Job) need() system.Need {
 	return n
 }
 
-// Report is one line that a client process writes: Ready, and later Result or Error.
+// Report is one line that a client process writes: Ready, later Finished, and Result once it may
+// write that, or Error.
 type Report struct {
 	Ready bool `json:"ready,omitempty"`
 	// Warmed is how many messages the warm-up took.
-	Warmed uint64  `json:"warmed,omitempty"`
-	Result *Result `json:"result,omitempty"`
-	Error  string  `json:"error,omitempty"`
+	Warmed uint64 `json:"warmed,omitempty"`
+	// Finished: all answers are there. The result waits until those of all processes are: to
+	// compress the latencies takes milliseconds of a processor that others still work on.
+	Finished bool    `json:"finished,omitempty"`
+	Result   *Result `json:"result,omitempty"`
+	Error    string  `json:"error,omitempty"`
 }
 
 // Result is what one process measured.

@@ -133,6 +133,9 @@ func (in *instance) measure(ctx context.Context, w *Workload, d time.Duration) (
 	if err := in.crew.Begin(w.Clients); err != nil {
 		return nil, err
 	}
+	if err := in.crew.Finish(ctx, w.Clients); err != nil {
+		return nil, errors.Join(err, in.cluster.Ended())
+	}
 	if m.results, err = in.crew.Results(ctx, w.Clients); err != nil {
 		return nil, errors.Join(err, in.cluster.Ended())
 	}
