@@ -17,6 +17,8 @@ import (
 type Nap struct {
 	// long: the current wait, or the last one, has lasted. lasting: it has for ParkAfter.
 	long, lasting bool
+	// brief is how many of the last waits in a row were shorter than unparkBelow.
+	brief int
 	// since is when the current wait began, 0 between two waits.
 	since int64
 }
@@ -37,10 +39,12 @@ const (
 	// instead. The runtime's monitor thread looks after 10 ms at a thread that seems busy,
 	// and signals it, again and again.
 	ParkAfter = 10 * time.Millisecond
-	// unparkBelow is how short a wait must be that none was worth parking for. It is far
-	// less than ParkAfter: a process that does both in turn has the monitor woken each
-	// time, which then looks around dozens of times.
+	// unparkBelow is how short unparkAfter waits in a row must be for the next to be worth a
+	// thread again. It is far less than ParkAfter, and one is not enough: a process that
+	// does both in turn has the monitor woken each time, which then looks around dozens of
+	// times.
 	unparkBelow = int64(2 * time.Millisecond)
+	unparkAfter = 4
 	// longWait is from when on a wait is long. A sleep that the Go scheduler
 	// knows of costs more than it seems: the runtime's monitor thread, once at
 	// rest, is woken by the next one and looks around every 20 us for a
@@ -93,19 +97,24 @@ func (n *Nap) sleep(word *atomic.Uint32, old uint32, limit time.Duration, leave 
 func (n *Nap) note(word *atomic.Uint32, old uint32) {
 	lasted := Nanotime() - n.since
 	n.long = lasted > longWait
-	switch {
-	case lasted >= int64(ParkAfter):
-		n.lasting = true
-	case word.Load() != old && lasted < unparkBelow:
-		n.lasting = false
+	if lasted >= int64(ParkAfter) {
+		n.lasting, n.brief = true, 0
 	}
-	if word.Load() != old {
-		n.since = 0
+	if word.Load() == old {
+		return
+	}
+	n.since = 0
+	if n.brief++; lasted >= unparkBelow {
+		n.brief = 0
+	}
+	if n.brief >= unparkAfter {
+		n.lasting, n.brief = false, 0
 	}
 }
 
-// Lasting reports whether the current wait, or the last one, has taken ParkAfter: whoever
-// can Park then should, and should until then Sleep for no longer than that.
+// Lasting reports whether the current wait, or one of those before, has taken ParkAfter, and
+// since then no four in a row less than 2 ms each: whoever can Park then should, and should
+// until then Sleep for no longer than ParkAfter.
 func (n *Nap) Lasting() bool { return n.lasting }
 
 // Park is Sleep for which no thread is kept: it waits for a page. It is for waits that last:
