@@ -112,8 +112,12 @@ func (a *agent) run() {
 		if a.cycle() > 0 {
 			// When threads wait for this processor, they are mostly those that
 			// have just been given work: what they make of it joins the next
-			// cycle's groups, often without a sleep in between.
-			shm.Yield()
+			// cycle's groups, often without a sleep in between. Where some of it is
+			// there already they have had the processor: the kernel mostly
+			// lets a thread that is woken run at once.
+			if !a.marked() {
+				shm.Yield()
+			}
 			// Look for events at every other busy cycle: the first cycle after
 			// a wake-up mostly finds nothing more and goes to sleep, which
 			// looks anyway.
@@ -246,13 +250,23 @@ func (a *agent) rest() {
 	}
 }
 
+// marked reports whether a worker has marked something that no cycle has taken.
+func (a *agent) marked() bool {
+	for _, d := range a.domains {
+		if d.bells.Dirty() {
+			return true
+		}
+	}
+	return false
+}
+
 // pending reports whether a sleep must not begin.
 func (a *agent) pending() bool {
-	if a.commands.waiting() {
+	if a.commands.waiting() || a.marked() {
 		return true
 	}
 	for _, d := range a.domains {
-		if d.bells.Dirty() || d.anyDue() {
+		if d.anyDue() {
 			return true
 		}
 	}

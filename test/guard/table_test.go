@@ -51,8 +51,8 @@ var counts = []struct {
 }{
 	{"one call at a time", oneCall, []bound{
 		{name: "caller", unit: "system calls per call", measured: 1.0, most: 1.5},
-		{name: "near daemon", unit: "system calls per call", measured: 6.0, most: 6.7},
-		{name: "far daemon", unit: "system calls per call", measured: 6.0, most: 6.7},
+		{name: "near daemon", unit: "system calls per call", measured: 5.6, most: 6.3},
+		{name: "far daemon", unit: "system calls per call", measured: 5.6, most: 6.3},
 		{name: "service", unit: "system calls per call", measured: 1.0, most: 1.5},
 		{name: "wake-ups", unit: "of all processes, per call", measured: 4.0, most: 4.6},
 	}},
@@ -86,7 +86,7 @@ var counts = []struct {
 	}},
 	{"one call at a time within a node", withinNode, []bound{
 		{name: "caller", unit: "system calls per call", measured: 1.0, most: 1.5},
-		{name: "daemon", unit: "system calls per call", measured: 4.65, most: 5.2},
+		{name: "daemon", unit: "system calls per call", measured: 3.6, most: 4.6},
 		{name: "service", unit: "system calls per call", measured: 1.0, most: 1.5},
 		{name: "wake-ups", unit: "of all processes, per call", measured: 2.0, most: 2.6},
 	}},
