@@ -1,6 +1,8 @@
 package shm_test
 
 import (
+	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -41,6 +43,30 @@ func TestFutexTimesOut(t *testing.T) {
 		if d := time.Since(start); d < 2*time.Millisecond {
 			t.Errorf("1000 waits of 2 ms took %v", d)
 		}
+	}
+}
+
+// Both words' sleepers wake up, whatever is in the words, which stay as they are.
+func TestFutexWakeTwo(t *testing.T) {
+	for _, value := range []uint32{0, 1, 1023, 1024, 1025, 2047, 2048, 3072, 1 << 31, math.MaxUint32 - 1023, math.MaxUint32} {
+		var words [2]atomic.Uint32
+		var sleepers sync.WaitGroup
+		for i := range words {
+			words[i].Store(value)
+			sleepers.Go(func() { shm.FutexWait(&words[i], value, hang) })
+		}
+		woken := 0
+		eventually(t, fmt.Sprintf("wake the sleepers on %#x", value), func() bool {
+			woken += shm.FutexWakeTwo(&words[0], &words[1])
+			return woken == len(words)
+		})
+		sleepers.Wait()
+		if a, b := words[0].Load(), words[1].Load(); a != value || b != value {
+			t.Errorf("words of %#x became %#x and %#x", value, a, b)
+		}
+	}
+	if n := shm.FutexWakeTwo(new(atomic.Uint32), new(atomic.Uint32)); n != 0 {
+		t.Errorf("woke %d of nobody", n)
 	}
 }
 

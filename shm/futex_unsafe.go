@@ -11,8 +11,12 @@ import (
 )
 
 const (
-	futexWait = 0
-	futexWake = 1
+	futexWait   = 0
+	futexWake   = 1
+	futexWakeOp = 5
+	// Of the encoded operation of FUTEX_WAKE_OP.
+	futexOpOr  = 2 << 28
+	futexCmpNE = 1 << 24
 )
 
 // FutexWait sleeps while *word == old, until another thread of any process
@@ -48,6 +52,21 @@ func FutexWake(word *atomic.Uint32, n int) int {
 	woken, _, errno := syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, uintptr(n), 0, 0, 0)
 	if errno != 0 {
 		return 0
+	}
+	return int(woken)
+}
+
+// FutexWakeTwo wakes all threads, of any process, that sleep on either word, in one system
+// call, and returns how many it woke. Whoever else changes second must wake its sleepers, too.
+func FutexWakeTwo(first, second *atomic.Uint32) int {
+	// FUTEX_WAKE_OP changes the second word, and wakes its sleepers where a comparison
+	// with what it was holds; see futex(2). Nothing is changed by an OR with 0, and the
+	// word is unlike one that differs in its low 11 bits, unless it is changed meanwhile.
+	other := uintptr(second.Load()+1024) & 0x7ff
+	woken, _, errno := syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(first)), futexWakeOp, WakeAll, WakeAll,
+		uintptr(unsafe.Pointer(second)), futexOpOr|futexCmpNE|other)
+	if errno != 0 {
+		return FutexWake(first, WakeAll) + FutexWake(second, WakeAll)
 	}
 	return int(woken)
 }

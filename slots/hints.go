@@ -264,21 +264,30 @@ func (q *HintRing) Bell() *atomic.Uint32 { return q.bell }
 // Wake publishes what was staged, wakes the consumer if it sleeps, and reports
 // whether it did so. Only the producer calls it.
 func (q *HintRing) Wake() bool {
+	woken, sleeper := q.Rouse()
+	if sleeper != nil {
+		shm.FutexWake(sleeper, shm.WakeAll)
+	}
+	return woken
+}
+
+// Rouse is Wake without its last step, for a producer that wakes several: unless sleeper is
+// nil, the caller must wake whoever sleeps on that word.
+func (q *HintRing) Rouse() (woken bool, sleeper *atomic.Uint32) {
 	q.Publish()
 	// SYNC POINT (sleep): pairs with PrepareSleep.
 	faultpoint.Here("wake.published")
 	how := q.asleep.Load()
 	if how != onBell && how != onPage || !q.asleep.CompareAndSwap(how, 0) {
-		return false
+		return false, nil
 	}
 	faultpoint.Here("wake.before_bell")
 	q.bell.Add(1)
 	if how == onPage && q.pager != nil {
 		q.pager.Page()
-	} else {
-		shm.FutexWake(q.bell, shm.WakeAll)
+		return true, nil
 	}
-	return true
+	return true, q.bell
 }
 
 // Ring wakes the consumer however it sleeps, and whether it has announced that or not. The

@@ -455,19 +455,39 @@ func (d *agentDomain) cycle() int {
 		d.freed[i] = nil
 	}
 	d.freed = d.freed[:0]
-	for i, w := range d.touched {
-		w.touched = false
-		if w.rings.Down.Wake() {
-			d.agent.count.Wakes++
-		}
-		d.touched[i] = nil
-	}
-	d.touched = d.touched[:0]
+	d.wake()
 	if d.tracer != nil {
 		d.tracer.look()
 	}
 	d.arm()
 	return d.work
+}
+
+// wake wakes the workers that this cycle has something for, two at a time: on the same
+// processor the kernel lets one that is woken run at once, and takes that from the agent for a
+// while each time.
+func (d *agentDomain) wake() {
+	var first *atomic.Uint32
+	for i, w := range d.touched {
+		w.touched = false
+		woken, sleeper := w.rings.Down.Rouse()
+		if woken {
+			d.agent.count.Wakes++
+		}
+		switch {
+		case sleeper == nil:
+		case first == nil:
+			first = sleeper
+		default:
+			shm.FutexWakeTwo(first, sleeper)
+			first = nil
+		}
+		d.touched[i] = nil
+	}
+	if first != nil {
+		shm.FutexWake(first, shm.WakeAll)
+	}
+	d.touched = d.touched[:0]
 }
 
 // hint queues a hint for a worker, who is woken at the end of the cycle.
