@@ -109,13 +109,14 @@ func (a *agent) run() {
 	runtime.LockOSThread()
 	shm.SetThreadName("rdmad-" + a.name)
 	for worked := 0; !a.stop; {
+		woken := a.count.Wakes
 		if a.cycle() > 0 {
 			// When threads wait for this processor, they are mostly those that
 			// have just been given work: what they make of it joins the next
 			// cycle's groups, often without a sleep in between. Where some of it is
 			// there already they have had the processor: the kernel mostly
 			// lets a thread that is woken run at once.
-			if !a.marked() {
+			if a.count.Wakes == woken || !a.marked() {
 				shm.Yield()
 			}
 			// Look for events at every other busy cycle: the first cycle after
