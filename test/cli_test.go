@@ -140,9 +140,11 @@ func TestCommands(t *testing.T) {
 		{"bench pages --size 32MiB --count 2 --warmup 0s --json", 0, []string{`"mismatches": 0`}},
 		{"bench pages --size 2GiB --count 1 --warmup 0s", 2, []string{"1073741824"}},
 	} {
-		cmd := rdmad(t, strings.Fields(test.args)...)
-		cmd.Env = append(cmd.Env, "RDMAD_SOCKET="+c.socket("a"))
-		r := run(t, cmd)
+		r := runInTime(t, func() *exec.Cmd {
+			cmd := rdmad(t, strings.Fields(test.args)...)
+			cmd.Env = append(cmd.Env, "RDMAD_SOCKET="+c.socket("a"))
+			return cmd
+		})
 		r.check(t, "rdmad "+test.args, test.status, test.words...)
 		if test.status == 1 && strings.Count(r.errOut, "\n") > 1 {
 			t.Errorf("rdmad %s: more than one line:\n%s", test.args, r.errOut)

@@ -16,8 +16,9 @@ type frameCounter struct {
 	listener net.Listener
 	target   string
 	all      sync.WaitGroup
-	// used: somebody has dialled. lanes are the messages about the opening of lanes.
-	used  atomic.Bool
+	// open is how many directions are carried now. lanes are the messages about the
+	// opening of lanes.
+	open  atomic.Int64
 	lanes atomic.Int64
 
 	mu    sync.Mutex
@@ -65,7 +66,7 @@ func (f *frameCounter) serve() {
 			_, _ = from.Close(), to.Close()
 		}
 		f.mu.Unlock()
-		f.used.Store(true)
+		f.open.Add(2)
 		f.all.Go(func() { f.carry(from, to) })
 		f.all.Go(func() { f.carry(to, from) })
 	}
@@ -73,6 +74,7 @@ func (f *frameCounter) serve() {
 
 // carry copies one direction, frame by frame, until either half ends.
 func (f *frameCounter) carry(from, to net.Conn) {
+	defer f.open.Add(-1)
 	defer from.Close()
 	defer to.Close()
 	for {

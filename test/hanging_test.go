@@ -41,7 +41,7 @@ func TestCallOfHangingCore(t *testing.T) {
 	call := func(timeout string) ran {
 		return run(t, slowly(timeout))
 	}
-	call("200ms").check(t, "a call of a slow handler", 1, "deadline", "give it longer with --timeout")
+	runInTime(t, func() *exec.Cmd { return slowly("200ms") }).check(t, "a call of a slow handler", 1, "deadline", "give it longer with --timeout")
 
 	halt(syscall.SIGSTOP)
 	wantHanging(t, "a call", call("200ms"))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -185,6 +186,17 @@ func (c *cluster) killCore(name string) {
 	})
 }
 
+// killBoth kills a node's supervisor and its core, which has no time to say anything.
+func (c *cluster) killBoth(name string, pids sandbox.PIDs) {
+	c.t.Helper()
+	stopCore(c.t, c, name)
+	kill(c.t, pids.Supervisor)
+	// The kernel ends a stopped process group that has lost its last parent, by SIGHUP.
+	if err := syscall.Kill(pids.Core, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		c.t.Fatal(err)
+	}
+}
+
 // crash kills the supervisor and the core of a node, with all that they know, and starts
 // it again.
 func (c *cluster) crash(name string) {
@@ -193,9 +205,7 @@ func (c *cluster) crash(name string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	stopCore(c.t, c, name) // so that it has nothing to say when it is alone
-	kill(c.t, before.Supervisor)
-	kill(c.t, before.Core)
+	c.killBoth(name, before)
 	<-c.nodes[name].Process().Done()
 	eventually(c.t, "the core is gone", func() bool { return !alive(before.Core) })
 	c.start(name)

@@ -135,6 +135,19 @@ func noCertificateRefused(t *testing.T, n *daemontest.Node) {
 	}
 }
 
+// linked returns a node's status when its link to its peer is there: where both have dialled,
+// one link takes the place of the other.
+func linked(t *testing.T, n *daemontest.Node) (st *daemon.Status) {
+	t.Helper()
+	daemontest.Eventually(t, "a link with TLS", func() error {
+		if st = status(t, n); st.Peers[0].TLS == nil {
+			return fmt.Errorf("%+v", st.Peers)
+		}
+		return nil
+	})
+	return st
+}
+
 // With TLS everything works as without, and the status says what protects the link.
 func TestTLS(t *testing.T) {
 	_, a, b := secured(t)
@@ -146,9 +159,9 @@ func TestTLS(t *testing.T) {
 		if got, err := conn.Call(t.Context(), target, []byte("abc")); err != nil || string(got) != "ABC" {
 			t.Fatalf("%s: %q, %v", target, got, err)
 		}
-		st, own := status(t, n.from), status(t, n.to).TLS
+		st, own := linked(t, n.from), status(t, n.to).TLS
 		link := st.Peers[0].TLS
-		if link == nil || own == nil || link.Version != "TLS 1.3" || link.Peer != *own || own.Name != "rdmad://node/"+n.to.Name {
+		if own == nil || link.Version != "TLS 1.3" || link.Peer != *own || own.Name != "rdmad://node/"+n.to.Name {
 			t.Errorf("node %s: %+v; the peer: %+v", n.from.Name, link, own)
 		}
 		noCertificateRefused(t, n.from)
@@ -215,10 +228,10 @@ func TestRotation(t *testing.T) {
 		if err := errors.Join(b.Restart(), b.Connected("a"), a.Connected("b")); err != nil {
 			t.Fatal(err)
 		}
-		return status(t, b)
+		return linked(t, b)
 	}
 	pid := status(t, a).PIDs
-	old := status(t, b).Peers[0].TLS.Peer
+	old := linked(t, b).Peers[0].TLS.Peer
 	c.write(t, nodecert.Request{Node: "a", Until: time.Now().Add(30 * time.Minute)})
 	fresh := reconnect().Peers[0].TLS.Peer
 	if fresh.Fingerprint == old.Fingerprint || !fresh.NotAfter.Before(old.NotAfter) {

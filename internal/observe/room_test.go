@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -81,15 +82,45 @@ func listening(t *testing.T, s *Server) net.Addr {
 	return l.Addr()
 }
 
+// awaitRest waits until the connection, which has had an answer, is the last that rests: a
+// client has its answer before the server knows that the connection rests.
+func awaitRest(t *testing.T, r *room, c net.Conn) {
+	t.Helper()
+	for end := time.Now().Add(patient); ; runtime.Gosched() {
+		r.mu.Lock()
+		n := len(r.resting)
+		rests := n > 0 && r.resting[n-1].RemoteAddr().String() == c.LocalAddr().String()
+		r.mu.Unlock()
+		if rests {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("a connection that has had its answer does not rest")
+		}
+	}
+}
+
 // As many connections as there may be, which have had their answer and stay, do not keep a
 // probe out; the one that has rested longest makes room for it.
 func TestRestingConnectionsMakeRoom(t *testing.T) {
-	addr := listening(t, New(Options{Source: newFake(t)}))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, r := New(Options{Source: newFake(t)}), newRoom(l, maxConns)
+	done := make(chan error, 1)
+	go func() { done <- s.without.Serve(r) }()
+	defer func() {
+		if err := errors.Join(s.Close(), <-done); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
 	conns := make([]net.Conn, maxConns)
 	for i := range conns {
-		conns[i] = admitted(t, addr)
+		conns[i] = admitted(t, l.Addr())
+		awaitRest(t, r, conns[i])
 	}
-	admitted(t, addr)
+	admitted(t, l.Addr())
 	if isOpen(conns[0]) {
 		t.Error("the connection that has rested longest is still there")
 	}
