@@ -39,7 +39,7 @@ func demo() (socket string, stop func()) {
 		"greet": func(c *server.Call) error { return c.Reply(fmt.Appendf(nil, "hello, %s", c.Request())) },
 		"log":   func(c *server.Call) error { fmt.Printf("b: %s\n", c.Request()); return nil },
 		"slow": func(c *server.Call) error {
-			<-time.After(100 * time.Millisecond)
+			<-time.After(500 * time.Millisecond)
 			return c.Reply([]byte("at last"))
 		},
 		"fill": func(c *server.Call) error {

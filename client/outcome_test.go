@@ -75,10 +75,15 @@ func TestOutcomesWithoutAnotherProcess(t *testing.T) {
 	}
 	// So it is when the daemon knows already, and for what is not there at all.
 	daemontest.Eventually(t, "the daemon knows", func() error {
-		if _, err := c.Method(t.Context(), "t/work"); err == nil {
-			return errors.New("it is served")
+		// Another connection each time: one that has been told a target keeps it.
+		asks, err := client.Attach(t.Context(), a.Socket)
+		if err != nil {
+			return err
 		}
-		return nil
+		if _, err = asks.Method(t.Context(), "t/work"); err == nil {
+			return errors.Join(errors.New("it is served"), asks.Close())
+		}
+		return asks.Close()
 	})
 	for _, end := range collect(t, len(callStyles), sendEach(t.Context(), c, m, "late ", callStyles)) {
 		if !is(end.err, true, false) || !errors.Is(end.err, client.ErrNoService) {

@@ -25,16 +25,9 @@ const impatient = "[limits]\nspill_after=\"100ms\"\n"
 // on.
 func stop(t *testing.T, pid int) (resume func()) {
 	t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := daemontest.StopProcess(pid); err != nil {
 		t.Fatal(err)
 	}
-	daemontest.Eventually(t, "the process stops", func() error {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err == nil && !bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T")) {
-			err = fmt.Errorf("%s", stat)
-		}
-		return err
-	})
 	return func() {
 		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 			t.Error(err)

@@ -123,8 +123,8 @@ func TestCallAfterReturn(t *testing.T) {
 // An answer that comes after the deadline is the answer, for those who still wait.
 func TestAnswerAfterDeadline(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	s := attach(t, b, server.Workers(2))
-	given := make(chan struct{}) // closed when a caller has given up
+	s := attach(t, b, server.Workers(64)) // a handler of each try may wait
+	given := make(chan struct{})          // closed when a caller has given up
 	entered := make(chan byte, 64)
 	handle(t, s, "late", func(c *server.Call) error {
 		entered <- c.Request()[0]

@@ -51,15 +51,19 @@ func TestFutexWakeTwo(t *testing.T) {
 	for _, value := range []uint32{0, 1, 1023, 1024, 1025, 2047, 2048, 3072, 1 << 31, math.MaxUint32 - 1023, math.MaxUint32} {
 		var words [2]atomic.Uint32
 		var sleepers sync.WaitGroup
+		var over atomic.Bool
 		for i := range words {
 			words[i].Store(value)
-			sleepers.Go(func() { shm.FutexWait(&words[i], value, hang) })
+			sleepers.Go(func() {
+				for !over.Load() { // a signal ends a sleep, too
+					shm.FutexWait(&words[i], value, time.Millisecond)
+				}
+			})
 		}
-		woken := 0
-		eventually(t, fmt.Sprintf("wake the sleepers on %#x", value), func() bool {
-			woken += shm.FutexWakeTwo(&words[0], &words[1])
-			return woken == len(words)
+		eventually(t, fmt.Sprintf("wake both sleepers on %#x", value), func() bool {
+			return shm.FutexWakeTwo(&words[0], &words[1]) == len(words)
 		})
+		over.Store(true)
 		sleepers.Wait()
 		if a, b := words[0].Load(), words[1].Load(); a != value || b != value {
 			t.Errorf("words of %#x became %#x and %#x", value, a, b)

@@ -270,7 +270,7 @@ func (n *Node) Crash() error {
 	if err != nil {
 		return err
 	}
-	if err := stopProcess(pid); err != nil {
+	if err := StopProcess(pid); err != nil {
 		return err
 	}
 	n.mu.Lock()
@@ -301,15 +301,15 @@ func (n *Node) StopCore() (resume func() error, err error) {
 		return nil, err
 	}
 	resume = func() error { return syscall.Kill(pid, syscall.SIGCONT) }
-	return resume, stopProcess(pid)
+	return resume, StopProcess(pid)
 }
 
-// stopProcess stops a process and returns when all its threads have stopped.
-func stopProcess(pid int) error {
+// StopProcess stops a process and returns when all its threads have stopped.
+func StopProcess(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return Poll("core stopped", func() error {
+	return Poll("process stopped", func() error {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		if err != nil {
 			return err
