@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -121,14 +122,23 @@ func TestKillService(t *testing.T) {
 	c.awaitService("a", "b", "other", "transform", 0)
 	conn := c.attach("a")
 	tr := startTraffic(t, c.attach("a"), "b/other/transform")
-	const calls = 64
-	ends := make(chan map[string]int, 1)
-	go func() { ends <- atOnce(bounded(t), conn, "b/jobs/hang", calls, nil) }()
+	const calls, first = 64, 8 // of the 16 handlers some are left to say that others hang
+	ends := make(chan map[string]int, 2)
+	begin := func(n int) { ends <- atOnce(bounded(t), conn, "b/jobs/hang", n, nil) }
+	go begin(first)
+	eventually(t, "a handler hangs", func() bool {
+		n, err := conn.Call(bounded(t), "b/jobs/hanging", nil)
+		return err == nil && !bytes.Equal(n, encoded(0))
+	})
+	go begin(calls - first)
 	eventually(t, "calls are under way", func() bool { return c.busy("b") >= calls })
 	if err := victim.kill(); err == nil {
 		t.Error("the service ended by itself")
 	}
 	got := <-ends
+	for end, n := range <-ends {
+		got[end] += n
+	}
 	// "refused": not executed there, and nobody to try again with.
 	if sum := got["answered"] + got["maybe executed"] + got["not executed"] + got["refused"]; sum != calls || got["maybe executed"] == 0 {
 		t.Errorf("%d calls ended as %v", calls, got)
