@@ -47,7 +47,7 @@ func TestRawSleepDoesNotHoldUpTheCollector(t *testing.T) {
 }
 
 // A goroutine that was started before a short sleep runs before it, even if there is one
-// processor: otherwise each sleep here would last for 5 ms.
+// processor: otherwise each wait here would last until the scheduler interrupts it, some 20 ms.
 func TestNapLetsOthersRunFirst(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const naps = 100

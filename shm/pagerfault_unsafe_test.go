@@ -6,8 +6,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/rdmad/rdmad/shm"
 )
 
 // Requests of a userfaultfd and what they take; see ioctl_userfaultfd(2).
@@ -38,6 +36,7 @@ func missing(t *testing.T) (mem []byte, uffd int) {
 	api := uffdAPIArgs{api: 0xaa}
 	reg := uffdRegisterArgs{start: uint64(uintptr(unsafe.Pointer(&mem[0]))), length: uint64(len(mem)), mode: uffdMissingMode}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uffdAPI, uintptr(unsafe.Pointer(&api))); errno != 0 {
+		_ = unix.Close(uffd)
 		t.Skipf("skipped: UFFDIO_API: %v (the kernel needs CONFIG_USERFAULTFD)", errno)
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uffdRegister, uintptr(unsafe.Pointer(&reg))); errno != 0 {
@@ -50,10 +49,7 @@ func missing(t *testing.T) (mem []byte, uffd int) {
 // there, holds up neither a page nor the end of the pager.
 func TestPagerDoesNotWaitForItsReader(t *testing.T) {
 	mem, uffd := missing(t)
-	p, reader, err := shm.NewPager()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, reader := newPager(t)
 	p.Page()
 	hangs := make(chan struct{})
 	go func() {

@@ -347,6 +347,7 @@ func (c *cluster) openLanes(conn *client.Conn, peers []string, frames map[string
 		}
 		took = append(took, r.took)
 	}
+	t.Logf("%d of %d peers are behind their counters", len(before), len(peers))
 	for _, peer := range peers {
 		// A peer that was first to dial is not behind its counter.
 		f := frames[c.nodes[peer].Listen]

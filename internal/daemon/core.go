@@ -91,9 +91,9 @@ func (e *StartError) Unwrap() error { return e.Err }
 
 // Core runs the core: the process that owns the fabric and moves the messages.
 // The supervisor starts it as "rdmad core" with the descriptors above. It returns
-// when it was told to stop by SIGTERM or SIGINT, or by the end of ctx, and has drained, or to hand over by
-// SIGUSR1, or on failure, with a *StartError if it has never been ready. ExitStatus says
-// what its process is to exit with.
+// when it was told to stop by SIGTERM or SIGINT, or by the end of ctx, and has drained,
+// or to hand over by SIGUSR1, or on failure, with a *StartError if it has never been
+// ready. ExitStatus says what its process is to exit with.
 //
 // Everything of the fabric is created here, after the last fork: nothing that a
 // device hands out is ever inherited by another process.

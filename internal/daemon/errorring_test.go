@@ -35,7 +35,7 @@ func TestErrorsOutliveTheCore(t *testing.T) {
 	var links uint64
 	for _, e := range status(t, a).Errors {
 		if e.Code == event.PeerDisconnected {
-			links = uint64(e.Count)
+			links = e.Count
 		}
 	}
 	if err := b.Halt(); err != nil {
@@ -43,12 +43,12 @@ func TestErrorsOutliveTheCore(t *testing.T) {
 	}
 	var first event.Entry
 	daemontest.Eventually(t, "another link is lost", func() error {
-		if first = counted(t, a, event.PeerDisconnected); uint64(first.Count) <= links {
+		if first = counted(t, a, event.PeerDisconnected); first.Count <= links {
 			return fmt.Errorf("%+v", first)
 		}
 		return nil
 	})
-	if first.Subject != "peer b" || first.Level != "warn" || first.Process != "core" || uint64(first.Count) != links+1 || first.Text == "" {
+	if first.Subject != "peer b" || first.Level != "warn" || first.Process != "core" || first.Count != links+1 || first.Text == "" {
 		t.Errorf("peer-disconnected: %+v, %d before", first, links)
 	}
 	counted(t, a, event.PeerUnreachable)

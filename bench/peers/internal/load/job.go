@@ -63,7 +63,7 @@ type Report struct {
 	// Warmed is how many messages the warm-up took.
 	Warmed uint64 `json:"warmed,omitempty"`
 	// Finished: all answers are there. The result waits until those of all processes are: to
-	// compress the latencies takes milliseconds of a processor that others still work on.
+	// compress the latencies takes a millisecond of a processor that others still measure on.
 	Finished bool    `json:"finished,omitempty"`
 	Result   *Result `json:"result,omitempty"`
 	Error    string  `json:"error,omitempty"`
