@@ -23,6 +23,9 @@ func blockRef(b *attach.Block, off uint64, n int) RegionRef {
 // spillRoom returns memory for an answer of n bytes that does not fit the slots. What the
 // handler was given for an answer before stays as it is: that may be what it copies from.
 func (c *Call) spillRoom(n int) []byte {
+	if c.inline {
+		return make([]byte, n) // to ask the daemon for a block would be to wait for this thread
+	}
 	if b := c.spilledIn; b != nil && n <= len(b.Mem()) {
 		return b.Mem()[:n:n]
 	}

@@ -22,6 +22,8 @@ import (
 type Call struct {
 	server *Server
 	batch  *batch // of the worker that it belongs to
+	// inline: it is handled on the thread of the core's agent; see Inline.
+	inline bool
 	// open names the request from the start of the handler to its return, and is 0 then.
 	open   atomic.Uint64
 	ring   *slots.Ring
@@ -281,6 +283,10 @@ func (c *Call) execute() (status slots.Status, text string) {
 	}
 	if err := c.header.CheckRequest(c.ring.Geometry(), c.run.Len); err != nil {
 		return slots.StatusInvalid, err.Error()
+	}
+	if c.inline && (c.header.Flags&slots.FlagPart != 0 || c.header.Refs > 0) {
+		// The agent has seen another header: this one would have it wait for itself.
+		return slots.StatusInvalid, "the request was damaged in shared memory"
 	}
 	if slots.IsMark(c.header.Trace) {
 		c.began = shm.Nanotime()

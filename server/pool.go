@@ -249,6 +249,10 @@ func (p *pool) serve(c *Call, h slots.Hint) {
 func (p *pool) succeed(c *Call) {
 	slog.Error("rdmad: handler called runtime.Goexit")
 	c.ring.Finish(c.run, p.server.id)
+	if c.inline {
+		p.announce(slots.MakeHint(c.lane, c.run.Index, c.run.Ticket))
+		return
+	}
 	b := c.batch
 	// SYNC POINT (batch): pairs with rescue.
 	shm.StoreRelease(&b.served, b.served.Load()+1)

@@ -32,6 +32,10 @@ type Server struct {
 	ops     opQueue
 	// exchanges are large messages and streams.
 	exchanges exchanges
+	// inline is the request that the core's agent handles; it belongs to the agent's thread.
+	inline *Call
+	// wasInline are the methods that Handle has told the agent of; it belongs to handling.
+	wasInline map[uint32]bool
 
 	// handling lets one Handle run at a time. mu must not be held while the
 	// daemon is asked: the session's events lock it.
@@ -60,6 +64,7 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error)
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.handlers.Store(&map[uint32]handlers{})
 	s.exchanges.init(s, &o)
+	s.inline = &Call{server: s, inline: true}
 	// Held until session is set: the session's events use it.
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,6 +138,9 @@ func (s *Server) handle(service, method string, h handlers, opts []MethodOption)
 		}
 	}
 	s.handlers.Store(&next)
+	if err := s.handleInline(a.MethodIDs[0], m.Inline && h.stream == nil); err != nil {
+		return fmt.Errorf("server: handle %s/%s: %w", service, method, err)
+	}
 	return nil
 }
 
@@ -190,6 +198,9 @@ func (s *Server) Close() error {
 	}
 	if again {
 		return nil
+	}
+	if core := s.session.Core; core != nil {
+		core.Leave(s.session.Welcome.Domain, s.id)
 	}
 	err := s.session.Close()
 	s.session.Release()

@@ -5,12 +5,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmad/rdmad/internal/bench"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/tenant"
+	"github.com/rdmad/rdmad/server"
 )
+
+// serveFlag is the flag of "rdmad run", and of its core, for a service in the core.
+const serveFlag = "serve"
 
 func newRun() *cobra.Command {
 	var f configFlags
+	serve := false
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon of this node",
@@ -31,19 +38,24 @@ func newRun() *cobra.Command {
 				}
 				return l.Config, nil
 			}
-			return daemon.Supervise(c.Context(), daemon.Setup{
+			setup := daemon.Setup{
 				Config: l.Config, Source: f.file, Reload: again, Log: daemon.NewLog(l.Config, os.Stderr, "supervisor"),
-			})
+			}
+			if serve {
+				setup.CoreArgs = []string{"--" + serveFlag}
+			}
+			return daemon.Supervise(c.Context(), setup)
 		},
 	}
 	f.add(c)
+	c.Flags().BoolVar(&serve, serveFlag, false, "have the core itself serve what \"rdmad echo\" serves")
 	return c
 }
 
 // newCore is the command that the supervisor runs as a child. It finds its
 // configuration and its sockets in inherited descriptors.
 func newCore() *cobra.Command {
-	probe := false
+	probe, serve := false, false
 	c := &cobra.Command{
 		Use:    "core",
 		Short:  "Be the core of a daemon",
@@ -53,9 +65,13 @@ func newCore() *cobra.Command {
 			if probe {
 				return daemon.Probe(c.OutOrStdout())
 			}
+			if serve {
+				return daemon.Core(c.Context(), tenant.Of(bench.Register, server.Name("echo")))
+			}
 			return daemon.Core(c.Context())
 		},
 	}
+	c.Flags().BoolVar(&serve, serveFlag, false, "serve what \"rdmad echo\" serves")
 	c.Flags().BoolVar(&probe, "probe", false, "print the versions that decide whether it can take over, and end")
 	return c
 }

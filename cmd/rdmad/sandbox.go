@@ -79,6 +79,7 @@ func newSandbox() *cobra.Command {
 	f.BoolVar(&o.Settings.TLS, "tls", false, "make certificates and connect the nodes with TLS")
 	f.BoolVar(&o.Settings.TLSData, "tls-data", false, "encrypt data connections as well; implies --tls")
 	waitFlag(c, &o.Wait, "how the echo service waits for requests")
+	f.BoolVar(&o.Embedded, "embedded", false, "have the core of node b be the echo service, instead of a process of its own")
 	f.BoolVar(&o.Keep, "keep", false, "leave configurations and logs behind")
 	return c
 }

@@ -342,6 +342,8 @@ type Method struct {
 	Service string `json:"service"`
 	Method  string `json:"method"`
 	Answer  int    `json:"answer"`
+	// Inline is no part of the message; see Core.
+	Inline bool `json:"-"`
 }
 
 // AnswerLikeRequest, as a method's answer size, says that answers are no larger

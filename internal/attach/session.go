@@ -45,6 +45,8 @@ type Session struct {
 	Ops *slots.OpRing
 	// Pool is memory for large messages.
 	Pool Pool
+	// Core is the daemon's core if it is in this process, else nil.
+	Core Core
 	// pages wake a client that is parked; see Pages.
 	pages atomic.Pointer[shm.Pages]
 
@@ -121,7 +123,7 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 		return nil, DialError(socket, err)
 	}
 	s := &Session{
-		conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2),
+		Core: coreOf(ctx), conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2),
 		segs: make(map[*shm.Segment]bool), lanes: make(map[uint16]*shm.Segment), pending: make(map[uint64]*question),
 		regions: make(map[slots.RegionID]*Region),
 	}

@@ -48,6 +48,16 @@ func Serve(ctx context.Context, socket string, workers int, wait server.Mode, re
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := Register(ctx, s); err != nil {
+		return err
+	}
+	ready(s.Node())
+	return s.Serve(ctx)
+}
+
+// Register offers the methods that benchmarks call. If the server is in a core, its agent handles
+// them.
+func Register(_ context.Context, s *server.Server) error {
 	h := new(handlers)
 	for _, m := range []struct {
 		service, method string
@@ -60,12 +70,11 @@ func Serve(ctx context.Context, socket string, workers int, wait server.Mode, re
 		{ServiceBench, MethodOneWay, h.oneWay, server.AnswerSize(0)},
 		{ServiceBench, MethodCount, h.count, server.AnswerSize(countSize)},
 	} {
-		if err := s.Handle(m.service, m.method, m.handler, m.answer); err != nil {
+		if err := s.Handle(m.service, m.method, m.handler, m.answer, server.Inline()); err != nil {
 			return err
 		}
 	}
-	ready(s.Node())
-	return s.Serve(ctx)
+	return nil
 }
 
 // handlers is the state of the methods that count.

@@ -24,6 +24,9 @@ func (d *domain) adopt(left *domainLeft) {
 		d.methods[methodKey{m.Service, m.Method}] = &method{id: m.ID, answer: m.Answer, workers: make(map[*worker]bool)}
 		d.nextMethod = max(d.nextMethod, n+1)
 	}
+	if d.conductor.tenancy.expecting.Load() {
+		d.expectMethods()
+	}
 	for i := range left.workers {
 		if err := d.adoptWorker(&left.workers[i]); err != nil {
 			event.WorkerNotAdopted.On(&d.conductor.log).Err(err).Str("domain", d.name).Int("worker", left.workers[i].n).Msg("worker not adopted")

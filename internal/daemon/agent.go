@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,8 @@ type agent struct {
 	groupMax int
 	delay    delaying
 
+	// life counts the goroutines that run it, one after the other.
+	life     *sync.WaitGroup
 	commands *commandQueue
 	poll     *poller.Poller
 	cqs      []fabric.CQ // by the number of the fabric; none without one
@@ -103,6 +106,12 @@ func (a *agent) Ready(int, uint32) {}
 // watch makes the agent wake up when b rings. Any goroutine may call it.
 func (a *agent) watch(b *shm.Bell) error { return a.poll.Add(b.FD(), unix.EPOLLIN|unix.EPOLLET, a) }
 
+// start starts the agent. Life is done when it has ended.
+func (a *agent) start(life *sync.WaitGroup) {
+	a.life = life
+	life.Go(a.run)
+}
+
 // run is the agent's thread. It returns after a command has set stop.
 func (a *agent) run() {
 	runtime.LockOSThread()
@@ -115,8 +124,9 @@ func (a *agent) run() {
 			// cycle's groups, often without a sleep in between. Where some of it is
 			// there already they have had the processor: the kernel mostly
 			// lets a thread that is woken run at once.
-			if a.count.Wakes == woken || !a.marked() {
+			if (a.count.Wakes == woken || !a.marked()) && !a.handling() {
 				shm.Yield()
+				a.glance()
 			}
 			// Look for events at every other busy cycle: the first cycle after
 			// a wake-up mostly finds nothing more and goes to sleep, which
@@ -250,6 +260,16 @@ func (a *agent) rest() {
 	}
 }
 
+// glance has the completion queues look for what may have arrived while others had the
+// processor.
+func (a *agent) glance() {
+	for _, q := range a.cqs {
+		if g, ok := q.(fabric.Glancer); ok {
+			g.Glance()
+		}
+	}
+}
+
 // marked reports whether a worker has marked something that no cycle has taken.
 func (a *agent) marked() bool {
 	for _, d := range a.domains {
@@ -260,9 +280,19 @@ func (a *agent) marked() bool {
 	return false
 }
 
+// handling reports whether requests wait for the agent to handle them.
+func (a *agent) handling() bool {
+	for _, d := range a.domains {
+		if d.soon.any() {
+			return true
+		}
+	}
+	return false
+}
+
 // pending reports whether a sleep must not begin.
 func (a *agent) pending() bool {
-	if a.commands.waiting() || a.marked() {
+	if a.commands.waiting() || a.marked() || a.handling() {
 		return true
 	}
 	for _, d := range a.domains {

@@ -46,6 +46,11 @@ type agentDomain struct {
 	mourned map[int]int64
 	// retired: other memory has taken the place of this domain's.
 	retired bool
+	// expecting: services of this process are still to attach, and requests for them wait.
+	expecting bool
+	// soon are requests that the agent handles itself in this cycle or the next, oldest
+	// first.
+	soon inlineQueue
 	// out: the node is out of service, see outage.
 	out bool
 	// touched are the workers that got hints in this cycle.
@@ -131,6 +136,7 @@ func (d *agentDomain) cycle() int {
 		d.work += d.sendDue()
 	}
 	d.work += d.moveAll()
+	d.work += d.handleSoon() // no list is in use elsewhere: a handler may end this goroutine
 	againIn := d.againIn
 	d.againIn = d.againIn[:0]
 	for _, l := range againIn {

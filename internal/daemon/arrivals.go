@@ -112,6 +112,7 @@ func (l *inLane) accept(i, run int, h *slots.Header) {
 	rec.run, rec.worker, rec.to, rec.order, rec.from = h.Run, 0, h.To, h.Order, h.From
 	rec.method, rec.answer, rec.arrival, rec.length, rec.ticket = h.Method, h.Answer, 0, 0, h.Ticket
 	rec.refs, rec.grants, rec.deadline, rec.at = h.Refs > 0, nil, h.Deadline, l.domain.agent.stamp
+	rec.alone = h.Flags&slots.FlagPart == 0 && h.Refs == 0 && h.Order == 0 && h.To == 0
 	if h.Order != 0 {
 		l.domain.arrivals++
 		rec.arrival = l.domain.arrivals

@@ -93,17 +93,22 @@ type conductor struct {
 	// held are domains whose memory was replaced and that have holders.
 	held     map[*domain]struct{}
 	outcasts map[int]int
+	// tenancy is what there is of services in this process.
+	tenancy tenancy
 }
 
 // newConductor opens the fabric and starts the agents and domains. It adopts what the
 // core before it has left in the depot, if it can; the items are closed.
-func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items []depot.Item, log zerolog.Logger) (_ *conductor, err error) {
+//
+// Expecting: services of this process are still to attach; see tenants.
+func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items []depot.Item, expecting bool, log zerolog.Logger) (_ *conductor, err error) {
 	c := &conductor{
 		cfg: cfg, log: log, node: cfg.Node.Name, depot: store, core: shm.Nanotime(),
 		started: time.Now(), supervisor: supervisor, links: make(map[string]*link), formerLinks: make(map[string]*link),
 		changed: make(chan struct{}), attached: make(map[*worker]struct{}), traces: make(map[*traceRun]struct{}),
 		retired: make(map[*domain]struct{}), held: make(map[*domain]struct{}), outcasts: make(map[int]int),
 	}
+	c.tenancy.expecting.Store(expecting)
 	left, err := c.takeOver(items)
 	if err != nil {
 		return nil, err
@@ -149,7 +154,7 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 		}
 		a.countIn(c.counters.Agent(i))
 		c.agents = append(c.agents, a)
-		c.agentsDone.Go(a.run)
+		a.start(&c.agentsDone)
 	}
 	for i, d := range cfg.Domains {
 		if err := c.addDomain(d, c.agents[i%len(c.agents)], left.domains[d.Name]); err != nil {
@@ -162,12 +167,8 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 	return c, nil
 }
 
-// serve accepts workers on socket and peers on bootstrap (nil: none) until ctx
-// ends, then drains and stops.
-//
-// A handOver ends it at once, with errHandOver: the agents stop after the cycle that they
-// are in, and nobody is told.
-func (c *conductor) serve(ctx context.Context, socket *net.UnixListener, bootstrap net.Listener, handOver <-chan os.Signal) error {
+// open lets workers attach on socket, and those that are attached go on.
+func (c *conductor) open(socket *net.UnixListener) {
 	c.closers = append(c.closers, socket.Close)
 	c.holdAdopted() // before there can be a session
 	c.adoptService()
@@ -176,6 +177,14 @@ func (c *conductor) serve(ctx context.Context, socket *net.UnixListener, bootstr
 	}
 	c.adopted = nil
 	c.spawn(func() { c.acceptWorkers(socket) })
+}
+
+// serve is called after open. It accepts peers on bootstrap (nil: none) until ctx ends, or
+// a tenant has left, and then drains and stops.
+//
+// A handOver ends it at once, with errHandOver: the agents stop after the cycle that they
+// are in, and nobody is told.
+func (c *conductor) serve(ctx context.Context, bootstrap net.Listener, handOver <-chan os.Signal) error {
 	if bootstrap != nil {
 		c.closers = append(c.closers, bootstrap.Close)
 		c.spawn(func() { c.acceptPeers(bootstrap) })
@@ -193,6 +202,8 @@ func (c *conductor) serve(ctx context.Context, socket *net.UnixListener, bootstr
 	case <-handOver:
 		c.rest()
 		return errHandOver
+	case err := <-c.tenancy.left:
+		return err // the next core begins with new ones
 	case <-ctx.Done():
 	}
 	err := c.drain()

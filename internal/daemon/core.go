@@ -97,13 +97,15 @@ func (e *StartError) Unwrap() error { return e.Err }
 //
 // Everything of the fabric is created here, after the last fork: nothing that a
 // device hands out is ever inherited by another process.
-func Core(ctx context.Context) error {
+//
+// Tenants are services in this process, for which the core waits before it is ready.
+func Core(ctx context.Context, tenants ...Tenant) error {
 	h, err := readHandoff()
 	if err != nil {
 		return fmt.Errorf("core: %w (the core is started by \"rdmad run\", not by hand)", err)
 	}
 	ready := false
-	err = core(ctx, h, &ready)
+	err = core(ctx, h, tenants, &ready)
 	if err != nil && !ready {
 		return &StartError{err}
 	}
@@ -111,7 +113,7 @@ func Core(ctx context.Context) error {
 }
 
 // core is Core with what the supervisor has handed over.
-func core(ctx context.Context, h *handoff, ready *bool) error {
+func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error {
 	faultpoint.Here("core.started")
 	cfg, err := config.ParseOwn(h.Source, h.Data)
 	if err != nil {
@@ -172,7 +174,7 @@ func core(ctx context.Context, h *handoff, ready *bool) error {
 	}
 	defer store.Close()
 	faultpoint.Here("core.handed")
-	c, err := newConductor(cfg, h.Supervisor, store, items, log)
+	c, err := newConductor(cfg, h.Supervisor, store, items, len(tenants) > 0, log)
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
@@ -180,6 +182,13 @@ func core(ctx context.Context, h *handoff, ready *bool) error {
 	c.told, c.events = told, events
 	events.Restore(c.identity.Errors)
 	c.pulse, c.beatEvery = beats, time.Duration(h.BeatNS)
+	c.open(workers)
+	if err := c.settle(ctx, tenants); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before it has begun
+		}
+		return fmt.Errorf("core: %w", err)
+	}
 	log.Info().Int("pid", pid).Str("incarnation", c.incarnation).Str("socket", cfg.Node.Socket).Str("listen", cfg.Node.Listen).Msg("core ready")
 	*ready = true
 	if err := store.Ready(); err != nil {
@@ -187,7 +196,7 @@ func core(ctx context.Context, h *handoff, ready *bool) error {
 	}
 	faultpoint.Here("core.ready")
 	c.show(observe)
-	return c.serve(ctx, workers, bootstrap, handOver)
+	return c.serve(ctx, bootstrap, handOver)
 }
 
 // maxHandoff bounds a handoff: what a configuration can be, as base64.

@@ -79,6 +79,10 @@ type agentMethod struct {
 	// turns holds requests that wait for their callers' turns.
 	turns turns
 	crowd crowd
+	// inline is the process in which this is, if it has the agent handle the method's requests
+	// by calling handle; nil if not.
+	inline *agentWorker
+	handle func(slots.Hint)
 	// row is what is counted of the method.
 	row *counters.Service
 }
@@ -269,15 +273,7 @@ func (d *agentDomain) register(id uint32, w *agentWorker) {
 	if w.gone {
 		return // detached while its question was being answered
 	}
-	n := d.methodNumber(id)
-	for n >= len(d.methods) {
-		d.methods = append(d.methods, nil)
-	}
-	m := d.methods[n]
-	if m == nil {
-		m = &agentMethod{id: id, row: new(counters.Service)}
-		d.methods[n] = m
-	}
+	m := d.methodFor(id)
 	for _, have := range m.workers {
 		if have == w {
 			return
@@ -285,6 +281,18 @@ func (d *agentDomain) register(id uint32, w *agentWorker) {
 	}
 	m.workers = append(m.workers, w)
 	d.drainQueues()
+}
+
+// methodFor returns the method with the id, which it makes if there is none.
+func (d *agentDomain) methodFor(id uint32) *agentMethod {
+	n := d.methodNumber(id)
+	for n >= len(d.methods) {
+		d.methods = append(d.methods, nil)
+	}
+	if d.methods[n] == nil {
+		d.methods[n] = &agentMethod{id: id, row: new(counters.Service)}
+	}
+	return d.methods[n]
 }
 
 func (d *agentDomain) methodNumber(id uint32) int { return int(id & (1<<d.methodBits - 1)) }
@@ -309,6 +317,7 @@ func (d *agentDomain) detach(w *agentWorker) {
 	d.collect(w)
 	d.collectAll(w)
 	w.gone, w.wentAt, w.used = true, shm.Nanotime(), w.uses
+	d.leaveInline(w)
 	d.leaves(w)
 	for _, m := range d.methods {
 		if m == nil {
@@ -343,7 +352,7 @@ func (d *agentDomain) detach(w *agentWorker) {
 		d.putBack(back)
 	}
 	for _, m := range d.methods {
-		if m != nil && len(m.workers) == 0 {
+		if m != nil && len(m.workers) == 0 && !d.expecting {
 			d.refuseQueue(m)
 		}
 	}

@@ -158,6 +158,7 @@ func (c *conductor) newDomain(p config.Domain, a *agent, left *domainLeft) (*dom
 		outs: make(map[laneKey]*outgoing), ins: make(map[laneKey]*incoming),
 		lanes: make(map[uint16]*laneInfo), bulks: make(map[string]*bulk),
 	}
+	d.view.expecting = c.tenancy.expecting.Load()
 	d.policy.Store(&p)
 	d.alive, d.end = context.WithCancel(c.ctx)
 	d.view.strikes = strikeRules{

@@ -84,6 +84,9 @@ type record struct {
 	// refs: it refers to regions. grants are those that the handler may use; nil for
 	// none, and after the core has been replaced.
 	refs bool
+	// alone: it is small and needs neither regions nor other requests, so that an agent can
+	// handle it. Not known after the core has been replaced.
+	alone bool
 	// at is the agent's stamp of when it arrived.
 	at     uint32
 	grants *grants
@@ -106,8 +109,12 @@ func newInLane(d *agentDomain, id uint16, r *slots.Ring, v *vault.Vault, groupMa
 func (l *inLane) dispatch(i int) {
 	rec := &l.records[i]
 	m := l.domain.method(rec.method)
-	if m == nil || len(m.workers) == 0 {
+	if m == nil || len(m.workers) == 0 && !l.domain.expecting {
 		l.refuse(i, slots.StatusNoService, "nobody serves it")
+		return
+	}
+	if rec.alone && m.inline != nil && m.inline.hasMapped(l.id) {
+		l.domain.soon.add(queued{l, i, rec.ticket})
 		return
 	}
 	if rec.to != 0 && m.worker(rec.to) == nil {

@@ -26,7 +26,7 @@ func TestWatchdogStalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.agents = []*agent{a}
-	c.agentsDone.Go(a.run)
+	a.start(&c.agentsDone)
 	done := make(chan struct{})
 	go func() { c.watchProgress(); close(done) }()
 	alive := func() {

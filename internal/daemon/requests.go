@@ -392,7 +392,7 @@ func (c *conductor) lookupHere(d *domain, key methodKey) (p place, retry bool, e
 	if m := d.methods[key]; m != nil && len(m.workers) > 0 {
 		return place{node: c.node, id: m.id, answer: m.answer, carries: m.carries()}, false, nil
 	}
-	return p, false, fmt.Errorf("%w: nobody on node %s serves %s/%s in domain %s", attach.ErrNoService, c.node, key.service, key.method, d.name)
+	return p, c.tenancy.expecting.Load(), fmt.Errorf("%w: nobody on node %s serves %s/%s in domain %s", attach.ErrNoService, c.node, key.service, key.method, d.name)
 }
 
 // lookupAnywhere finds a method on this node or else on a connected one. Nodes to avoid

@@ -13,6 +13,8 @@ type Setup struct {
 	// Reload reads the configuration again, with every check; its errors are for people.
 	// Nil: it cannot be reloaded.
 	Reload func() (*config.Config, error)
+	// CoreArgs are arguments of the core's program, behind "core".
+	CoreArgs []string
 	// Log takes what the supervisor has to say. Nil: nobody does.
 	Log *event.Log
 }

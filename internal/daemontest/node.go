@@ -113,13 +113,18 @@ func freeAddresses(n int) (addresses []string, err error) {
 	return addresses, nil
 }
 
-// newNode describes a node. extra may have a [fabric] of its own, and begin with a
-// drain_timeout.
+// newNode describes a node. extra may have a [fabric] of its own, and begin with keys of
+// [node].
 func newNode(dir, name, listen, peer, address, extra string) *Node {
 	n := &Node{Name: name, Socket: filepath.Join(dir, name+".sock")}
-	drain := "drain_timeout=\"5s\""
-	if strings.HasPrefix(extra, "drain_timeout") {
-		drain, extra, _ = strings.Cut(extra, "\n")
+	keys := ""
+	for extra != "" && !strings.HasPrefix(extra, "[") {
+		var line string
+		line, extra, _ = strings.Cut(extra, "\n")
+		keys += line + "\n"
+	}
+	if !strings.Contains(keys, "drain_timeout") {
+		keys += "drain_timeout=\"5s\"\n"
 	}
 	level := os.Getenv(LogEnv)
 	if level == "" {
@@ -128,8 +133,8 @@ func newNode(dir, name, listen, peer, address, extra string) *Node {
 	if !strings.Contains(extra, "[fabric]") {
 		extra = "[fabric]\nlisten=\"127.0.0.1:0\"\n" + extra
 	}
-	n.config = fmt.Appendf(nil, "[node]\nname=%q\nsocket=%q\nlisten=%q\n%s\n[log]\nlevel=%q\n[[peer]]\nname=%q\naddress=%q\n%s",
-		name, n.Socket, listen, drain, level, peer, address, extra)
+	n.config = fmt.Appendf(nil, "[node]\nname=%q\nsocket=%q\nlisten=%q\n%s[log]\nlevel=%q\n[[peer]]\nname=%q\naddress=%q\n%s",
+		name, n.Socket, listen, keys, level, peer, address, extra)
 	return n
 }
 
@@ -184,6 +189,23 @@ func (n *Node) Halt() error {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	return nil
+}
+
+// Ended waits until the node has ended by itself and returns its error.
+func (n *Node) Ended(ctx context.Context) error {
+	n.mu.Lock()
+	stop, done := n.stop, n.done
+	n.mu.Unlock()
+	select {
+	case err := <-done:
+		stop()
+		n.mu.Lock()
+		n.stop = nil
+		n.mu.Unlock()
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Restart is Halt and Start.

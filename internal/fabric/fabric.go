@@ -303,6 +303,14 @@ type CQ interface {
 	Close() error
 }
 
+// Glancer is implemented by completion queues that learn of arrivals by a system call of the
+// agent's, and can look for some of them without.
+type Glancer interface {
+	// Glance is called when others have had the processor. It lets the next Poll look for
+	// arrivals where it may be worth it, before the agent looks for events.
+	Glance()
+}
+
 // Inliner is implemented by endpoints that carry small messages in the work request itself
 // without being asked to.
 type Inliner interface {

@@ -60,6 +60,8 @@ var layers = []layer{
 	{"internal/exchange", nil},
 	{"client", []string{"internal/faultpoint", "internal/attach", "internal/exchange", "slots", "shm"}},
 	{"server", []string{"internal/faultpoint", "internal/attach", "internal/exchange", "groupsend", "slots", "shm"}},
+	{"internal/tenant", []string{"internal/daemon", "server"}},
+	{"server/node", []string{"internal/config", "internal/daemon", "internal/tenant", "server"}},
 	{"internal/bench/content", nil},
 	{"internal/bench/...", []string{"client", "server", "internal/bench/content"}},
 	{"internal/perf/link", nil},

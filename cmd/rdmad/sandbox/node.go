@@ -23,6 +23,7 @@ type Node struct {
 	Listen string
 
 	program string
+	args    []string // of "rdmad run"
 	config  string
 	log     string
 	process *Process
@@ -42,9 +43,12 @@ func NewNode(program, dir, name, listen string, peers []Peer, s Settings) (*Node
 	return n, nil
 }
 
+// Serve makes the core serve what "rdmad echo" serves, from the next Start on.
+func (n *Node) Serve() { n.args = []string{"--serve"} }
+
 // Start starts the daemon and returns at once; see Ready.
 func (n *Node) Start() error {
-	p, err := StartProcess("node "+n.Name, n.log, n.program, "run", "-c", n.config)
+	p, err := StartProcess("node "+n.Name, n.log, append([]string{n.program, "run", "-c", n.config}, n.args...)...)
 	if err != nil {
 		return err
 	}

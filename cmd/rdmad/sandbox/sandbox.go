@@ -28,6 +28,8 @@ type Options struct {
 	Settings Settings
 	// Wait is how the echo service waits for requests.
 	Wait server.Mode
+	// Embedded has the core of node b serve what the echo service serves otherwise.
+	Embedded bool
 	// Keep leaves the directory with configurations and logs behind.
 	Keep bool
 }
@@ -86,6 +88,12 @@ func (s *Sandbox) start(ctx context.Context) error {
 	if err := s.startNodes(ctx); err != nil {
 		return err
 	}
+	if s.options.Embedded {
+		if err := s.a.Reaches(ctx, "b/echo/echo"); err != nil {
+			return err
+		}
+		return s.listPIDs(ctx)
+	}
 	var err error
 	s.echo, err = StartProcess("the echo service", filepath.Join(s.Dir, "b.echo.log"), s.options.Program, "echo", "--socket", s.b.Socket, "--wait", s.options.Wait.String())
 	if err != nil {
@@ -136,6 +144,9 @@ func (s *Sandbox) tryNodes(ctx context.Context) error {
 	if s.b, err = node("b", ports[1], Peer{"a", ports[0]}); err != nil {
 		return err
 	}
+	if s.options.Embedded {
+		s.b.Serve()
+	}
 	for _, n := range []*Node{s.a, s.b} {
 		if err := n.Start(); err != nil {
 			return err
@@ -159,7 +170,9 @@ func (s *Sandbox) listPIDs(ctx context.Context) error {
 		}
 		list = append(list, fmt.Sprintf("%s.supervisor=%d", n.Name, p.Supervisor), fmt.Sprintf("%s.core=%d", n.Name, p.Core))
 	}
-	list = append(list, fmt.Sprintf("b.echo=%d", s.echo.PID()))
+	if s.echo != nil {
+		list = append(list, fmt.Sprintf("b.echo=%d", s.echo.PID()))
+	}
 	s.pids = strings.Join(list, ",")
 	return nil
 }

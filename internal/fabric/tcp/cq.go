@@ -18,6 +18,7 @@ type cq struct {
 	first, last *Endpoint
 	waiting     int
 	closed      bool
+	glance      glance
 	plain       []byte // what an endpoint is about to encrypt; nil before the first
 }
 
@@ -60,6 +61,7 @@ func (q *cq) pop() *Endpoint {
 
 // drop forgets an endpoint that has nothing left to report.
 func (q *cq) drop(e *Endpoint) {
+	q.glance.forget(e)
 	if i := slices.Index(q.endpoints, e); i >= 0 {
 		q.endpoints = slices.Delete(q.endpoints, i, i+1)
 	}

@@ -154,6 +154,7 @@ func (e *Endpoint) read() bool {
 	}
 	rx.vec.Reset()
 	e.stats.Reads++
+	e.cq.glance.read(e, n > 0)
 	if err != nil {
 		e.readError(err)
 		return false

@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// inlineQueue are requests that wait for the agent to handle them, oldest first. It belongs
+// to the agent.
+type inlineQueue struct {
+	list  []queued
+	first int // those before it are done with
+}
+
+func (q *inlineQueue) add(r queued) { q.list = append(q.list, r) }
+func (q *inlineQueue) any() bool    { return q.first < len(q.list) }
+
+// next takes the oldest.
+func (q *inlineQueue) next() queued {
+	r := q.list[q.first]
+	if q.first++; q.first == len(q.list) {
+		q.list, q.first = q.list[:0], 0
+	}
+	return r
+}
+
+const (
+	// handleMost and handleTime bound what an agent handles in one cycle: answers are sent at
+	// its end, and everybody else waits for it. The time is looked at every handleLook
+	// requests.
+	handleMost = 1024
+	handleTime = 100 * time.Microsecond
+	handleLook = 16
+)
+
+// handleSoon handles requests whose handlers run on this thread, and returns how many.
+func (d *agentDomain) handleSoon() (n int) {
+	if !d.soon.any() {
+		return 0
+	}
+	back := false
+	defer func() {
+		if !back {
+			// The handler has called runtime.Goexit, which nothing stops: the agent goes
+			// on on another goroutine, and another thread.
+			d.agent.life.Go(d.agent.run)
+		}
+	}()
+	until := shm.Nanotime() + int64(handleTime)
+	for d.soon.any() && n < handleMost {
+		if n++; n%handleLook == 0 && shm.Nanotime() > until {
+			break
+		}
+		if r := d.soon.next(); r.waits() {
+			r.lane.handle(r.index)
+		}
+	}
+	back = true
+	return n
+}
+
+// handle has the request in slot i handled by the tenant of its method, or dispatches it like
+// any other if that has left. The slot words and records say what they say when a process has a
+// request: the next core, should this one end inside the handler, knows that it has begun.
+func (l *inLane) handle(i int) {
+	rec := &l.records[i]
+	m := l.domain.method(rec.method)
+	if m == nil || m.inline == nil || !m.inline.hasMapped(l.id) {
+		rec.alone = false
+		l.dispatch(i)
+		l.later() // it may have been refused
+		return
+	}
+	w := m.inline
+	l.ring.Deliver(i, int(rec.run), w.id, rec.ticket)
+	l.assign(i, w)
+	l.countWait(rec)
+	w.outstanding++
+	h := slots.MakeHint(l.id, i, rec.ticket)
+	m.handle(h)
+	if !l.finished(i, w) {
+		// It has not taken it: its own threads do if they can.
+		w.scan = !l.domain.hint(w, h) || w.scan
+	}
+}
+
+// leaveInline ends the handling of requests for w by the agent.
+func (d *agentDomain) leaveInline(w *agentWorker) {
+	for _, m := range d.methods {
+		if m != nil && m.inline == w {
+			m.inline, m.handle = nil, nil
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// Tenant is a service that lives in the core's process. It attaches to the socket like any
+// other, with a context that is made of ctx, calls settled when it has registered its
+// methods, and returns when ctx ends, which it does once the node has drained. If it returns
+// before, so does Core.
+type Tenant func(ctx context.Context, socket string, settled func()) error
+
+// tenancy is what a conductor knows of its tenants.
+type tenancy struct {
+	// expecting: not all have settled. Requests for methods that nobody serves wait.
+	expecting atomic.Bool
+	// left has the error of each that has left before its time; nil without tenants.
+	left chan error
+}
+
+var errTenantLeft = errors.New("it returned before the node stopped")
+
+// settle starts the tenants and returns when all have settled, or one has left, or ctx has
+// ended.
+func (c *conductor) settle(ctx context.Context, tenants []Tenant) error {
+	if len(tenants) == 0 {
+		return nil
+	}
+	c.tenancy.left = make(chan error, len(tenants))
+	settled := make(chan struct{}, len(tenants))
+	for _, t := range tenants {
+		c.spawn(func() {
+			err := t(attach.Within(c.ctx, c), c.live().Node.Socket, func() { settled <- struct{}{} })
+			if c.ctx.Err() != nil {
+				return
+			}
+			if err == nil {
+				err = errTenantLeft
+			}
+			c.tenancy.left <- fmt.Errorf("service in the core: %w", err)
+		})
+	}
+	for range tenants {
+		select {
+		case <-settled:
+		case err := <-c.tenancy.left:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	c.mu.Lock()
+	c.tenancy.expecting.Store(false)
+	c.notify()
+	c.mu.Unlock()
+	c.eachDomain((*agentDomain).expectNone)
+	return nil
+}
+
+// expectMethods lets the agent keep requests for the methods that were there before until
+// the tenants have settled: one of them may have served them.
+func (d *domain) expectMethods() {
+	d.agent.commands.call(func() {
+		for _, m := range d.methods {
+			d.view.methodFor(m.id)
+		}
+	})
+}
+
+// expectNone ends the wait for tenants.
+func (d *agentDomain) expectNone() {
+	d.expecting = false
+	for _, m := range d.methods {
+		if m != nil && len(m.workers) == 0 {
+			d.refuseQueue(m)
+		}
+	}
+}
+
+// Inline implements attach.Core.
+func (c *conductor) Inline(domain string, worker int, method uint32, serve func(slots.Hint)) error {
+	known := false
+	c.tenantsAgent(domain, worker, func(d *agentDomain, w *agentWorker) {
+		if m := d.method(method); m != nil && !w.gone {
+			m.inline, m.handle, known = w, serve, true
+			if serve == nil {
+				m.inline = nil
+			}
+		}
+	})
+	if !known {
+		return fmt.Errorf("%w: worker %d of domain %s", attach.ErrClosed, worker, domain)
+	}
+	return nil
+}
+
+// Leave implements attach.Core.
+func (c *conductor) Leave(domain string, worker int) {
+	c.tenantsAgent(domain, worker, (*agentDomain).leaveInline)
+}
+
+// tenantsAgent has the agent of a worker run f, and waits for that. If there is no such worker,
+// or the agent has ended, f does not run.
+func (c *conductor) tenantsAgent(domain string, worker int, f func(*agentDomain, *agentWorker)) {
+	for _, d := range c.allDomains() {
+		if d.name != domain {
+			continue
+		}
+		d.agent.commands.call(func() {
+			if w := d.view.workers[worker]; w != nil {
+				f(d.view, w)
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package node_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+	"github.com/rdmad/rdmad/server/node"
+)
+
+// refuseEnv makes the cores of a test fail to register.
+const refuseEnv = "RDMAD_TEST_REFUSE"
+
+// The test binary is the core of the nodes under test.
+func TestMain(m *testing.M) {
+	if node.InCore {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		_ = node.Run(ctx, node.Config{}, register) // does not return
+	}
+	daemontest.Main(m)
+}
+
+// handled counts the requests to t/count in this core.
+var handled atomic.Uint64
+
+// methods are those of the service t that the agent handles.
+var methods = map[string]server.Handler{
+	"echo":   func(c *server.Call) error { return c.Reply(c.Request()) },
+	"thread": thread,
+	"count": func(c *server.Call) error {
+		n := handled.Add(1)
+		if p := c.Answer(8); p != nil {
+			binary.LittleEndian.PutUint64(p, n)
+		}
+		return nil
+	},
+	"fail":  func(*server.Call) error { return errors.New("no such page") },
+	"panic": func(*server.Call) error { panic("a handler's panic") },
+	"exit":  func(*server.Call) error { runtime.Goexit(); return nil },
+	"die":   func(*server.Call) error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) },
+	"hang":  func(*server.Call) error { select {} },
+	// doze holds the agent up for as many milliseconds as the request has bytes.
+	"doze": func(c *server.Call) error {
+		time.Sleep(time.Duration(len(c.Request())) * time.Millisecond)
+		return nil
+	},
+	// large answers with as many bytes as its request says, more than fit the slots.
+	"large": func(c *server.Call) error {
+		p := c.Answer(int(binary.LittleEndian.Uint32(c.Request())))
+		for i := range p {
+			p[i] = byte(i % 251)
+		}
+		return nil
+	},
+}
+
+// thread answers with the name of the thread that handles it.
+func thread(c *server.Call) error {
+	name, err := os.ReadFile("/proc/thread-self/comm")
+	if err != nil {
+		return err
+	}
+	return c.Reply([]byte(strings.TrimSpace(string(name))))
+}
+
+func register(_ context.Context, s *server.Server) error {
+	if os.Getenv(refuseEnv) != "" {
+		return errors.New("the table of pages is damaged")
+	}
+	for name, h := range methods {
+		if err := s.Handle("t", name, h, server.AnswerSize(64), server.Inline()); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		s.Handle("t", "outside", thread, server.AnswerSize(64)),
+		s.HandleStream("t", "stream", func(st *server.Stream) error {
+			for {
+				p, err := st.Recv()
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				if err == nil {
+					err = st.Send(p)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}, server.Inline()))
+}
+
+// attach attaches a client to n until the test ends.
+func attach(t testing.TB, n *daemontest.Node) *client.Conn {
+	t.Helper()
+	c, err := client.Attach(t.Context(), n.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// patience is how long anything may take that ends at all: a machine may be busy.
+const patience = 4 * time.Minute
+
+// inTime returns a context that ends when something takes too long.
+func inTime(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("not within %v", patience))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// everywhere runs a test with a caller at another node, and one at the same.
+func everywhere(t *testing.T, f func(t *testing.T, c *client.Conn)) {
+	a, b := daemontest.Pair(t, "")
+	t.Run("far", func(t *testing.T) { f(t, attach(t, a)) })
+	t.Run("near", func(t *testing.T) { f(t, attach(t, b)) })
+}

@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/tenant"
+	"github.com/rdmad/rdmad/server"
+)
+
+// DefaultFile is the configuration file of a Config that names none.
+const DefaultFile = "/etc/rdmad/config.toml"
+
+// Config says what node to run.
+type Config struct {
+	// File is the configuration file, which is that of rdmad; empty means DefaultFile. The
+	// environment counts over it (RDMAD_SECTION_KEY).
+	File string
+	// Set are settings that count over both, each "section.key=value".
+	Set []string
+	// Server are the options of the server that register gets.
+	Server []server.Option
+}
+
+// Register offers the methods of the node with the server that it is given, by Handle and
+// HandleStream. Nobody at another node is answered before it has returned. If it fails, so does the node's
+// start. It is called again, with another server, when the daemon has given the domain new memory, and
+// by each new core. The context ends when the core stops.
+type Register func(ctx context.Context, s *server.Server) error
+
+// Run runs a node until ctx ends; then it lets it drain, and returns nil. SIGHUP reloads
+// the configuration, and SIGUSR2 replaces the core by the program that is now where this one was started
+// from; see "rdmad reload" and "rdmad upgrade", which work as with any node.
+//
+// Errors: what is wrong with the configuration, that another daemon uses the node's socket, or that
+// the core cannot start, which has said why on standard error. In the core Run does not return: it
+// ends the process. It may be called once.
+func Run(ctx context.Context, c Config, register Register) error {
+	if register == nil {
+		return errors.New("node: no function that registers methods")
+	}
+	if inCore {
+		os.Exit(core(ctx, c, register))
+	}
+	// The core gets the program's arguments, so that main can parse them there, too.
+	sources := config.Sources{File: c.File, Environ: os.Environ(), Set: c.Set}
+	if sources.File == "" {
+		sources.File = DefaultFile
+	}
+	load := func() (*config.Config, error) {
+		l, err := sources.Load()
+		if err != nil {
+			return nil, err
+		}
+		return l.Config, nil
+	}
+	cfg, err := load()
+	if err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	err = daemon.Supervise(ctx, daemon.Setup{
+		Config: cfg, Source: sources.File, Reload: load, CoreArgs: os.Args[1:], Log: daemon.NewLog(cfg, os.Stderr, "supervisor"),
+	})
+	if err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	return nil
+}
+
+// core is the process that serves. It returns its exit status.
+func core(ctx context.Context, c Config, register Register) int {
+	var err error
+	if probed {
+		err = daemon.Probe(os.Stdout)
+	} else {
+		err = daemon.Core(ctx, tenant.Of(tenant.Register(register), c.Server...))
+	}
+	status := daemon.ExitStatus(err)
+	if err != nil && status != daemon.StatusHandOver {
+		fmt.Fprintln(os.Stderr, "node:", err)
+	}
+	return status
+}
+
+// inCore: this process was started by a supervisor, to be the core or, if probed, to say
+// which versions it has.
+var inCore, probed = takeArguments()
+
+// takeArguments takes the supervisor's arguments away from those of the program.
+func takeArguments() (core, probe bool) {
+	if len(os.Args) < 2 || os.Args[1] != "core" {
+		return false, false
+	}
+	rest := os.Args[2:]
+	if len(rest) > 0 && rest[0] == "--probe" {
+		probe, rest = true, rest[1:]
+	}
+	os.Args = append(os.Args[:1:1], rest...)
+	return true, probe
+}

@@ -1,0 +1,337 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server/node"
+)
+
+// An inline handler runs on the agent's thread, any other on one of the process's own.
+func TestThreads(t *testing.T) {
+	everywhere(t, func(t *testing.T, c *client.Conn) {
+		ctx := inTime(t)
+		for method, agent := range map[string]bool{"thread": true, "outside": false} {
+			name, err := c.Call(ctx, "b/t/"+method, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(string(name), "rdmad-agent") != agent {
+				t.Errorf("%s ran on thread %q", method, name)
+			}
+		}
+	})
+}
+
+// Whatever the size of a request or its answer, it is what the handler has made.
+func TestSizes(t *testing.T) {
+	everywhere(t, func(t *testing.T, c *client.Conn) {
+		ctx := inTime(t)
+		for _, n := range []int{0, 1, 64, 65, 960, 4096, 64 << 10, 1<<20 + 1, 3 << 20} {
+			req := make([]byte, n)
+			for i := range req {
+				req[i] = byte(i * 7)
+			}
+			if got, err := c.Call(ctx, "b/t/echo", req); err != nil || !bytes.Equal(got, req) {
+				t.Errorf("echo of %d bytes: %d bytes, %v", n, len(got), err)
+			}
+			got, err := c.Call(ctx, "b/t/large", binary.LittleEndian.AppendUint32(nil, uint32(n)))
+			if err != nil || len(got) != n {
+				t.Fatalf("an answer of %d bytes: %d bytes, %v", n, len(got), err)
+			}
+			for i, x := range got {
+				if x != byte(i%251) {
+					t.Fatalf("an answer of %d bytes: byte %d is %d", n, i, x)
+				}
+			}
+		}
+	})
+}
+
+// What an inline handler does wrong hurts its own request, and nothing else.
+func TestHandlersThatFail(t *testing.T) {
+	everywhere(t, func(t *testing.T, c *client.Conn) {
+		ctx := inTime(t)
+		for range 3 {
+			for method, text := range map[string]string{"fail": "no such page", "panic": "a handler's panic", "exit": "handler exited"} {
+				_, err := c.Call(ctx, "b/t/"+method, []byte("x"))
+				if !errors.Is(err, client.ErrRemote) || !strings.Contains(err.Error(), text) {
+					t.Errorf("%s: %v", method, err)
+				}
+				if name, err := c.Call(ctx, "b/t/thread", nil); err != nil || !strings.HasPrefix(string(name), "rdmad-agent") {
+					t.Fatalf("after %s: thread %q, %v", method, name, err)
+				}
+			}
+		}
+	})
+}
+
+// Streams to a core work as to any process.
+func TestStream(t *testing.T) {
+	everywhere(t, func(t *testing.T, c *client.Conn) {
+		ctx := inTime(t)
+		m, err := c.Method(ctx, "b/t/stream")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := m.Stream(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for n := range 100 {
+			msg := bytes.Repeat([]byte{byte(n)}, n*97)
+			if err := s.Send(ctx, msg); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := s.Recv(ctx); err != nil || !bytes.Equal(got, msg) {
+				t.Fatalf("message %d: %d bytes, %v", n, len(got), err)
+			}
+		}
+	})
+}
+
+// Many callers at a time: each request is handled once, and answered.
+func TestMany(t *testing.T) {
+	everywhere(t, func(t *testing.T, c *client.Conn) {
+		ctx := inTime(t)
+		const callers, calls = 16, 2000
+		first := count(t, ctx, c)
+		var seen sync.Map
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for range calls {
+					p, err := c.Call(ctx, "b/t/count", nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if _, twice := seen.LoadOrStore(binary.LittleEndian.Uint64(p), true); twice {
+						t.Errorf("number %d was answered twice", binary.LittleEndian.Uint64(p))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := count(t, ctx, c) - first - 1; n != callers*calls {
+			t.Errorf("%d requests handled, want %d", n, callers*calls)
+		}
+	})
+}
+
+func count(t *testing.T, ctx context.Context, c *client.Conn) uint64 {
+	t.Helper()
+	p, err := c.Call(ctx, "b/t/count", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary.LittleEndian.Uint64(p)
+}
+
+// A core that dies inside a handler has perhaps executed that request. Those behind it have not begun,
+// and the next core executes them: they wait until its service has registered.
+func TestDeath(t *testing.T) {
+	everywhere(t, func(t *testing.T, c *client.Conn) {
+		ctx := inTime(t)
+		count(t, ctx, c)
+		doze, err := c.Method(ctx, "b/t/doze")
+		if err != nil {
+			t.Fatal(err)
+		}
+		die, err := c.Method(ctx, "b/t/die")
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := c.Method(ctx, "b/t/echo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The first one keeps the agent busy until all of them are there, most times.
+		first, err := doze.Go(ctx, make([]byte, 200))
+		if err != nil {
+			t.Fatal(err)
+		}
+		killer, err := die.Go(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var behind []*client.Future
+		for range 32 {
+			f, err := next.Go(ctx, []byte("still here"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			behind = append(behind, f)
+		}
+		if _, err := first.Wait(ctx); err != nil && !errors.Is(err, client.ErrMaybeExecuted) {
+			t.Errorf("the request before: %v", err)
+		}
+		if _, err := killer.Wait(ctx); !errors.Is(err, client.ErrMaybeExecuted) {
+			t.Errorf("the request that killed the core: %v", err)
+		}
+		for i, f := range behind {
+			if p, err := f.Wait(ctx); err != nil || string(p) != "still here" {
+				t.Errorf("request %d behind it: %q, %v", i, p, err)
+			}
+		}
+	})
+}
+
+// A handler that blocks takes the core with it; node.hang_limit ends that.
+func TestHang(t *testing.T) {
+	a, b := daemontest.PairOfEach(t, "", "hang_limit=\"2s\"\n")
+	ctx, c := inTime(t), attach(t, a)
+	core, err := b.Core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Call(ctx, "b/t/hang", nil); !errors.Is(err, client.ErrMaybeExecuted) {
+		t.Errorf("a call of a handler that blocks: %v", err)
+	}
+	if p, err := c.Call(ctx, "b/t/echo", []byte("again")); err != nil || string(p) != "again" {
+		t.Errorf("afterwards: %q, %v", p, err)
+	}
+	if next, err := b.Core(); err != nil || next == core {
+		t.Errorf("core %d, before %d, %v", next, core, err)
+	}
+}
+
+// When the core is replaced, nobody notices more than a pause: requests that have not begun are
+// handled by the next one.
+func TestUpgrade(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	ctx, c := inTime(t), attach(t, a)
+	before, err := b.Core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for calls := 0; ; calls++ {
+				select {
+				case <-over:
+					if calls == 0 {
+						t.Error("no calls")
+					}
+					return
+				default:
+				}
+				if p, err := c.Call(ctx, "b/t/echo", []byte("x")); err != nil || string(p) != "x" {
+					t.Errorf("call %d: %q, %v", calls, p, err)
+					return
+				}
+			}
+		})
+	}
+	// Both supervisors are in this process.
+	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "another core", func() error {
+		if now, err := b.Core(); err != nil || now == before {
+			return fmt.Errorf("core %d: %w", now, err)
+		}
+		return nil
+	})
+	if name, err := c.Call(ctx, "b/t/thread", nil); err != nil || !strings.HasPrefix(string(name), "rdmad-agent") {
+		t.Errorf("thread %q, %v", name, err)
+	}
+	close(over)
+	wg.Wait()
+}
+
+// Requests that are under way when the node stops are answered.
+func TestDrain(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	ctx, c := inTime(t), attach(t, a)
+	m, err := c.Method(ctx, "b/t/doze")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var futures []*client.Future
+	for range 20 {
+		f, err := m.Go(ctx, make([]byte, 10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		futures = append(futures, f)
+	}
+	if err := b.Halt(); err != nil {
+		t.Error(err)
+	}
+	for i, f := range futures {
+		if _, err := f.Wait(ctx); err != nil && !errors.Is(err, client.ErrNotExecuted) && !errors.Is(err, client.ErrClosed) {
+			t.Errorf("request %d: %v", i, err)
+		}
+	}
+	if err := b.Start(); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "a call after the restart", func() error {
+		_, err := c.Call(ctx, "b/t/echo", nil)
+		return err
+	})
+}
+
+// A node whose service cannot register does not start.
+func TestRefusal(t *testing.T) {
+	t.Setenv(refuseEnv, "1")
+	a, b := daemontest.PairApart(t, "", "")
+	for _, n := range []*daemontest.Node{a, b} {
+		if err := n.Ended(inTime(t)); err == nil || !strings.Contains(err.Error(), "the core cannot start") {
+			t.Errorf("node %s: %v", n.Name, err)
+		}
+	}
+}
+
+// What is wrong with the configuration is said before anything is started.
+func TestBadConfig(t *testing.T) {
+	for what, c := range map[string]node.Config{
+		"no such file":      {File: "/nonexistent/config.toml"},
+		"node.surname":      {File: os.DevNull, Set: []string{"node.surname=x"}},
+		"registers methods": {},
+	} {
+		f := register
+		if what == "registers methods" {
+			f = nil
+		}
+		if err := node.Run(t.Context(), c, f); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("want an error with %q: %v", what, err)
+		}
+	}
+}
+
+// The supervisor's arguments are not the program's.
+func TestTakeArguments(t *testing.T) {
+	mine := os.Args
+	defer func() { os.Args = mine }()
+	for _, x := range []struct {
+		in, out     []string
+		core, probe bool
+	}{
+		{[]string{"p"}, []string{"p"}, false, false},
+		{[]string{"p", "-c", "core"}, []string{"p", "-c", "core"}, false, false},
+		{[]string{"p", "core"}, []string{"p"}, true, false},
+		{[]string{"p", "core", "-c", "x"}, []string{"p", "-c", "x"}, true, false},
+		{[]string{"p", "core", "--probe"}, []string{"p"}, true, true},
+	} {
+		os.Args = slices.Clone(x.in)
+		if core, probe := node.TakeArguments(); core != x.core || probe != x.probe || !slices.Equal(os.Args, x.out) {
+			t.Errorf("%q: %v, %v, %q", x.in, core, probe, os.Args)
+		}
+	}
+}
