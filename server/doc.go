@@ -25,6 +25,11 @@
 // A server without requests sleeps until the daemon wakes it, on one thread, however
 // many workers it has. WaitMode makes it poll instead, or for a time before it sleeps.
 //
+// # In the core
+//
+// A program that is the daemon of its node (package node) has a server in the daemon's core, whose agent calls
+// Inline handlers itself.
+//
 // # Regions
 //
 // A request may refer to regions of its caller: memory that the handler writes to,

@@ -15,10 +15,10 @@ import (
 // microseconds belongs into an ordinary handler. A core that makes no progress for
 // node.hang_limit is ended and started again.
 //
-// It may run at the same time as other handlers, and from the return of Handle on, but not at
-// the same time as another inline one. Requests and answers that do not fit the slots, those that refer
-// to regions, and those with an order are handled like those of other methods. So are streams. The handler
-// does not learn, by its Context, that its caller has ended.
+// It runs from the return of Handle on, and at the same time as other handlers, itself included: requests that do
+// not fit the slots, that refer to regions or have an order, and those that came when the agent could not
+// yet, or when the core was being replaced, are handled like those of other methods. So are streams. On the agent's
+// thread the handler does not learn, by its Context, that its caller has ended.
 func Inline() MethodOption { return func(m *attach.Method) { m.Inline = true } }
 
 // handleInline makes the core's agent handle the requests for a method, or no longer.

@@ -69,3 +69,37 @@ func TestReadmeCommands(t *testing.T) {
 		run(t, rdmad(t, args...)).check(t, m[1], 0)
 	}
 }
+
+// The program of docs/embedded.md is the daemon of its node, answers, and ends in an orderly way.
+func TestEmbeddedProgram(t *testing.T) {
+	text, err := os.ReadFile("../docs/embedded.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := readmeProgram.FindSubmatch(text)
+	if program == nil {
+		t.Fatal("docs/embedded.md has no program")
+	}
+	c := newCluster(t, sandbox.Settings{}, "a", "b")
+	source, built := filepath.Join(c.dir, "main.go"), filepath.Join(c.dir, "program")
+	if err := os.WriteFile(source, program[1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, exec.Command("go", "build", "-o", built, source)).check(t, "go build", 0)
+	if err := os.Rename(filepath.Join(c.dir, "b.toml"), filepath.Join(c.dir, "config.toml")); err != nil {
+		t.Fatal(err)
+	}
+	node, err := sandbox.StartProcess("the program of docs/embedded.md", filepath.Join(c.dir, "program.log"), "sh", "-c", "cd "+c.dir+" && exec ./program")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Kill()
+	c.start("a")
+	c.awaitService("a", "b", "greeter", "hello", 0)
+	if r := run(t, rdmad(t, "call", "--socket", c.socket("a"), "b/greeter/hello", "world")); r.out != "hello world\n" {
+		t.Errorf("the answer is %q, %q%s", r.out, r.errOut, node.Tail())
+	}
+	if err := node.Stop(limit); err != nil {
+		t.Errorf("the program: %v%s", err, node.Tail())
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/rdmad/rdmad/bench/peers/internal/result"
 	"github.com/rdmad/rdmad/bench/peers/internal/run"
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
+	"github.com/rdmad/rdmad/server/node"
 )
 
 func main() {
@@ -71,7 +72,7 @@ func newRoot() *cobra.Command {
 	p.DurationVar(&f.idle, "idle", 3*time.Second, "for how long idle systems are looked at")
 	p.BoolVar(&f.quick, "quick", false, "measure next to nothing: whether everything works")
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	c.AddCommand(newServe(), newClient())
+	c.AddCommand(newServe(), newClient(), newRun())
 	return c
 }
 
@@ -110,6 +111,21 @@ func newClient() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// newRun is the daemon of a node that has the service in its core: "rdmad run" with it.
+func newRun() *cobra.Command {
+	var config string
+	c := &cobra.Command{
+		Use:    "run",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return node.Run(c.Context(), node.Config{File: config}, system.RegisterRdmad)
+		},
+	}
+	c.Flags().StringVarP(&config, "config", "c", "", "the configuration file")
+	return c
 }
 
 // What --quick makes of workloads with more clients or larger messages.

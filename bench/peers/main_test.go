@@ -32,7 +32,7 @@ const markEnv = "RDMAD_PEERS_TEST"
 
 // The test binary is also every process of the systems, and every client.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "client") {
+	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "client" || os.Args[1] == "run") {
 		main()
 		return
 	}
@@ -220,7 +220,7 @@ func check(t *testing.T, w *run.Workload, c *result.Cell, name string) {
 	if sizes := c.GroupSizes; (len(sizes) > 0) != (s.RequestGroup > 0) || name == "rdmad-single" && (len(sizes) != 1 || sizes[0].Most != 1) {
 		t.Errorf("%s: %s: sizes of groups: %v", w.Name, name, sizes)
 	}
-	grouped := name == "rdmad" || name == "rdmad-region" || name == "rdmad-single"
+	grouped := name == "rdmad" || name == "rdmad-region" || name == "rdmad-single" || name == "rdmad-embedded"
 	if grouped != (s.RequestGroup >= 1) || name == "rdmad-single" && s.RequestGroup != 1 {
 		t.Errorf("%s: %s: groups of %+v", w.Name, name, s)
 	}

@@ -14,6 +14,9 @@
 //     of what was sent; an in lane (inlane.go) is the answering end, with the
 //     mirror of the ring. A local lane is both, over one ring, without fabric.
 //
+//   - A tenant (tenants.go) is a service in the core's process. It attaches like any
+//     other; agents may call its handlers themselves (inline.go).
+//
 // The conductor changes what an agent owns only by commands, which are closures
 // that the agent runs between two cycles (command.go); an agent tells the
 // conductor of trouble by starting a goroutine. What runs on an agent takes none

@@ -13,7 +13,7 @@ import (
 
 // exampleDirs are the packages that programs import: every function and method that
 // they can call has a runnable example.
-var exampleDirs = []string{"client", "server", "grpcx", "otelx"}
+var exampleDirs = []string{"client", "server", "server/node", "grpcx", "otelx"}
 
 // checkExamples returns the exported functions and methods without an example.
 func checkExamples(t *testing.T, tree fs.FS, all []goFile) []string {

@@ -80,7 +80,7 @@ var layers = []layer{
 	{"otelx/...", []string{"client", "server"}},
 	{"packaging/...", nil},
 	{"deploy/kubernetes", nil},
-	{"bench/...", []string{"client", "server", "internal/bench/...", "cmd/..."}},
+	{"bench/...", []string{"client", "server", "server/node", "internal/bench/...", "cmd/..."}},
 	{"internal/slotmodel", nil},
 	{"test/...", anything},
 	{"internal/scaling", []string{"slots", "internal/vault", "internal/config"}},

@@ -77,7 +77,7 @@ func thread(c *server.Call) error {
 	return c.Reply([]byte(strings.TrimSpace(string(name))))
 }
 
-func register(_ context.Context, s *server.Server) error {
+func register(ctx context.Context, s *server.Server) error {
 	if os.Getenv(refuseEnv) != "" {
 		return errors.New("the table of pages is damaged")
 	}
@@ -87,6 +87,7 @@ func register(_ context.Context, s *server.Server) error {
 		}
 	}
 	return errors.Join(
+		registerCache(ctx, s),
 		s.Handle("t", "outside", thread, server.AnswerSize(64)),
 		s.HandleStream("t", "stream", func(st *server.Stream) error {
 			for {

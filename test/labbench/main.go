@@ -77,6 +77,8 @@ type Result struct {
 	Depth    int    `json:"depth"`
 	Idle     string `json:"idle"`
 	Groups   bool   `json:"group_send"`
+	// Embedded: the service is in the core of its node.
+	Embedded bool `json:"embedded"`
 	// Rate is in messages per second, P50US the full round trip.
 	Rate  float64 `json:"messages_per_s"`
 	P50US float64 `json:"p50_us"`

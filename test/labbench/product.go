@@ -20,16 +20,21 @@ import (
 type setting struct {
 	idle   string
 	groups bool
+	// embedded: the service is in the core of its node, else in a process of its own.
+	embedded bool
 }
 
 func (s setting) String() string {
-	if s.groups {
+	switch {
+	case s.embedded:
+		return s.idle + ", service embedded"
+	case s.groups:
 		return s.idle + ", group send on"
 	}
 	return s.idle + ", group send off"
 }
 
-var settings = []setting{{"busy", true}, {"busy", false}, {"event", true}, {"event", false}}
+var settings = []setting{{"busy", true, false}, {"busy", false, false}, {"busy", true, true}, {"event", true, false}, {"event", false, false}, {"event", true, true}}
 
 // load is a run of "rdmad bench".
 type load struct {
@@ -84,6 +89,9 @@ func (f *figures) measure(ctx context.Context, o *options, s setting) error {
 	if !s.groups {
 		args = append(args, "--group-max", "1")
 	}
+	if s.embedded {
+		args = append(args, "--embedded")
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(loads))*(o.duration+30*time.Second))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, o.rdmad, append(args, "--", "sh", "-c", script.String())...)
@@ -120,7 +128,7 @@ func (f *figures) results(raw []RawResult) []Result {
 				rates, p50s, groups = append(rates, v.Rate), append(p50s, v.Latency.P50), append(groups, v.Group)
 			}
 			r := Result{
-				Workload: l.workload, Size: l.size, Clients: l.clients, Depth: l.depth, Idle: s.idle, Groups: s.groups,
+				Workload: l.workload, Size: l.size, Clients: l.clients, Depth: l.depth, Idle: s.idle, Groups: s.groups, Embedded: s.embedded,
 				Rate: median(rates), P50US: median(p50s), Group: median(groups),
 			}
 			r.compare(raw)
@@ -163,18 +171,26 @@ func (r *Report) print(out io.Writer) error {
 	err := t.Flush()
 	fmt.Fprintln(out)
 	t = tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "rdmad\tbytes\tprocesses\tdepth\tidle\tgroups\tcalls/s\tround trip p50 us\trequests/WR\tratio\tof\t")
+	fmt.Fprintln(t, "rdmad\tbytes\tprocesses\tdepth\tidle\tgroups\tservice\tcalls/s\tround trip p50 us\trequests/WR\tratio\tof\t")
 	for _, v := range r.Rdmad {
 		groups := "on"
 		if !v.Groups {
 			groups = "off"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%.2f\t%s\t\n", v.Workload, v.Size, v.Clients, v.Depth, v.Idle, groups,
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.2f\t%s\t\n", v.Workload, v.Size, v.Clients, v.Depth, v.Idle, groups, where(v.Embedded),
 			number(v.Rate, 0), number(v.P50US, 1), number(v.Group, 1), v.Ratio, v.Against)
 	}
 	err = errors.Join(err, t.Flush(), r.printPingPong(out), r.printPerf(out), r.printTargets(out))
 	fmt.Fprintf(out, "\nib_write_lat at 64 B through the run, us: %.1f (a quiet machine shows about the same each time)\n", r.LatencyChecks)
 	return err
+}
+
+// where says where a service is.
+func where(embedded bool) string {
+	if embedded {
+		return "embedded"
+	}
+	return "process"
 }
 
 // number formats a figure, or leaves the cell empty.

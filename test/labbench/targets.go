@@ -12,6 +12,8 @@ import (
 type Verdict struct {
 	Target string `json:"target"`
 	Idle   string `json:"idle"`
+	// Embedded: of a service in the core of its node.
+	Embedded bool `json:"embedded"`
 	// Against says what it is a multiple of.
 	Against string  `json:"against"`
 	Ratio   float64 `json:"ratio"`
@@ -51,12 +53,15 @@ var targets = []target{
 // judge fills in Targets from the rest of the report.
 func (r *Report) judge() {
 	for _, t := range targets {
-		for _, idle := range []string{"busy", "event"} {
-			v := Verdict{Target: t.name, Idle: idle, Against: t.tool, Wanted: t.wanted[idle], AtMost: t.p50}
+		for _, s := range settings {
+			if !s.groups {
+				continue
+			}
+			v := Verdict{Target: t.name, Idle: s.idle, Embedded: s.embedded, Against: t.tool, Wanted: t.wanted[s.idle], AtMost: t.p50}
 			if t.tool == "" {
 				v.Against = "bare ping-pong"
 			}
-			ours, theirs := r.figure(t, idle), r.limit(t, idle)
+			ours, theirs := r.figure(t, s), r.limit(t, s.idle)
 			if ours == 0 || theirs == 0 {
 				continue // not measured
 			}
@@ -71,9 +76,9 @@ func (r *Report) judge() {
 }
 
 // figure is what rdmad has done.
-func (r *Report) figure(t target, idle string) float64 {
+func (r *Report) figure(t target, s setting) float64 {
 	for _, v := range r.Rdmad {
-		if (load{v.Workload, v.Size, v.Clients, v.Depth}) == t.load && v.Idle == idle && v.Groups {
+		if (point{setting{v.Idle, v.Groups, v.Embedded}, load{v.Workload, v.Size, v.Clients, v.Depth}}) == (point{s, t.load}) {
 			if t.p50 {
 				return v.P50US
 			}
@@ -105,7 +110,7 @@ func (r *Report) limit(t target, idle string) float64 {
 func (r *Report) printTargets(out io.Writer) error {
 	_, err := fmt.Fprintln(out)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "target\tidle\tratio\tof\twanted\t\t")
+	fmt.Fprintln(t, "target\tidle\tservice\tratio\tof\twanted\t\t")
 	for _, v := range r.Targets {
 		wanted, met := "at least", "not met"
 		if v.AtMost {
@@ -114,7 +119,7 @@ func (r *Report) printTargets(out io.Writer) error {
 		if v.Met {
 			met = "met"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.2f\t%s\t%s %g\t%s\t\n", v.Target, v.Idle, v.Ratio, v.Against, wanted, v.Wanted, met)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\t%s\t%s %g\t%s\t\n", v.Target, v.Idle, where(v.Embedded), v.Ratio, v.Against, wanted, v.Wanted, met)
 	}
 	return errors.Join(err, t.Flush())
 }

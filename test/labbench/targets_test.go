@@ -24,11 +24,11 @@ func TestTargetsAreMeasured(t *testing.T) {
 			if s.groups {
 				rate, p50 = 3000, 50
 			}
-			r.Rdmad = append(r.Rdmad, Result{Workload: l.workload, Size: l.size, Clients: l.clients, Depth: l.depth, Idle: s.idle, Groups: s.groups, Rate: rate, P50US: p50})
+			r.Rdmad = append(r.Rdmad, Result{Workload: l.workload, Size: l.size, Clients: l.clients, Depth: l.depth, Idle: s.idle, Groups: s.groups, Embedded: s.embedded, Rate: rate, P50US: p50})
 		}
 	}
 	r.judge()
-	if len(r.Targets) != 2*len(targets) {
+	if len(r.Targets) != 4*len(targets) {
 		t.Fatalf("%d of %d targets were judged", len(r.Targets), 2*len(targets))
 	}
 	for _, v := range r.Targets {

@@ -24,16 +24,17 @@ const (
 // colours are those of systems, the same in every plot, and easy to tell apart for everybody (after
 // Okabe and Ito).
 var colours = map[string]color.RGBA{
-	"rdmad":         {213, 94, 0, 255},
-	"rdmad-local":   {230, 159, 0, 255},
-	"rdmad-region":  {204, 121, 167, 255},
-	"rdmad-single":  {150, 150, 150, 255},
-	"tcp":           {0, 0, 0, 255},
-	"tcp-coalesced": {0, 114, 178, 255},
-	"unix":          {86, 180, 233, 255},
-	"grpc":          {0, 158, 115, 255},
-	"grpc-unix":     {120, 200, 90, 255},
-	"nats":          {190, 170, 30, 255},
+	"rdmad":          {213, 94, 0, 255},
+	"rdmad-local":    {230, 159, 0, 255},
+	"rdmad-region":   {204, 121, 167, 255},
+	"rdmad-single":   {150, 150, 150, 255},
+	"rdmad-embedded": {0, 0, 0, 255},
+	"tcp":            {0, 0, 0, 255},
+	"tcp-coalesced":  {0, 114, 178, 255},
+	"unix":           {86, 180, 233, 255},
+	"grpc":           {0, 158, 115, 255},
+	"grpc-unix":      {120, 200, 90, 255},
+	"nats":           {190, 170, 30, 255},
 }
 
 // Plots writes the plots, as SVG, into a directory, and returns the names of the files. Those for which

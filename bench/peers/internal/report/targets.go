@@ -66,6 +66,7 @@ const noProcessor = 5 * 0.0005
 var Targets = []Target{
 	{"P1", "one caller: p50, of tcp", run.Pinned, true, 1.8, ratio(result.P50, "call", "tcp")},
 	{"P1", "one caller: p50, of grpc", run.Pinned, true, 0.4, ratio(result.P50, "call", "grpc")},
+	{"P1", "one caller, service embedded: p50, of tcp", run.Pinned, true, 1.4, between(result.P50, "call", "rdmad-embedded", "call", "tcp")},
 	{"P1", "one caller: p99, of grpc", run.Pinned, true, 0.6, ratio(result.P99, "call", "grpc")},
 	{"P1", "one caller: p50, of grpc", run.Free, true, 0.75, ratio(result.P50, "call", "grpc")},
 	{"P1", "one caller: p99, of grpc", run.Free, true, 0.75, ratio(result.P99, "call", "grpc")},

@@ -40,8 +40,10 @@ type Workload struct {
 var (
 	// callers are the systems with calls between two nodes, or the next best to it.
 	callers = []string{"tcp", "tcp-coalesced", "unix", "grpc", "grpc-unix", "nats", "rdmad", "rdmad-local"}
+	// inCore are those and rdmad with its service in the core.
+	inCore = append(slices.Clone(callers), "rdmad-embedded")
 	// grouped are those and rdmad with groups of one message.
-	grouped = append(slices.Clone(callers), "rdmad-single")
+	grouped = append(slices.Clone(inCore), "rdmad-single")
 	// movers move large answers, and regions are a way of rdmad to do so.
 	movers = []string{"tcp", "unix", "grpc", "grpc-unix", "nats", "rdmad", "rdmad-region", "rdmad-local"}
 	// posters have messages without answers.
@@ -56,13 +58,13 @@ const fanLonger = 4
 
 // Workloads are all, in the order of tables.
 var Workloads = []Workload{
-	{Name: "call", Text: "64 B echo, one process, one outstanding", Op: system.Echo, Size: 64, Clients: 1, Depth: 1, Systems: callers},
+	{Name: "call", Text: "64 B echo, one process, one outstanding", Op: system.Echo, Size: 64, Clients: 1, Depth: 1, Systems: inCore},
 	{Name: "storm-64", Text: "64 B echo, 8 processes, 64 outstanding each", Op: system.Echo, Size: 64, Clients: 8, Depth: 64, Systems: grouped},
 	{Name: "storm-1k", Text: "1 KiB echo, 8 processes, 64 outstanding each", Op: system.Echo, Size: 1 << 10, Clients: 8, Depth: 64, Systems: callers},
 	{Name: "storm-8k", Text: "8 KiB echo, 8 processes, 64 outstanding each", Op: system.Echo, Size: 8 << 10, Clients: 8, Depth: 64, Systems: callers},
-	{Name: "callers", Text: "64 B echo, 8 processes, one outstanding each", Op: system.Echo, Size: 64, Clients: 8, Depth: 1, Systems: callers},
-	{Name: "pages-1", Text: "8 KiB answers, 8 processes, one outstanding each", Op: system.Page, Size: 8 << 10, Clients: 8, Depth: 1, Systems: callers},
-	{Name: "pages-64", Text: "8 KiB answers, 8 processes, 8 outstanding each", Op: system.Page, Size: 8 << 10, Clients: 8, Depth: 8, Systems: callers},
+	{Name: "callers", Text: "64 B echo, 8 processes, one outstanding each", Op: system.Echo, Size: 64, Clients: 8, Depth: 1, Systems: inCore},
+	{Name: "pages-1", Text: "8 KiB answers, 8 processes, one outstanding each", Op: system.Page, Size: 8 << 10, Clients: 8, Depth: 1, Systems: inCore},
+	{Name: "pages-64", Text: "8 KiB answers, 8 processes, 8 outstanding each", Op: system.Page, Size: 8 << 10, Clients: 8, Depth: 8, Systems: inCore},
 	{Name: "bulk-64k", Text: "64 KiB answers, one process, 4 outstanding", Op: system.Page, Size: 64 << 10, Clients: 1, Depth: 4, Systems: movers},
 	{Name: "bulk-1m", Text: "1 MiB answers, one process, 4 outstanding", Op: system.Page, Size: 1 << 20, Clients: 1, Depth: 4, Systems: movers},
 	{Name: "bulk-64m", Text: "64 MiB answers, one process, 2 outstanding", Op: system.Page, Size: 64 << 20, Clients: 1, Depth: 2, Systems: without(movers, "nats")},

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
 )
 
-// rdmad: two daemons over its tcp fabric and a service in a process of its own, or one daemon with
-// clients and service on the same node. Clients keep futures.
+// rdmad: two daemons over its tcp fabric and a service in a process of its own, or in the second daemon, or one daemon
+// with clients and service on the same node. Clients keep futures.
 
 const (
 	rdmadService = "bench"
@@ -26,6 +26,8 @@ type pair struct {
 	groupMax int
 	// regions makes pages travel into regions of the clients.
 	regions bool
+	// embedded: the service is in the core of its node, which is this program.
+	embedded bool
 }
 
 func rdmadSystem(name string, p pair) *System {
@@ -78,16 +80,24 @@ func startPair(ctx context.Context, name string, h Host, p pair) (*Cluster, erro
 	var nodes []*sandbox.Node
 	for i, own := range []string{"a", "b"} {
 		peer := sandbox.Peer{Name: []string{"b", "a"}[i], Address: ports[1-i]}
-		n, err := sandbox.NewNode(h.Rdmad, h.Dir, own, ports[i], []sandbox.Peer{peer}, sandbox.Settings{GroupMax: p.groupMax})
+		program := h.Rdmad
+		if p.embedded && own == "b" {
+			program = h.Peers
+		}
+		n, err := sandbox.NewNode(program, h.Dir, own, ports[i], []sandbox.Peer{peer}, sandbox.Settings{GroupMax: p.groupMax})
 		if err != nil {
 			return c, err
 		}
 		nodes = append(nodes, n)
 	}
+	if p.embedded {
+		return c, c.startNodes(ctx, "", h, "b/", nodes...)
+	}
 	return c, c.startNodes(ctx, name, h, "b/", nodes...)
 }
 
-// startNodes starts nodes, and the service on the last. Clients are on the first, and call node.
+// startNodes starts nodes, and the service of the system on the last, unless the node has it itself and the name
+// is empty. Clients are on the first, and call node.
 func (c *Cluster) startNodes(ctx context.Context, name string, h Host, node string, nodes ...*sandbox.Node) error {
 	c.Address = nodes[0].Socket + addressSeparator + node
 	for _, n := range nodes {
@@ -103,8 +113,10 @@ func (c *Cluster) startNodes(ctx context.Context, name string, h Host, node stri
 			return err
 		}
 	}
-	if err := c.serve(h, name, "service", nodes[len(nodes)-1].Socket); err != nil {
-		return err
+	if name != "" {
+		if err := c.serve(h, name, "service", nodes[len(nodes)-1].Socket); err != nil {
+			return err
+		}
 	}
 	return c.answers(ctx, func(ctx context.Context, address string, n Need) (Session, error) {
 		return dialRdmad(ctx, address, n, false)

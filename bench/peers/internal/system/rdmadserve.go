@@ -35,6 +35,14 @@ func serveRdmad(ctx context.Context, socket string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := RegisterRdmad(ctx, s); err != nil {
+		return err
+	}
+	return s.Serve(ctx)
+}
+
+// RegisterRdmad offers the methods of the service. In a core its agent handles what is quick.
+func RegisterRdmad(_ context.Context, s *server.Server) error {
 	h := &handlers{server: s, idle: make(chan *regionSheet, maxSheets)}
 	for _, m := range []struct {
 		name    string
@@ -47,11 +55,11 @@ func serveRdmad(ctx context.Context, socket string) (err error) {
 		{Post.String(), h.post, server.AnswerSize(0)},
 		{Count.String(), h.count, server.AnswerSize(countSize)},
 	} {
-		if err := s.Handle(rdmadService, m.name, m.handler, m.answer); err != nil {
+		if err := s.Handle(rdmadService, m.name, m.handler, m.answer, server.Inline()); err != nil {
 			return err
 		}
 	}
-	return s.Serve(ctx)
+	return nil
 }
 
 // echo answers in place: request and answer are the same bytes.

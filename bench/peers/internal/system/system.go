@@ -121,6 +121,7 @@ var All = []*System{
 	rdmadSystem("rdmad", pair{}),
 	rdmadSystem("rdmad-region", pair{regions: true}),
 	rdmadSystem("rdmad-single", pair{groupMax: 1}),
+	rdmadSystem("rdmad-embedded", pair{embedded: true}),
 	rdmadLocalSystem(),
 }
 
