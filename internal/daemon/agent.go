@@ -230,6 +230,7 @@ func (a *agent) completion(c *fabric.Completion) bool {
 // strategy says, until there may be something to do.
 func (a *agent) rest() {
 	if a.idle.busy {
+		shm.Yield()
 		a.wait(0)
 		return
 	}
