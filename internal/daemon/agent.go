@@ -44,6 +44,8 @@ type agent struct {
 	// company are those who would wait behind large operations.
 	company company
 	stop    bool
+	// inVain is how many sleeps are begun without lingering, passed how many have been.
+	inVain, passed int
 	// now is when the cycle began, by CLOCK_MONOTONIC, and stamp what journals and records
 	// note of it. awake: there was no sleep since the cycle before.
 	now   int64
@@ -134,6 +136,9 @@ func (a *agent) run() {
 			if worked++; worked%3 == 0 {
 				a.wait(0)
 			}
+			continue
+		}
+		if worked > 0 && a.linger() {
 			continue
 		}
 		worked = 0
@@ -259,6 +264,42 @@ func (a *agent) rest() {
 	for _, d := range a.domains {
 		d.bells.CancelSleep()
 	}
+}
+
+const (
+	// lingerMost is how many times an agent yields before it sleeps, and lingerPause
+	// how many sleeps at most it goes to at once after it has done so in vain.
+	lingerMost  = 4
+	lingerPause = 64
+	// othersRan is how long a yield takes at least if another thread has had the processor.
+	othersRan = int64(time.Microsecond)
+)
+
+// linger lets others run instead of going to sleep, and reports whether they have made work. Being woken takes
+// longer than coming back from a yield. If nobody else wants the processor it returns at once.
+func (a *agent) linger() bool {
+	if a.idle.busy {
+		return false
+	}
+	if a.inVain > 0 && a.passed < a.inVain {
+		a.passed++
+		return false
+	}
+	a.passed = 0
+	for range lingerMost {
+		before := shm.Nanotime()
+		shm.Yield()
+		if shm.Nanotime()-before < othersRan {
+			break
+		}
+		a.glance()
+		if a.cycle() > 0 {
+			a.inVain = 0
+			return true
+		}
+	}
+	a.inVain = min(2*a.inVain+1, lingerPause)
+	return false
 }
 
 // glance has the completion queues look for what may have arrived while others had the

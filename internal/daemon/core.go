@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -112,6 +113,9 @@ func Core(ctx context.Context, tenants ...Tenant) error {
 	return err
 }
 
+// orphanGrace is how long a core whose supervisor is gone may take to end besides its drain.
+const orphanGrace = 2 * time.Second
+
 // core is Core with what the supervisor has handed over.
 func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error {
 	faultpoint.Here("core.started")
@@ -157,6 +161,7 @@ func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error 
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var running atomic.Pointer[conductor]
 	go func() {
 		lifeline := os.NewFile(lifelineFD, "lifeline")
 		_, _ = io.Copy(io.Discard, lifeline) // returns when the supervisor is gone
@@ -166,6 +171,15 @@ func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error 
 			return
 		}
 		cancel()
+		// There is nobody else to end a core that hangs, perhaps in a handler.
+		patience := orphanGrace
+		if c := running.Load(); c != nil {
+			patience += c.live().Node.DrainTimeout
+		}
+		time.AfterFunc(patience, func() {
+			event.CoreKilled.On(&log).Msg("the core does not stop, and its supervisor is gone; it ends")
+			os.Exit(1)
+		})
 	}()
 	told := newBriefing(h.Source)
 	store, items, err := depot.Open(os.NewFile(depotFD, "depot"), told.take)
@@ -179,6 +193,7 @@ func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error 
 		return fmt.Errorf("core: %w", err)
 	}
 	faultpoint.Here("core.adopted")
+	running.Store(c)
 	c.told, c.events = told, events
 	events.Restore(c.identity.Errors)
 	c.pulse, c.beatEvery = beats, time.Duration(h.BeatNS)

@@ -6,10 +6,12 @@
 //   - The conductor (conductor.go, worker.go, link.go ...) does everything that
 //     is not per message: attaching workers, resolving targets, opening lanes,
 //     talking to peers. It is ordinary Go: goroutines, a mutex, JSON.
+//
 //   - An agent (agent.go) is one locked OS thread that does everything that is
 //     per message, for the domains assigned to it: its duty cycle polls
 //     completions, takes published requests, sends groups, delivers what
 //     arrives, and wakes workers. It allocates nothing and takes no lock.
+//
 //   - An out lane (outlane.go) is the requesting end of a lane, with the journal
 //     of what was sent; an in lane (inlane.go) is the answering end, with the
 //     mirror of the ring. A local lane is both, over one ring, without fabric.

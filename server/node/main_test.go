@@ -31,7 +31,14 @@ func TestMain(m *testing.M) {
 		defer stop()
 		_ = node.Run(ctx, node.Config{}, register) // does not return
 	}
+	daemontest.Helper("supervisor", supervise)
 	daemontest.Main(m)
+}
+
+// supervise runs the node that a file configures.
+func supervise(args []string) error {
+	fmt.Println("begins")
+	return node.Run(context.Background(), node.Config{File: args[0]}, register)
 }
 
 // handled counts the requests to t/count in this core.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +45,12 @@ func TestThreads(t *testing.T) {
 // an agent's.
 func onAgent(ctx context.Context, t *testing.T, c *client.Conn, method string) bool {
 	t.Helper()
-	name, err := c.Call(ctx, "b/t/"+method, nil)
+	return onAgentOf(ctx, t, c, "b/t/"+method)
+}
+
+func onAgentOf(ctx context.Context, t *testing.T, c *client.Conn, target string) bool {
+	t.Helper()
+	name, err := c.Call(ctx, target, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +231,48 @@ func TestHang(t *testing.T) {
 	if next, err := b.Core(); err != nil || next == core {
 		t.Errorf("core %d, before %d, %v", next, core, err)
 	}
+}
+
+// A core that hangs in a handler when its supervisor dies does not outlive it for long.
+func TestOrphan(t *testing.T) {
+	dir := t.TempDir()
+	file, socket := filepath.Join(dir, "config.toml"), filepath.Join(dir, "rdmad.sock")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "[node]\nname=\"a\"\nsocket=%q\ndrain_timeout=\"100ms\"\n[log]\nlevel=\"error\"\n", socket), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx := inTime(t)
+	supervisor := daemontest.Spawn(t, "supervisor", file)
+	c := attachSoon(socket)
+	defer c.Close()
+	status, err := c.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids struct {
+		PIDs struct {
+			Core int `json:"core"`
+		} `json:"pids"`
+	}
+	if err := json.Unmarshal(status, &pids); err != nil {
+		t.Fatal(err)
+	}
+	hang, err := c.Method(ctx, "t/hang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Once without an answer, so that the lane is known to be mapped.
+	for n := 0; n < 1000 && !onAgentOf(ctx, t, c, "t/thread"); n++ {
+	}
+	if err := hang.Post(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	supervisor.Kill()
+	daemontest.Eventually(t, "the core ends", func() error {
+		if err := syscall.Kill(pids.PIDs.Core, 0); !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("core %d: %v", pids.PIDs.Core, err)
+		}
+		return nil
+	})
 }
 
 // When the core is replaced, nobody notices more than a pause: requests that have not begun are

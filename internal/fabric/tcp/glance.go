@@ -23,11 +23,6 @@ func (q *cq) Glance() {
 	if e == nil || e.readable || e.starved || e.link != linkOpen || q.poller == nil {
 		return
 	}
-	if g.passed < g.pause {
-		g.passed++
-		return
-	}
-	g.passed = 0
 	e.readable, e.glanced = true, true
 	q.push(e)
 }
