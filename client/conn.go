@@ -57,7 +57,7 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Conn, error) {
 	c := &Conn{over: make(chan struct{}), looked: make(map[string]*Method)}
 	c.life, c.endLife = context.WithCancel(context.Background())
 	c.methods.Store(&map[string]*Method{})
-	c.wait.conn, c.wait.poll.Mode = c, o.wait
+	c.wait.conn, c.wait.poll.Mode, c.wait.linger.Goroutines = c, o.wait, true
 	// Held until session is set: the session's events lock it too.
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *Conn) Close() error {
 
 // addLane is told of each lane by the session, before the answer that names it.
 func (c *Conn) addLane(l attach.Lane, r *slots.Ring) {
-	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, ring: r, single: l.Geometry.Capacity(1), quota: l.Quota, calls: make([]call, l.Geometry.Slots), claimers: make(chan struct{}, 1)}
+	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, near: l.Peer == c.session.Welcome.Node, ring: r, single: l.Geometry.Capacity(1), quota: l.Quota, calls: make([]call, l.Geometry.Slots), claimers: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.opened = append(c.opened, n)
 	c.mu.Unlock()

@@ -19,6 +19,7 @@ type lane struct {
 	id    uint16
 	class string
 	peer  string
+	near  bool // peer is this node
 	ring  *slots.Ring
 	// single is the capacity of one slot.
 	single int

@@ -20,9 +20,10 @@ type waiting struct {
 	// lead is held by the leader, who alone may touch the hint ring.
 	lead sync.Mutex
 	// poll, nap and watch are the leader's.
-	poll  shm.Poll
-	nap   shm.Nap
-	watch watch
+	poll   shm.Poll
+	linger shm.Linger
+	nap    shm.Nap
+	watch  watch
 	// freed is the lane in which the leader has freed slots and not yet woken
 	// those who wait for some.
 	freed *lane
@@ -140,6 +141,8 @@ func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 	defer w.watch.leave(ctx)
 	// What a wake-up is about: it is looked at once more when the sleep is announced.
 	due := func() bool { return w.stirring() || f.settled() || ctx.Err() != nil }
+	// The answer is made by processes that may want this processor.
+	near := f.lane != nil && f.lane.near
 	for sleeps := 0; ; {
 		w.reap()
 		if f.settled() {
@@ -152,7 +155,7 @@ func (w *waiting) leadUntil(ctx context.Context, f *Future) {
 		if ctx.Err() != nil {
 			break
 		}
-		if w.poll.Until(due) {
+		if w.poll.Until(due) || near && !w.nap.Lasting() && w.linger.Until(due) {
 			continue
 		}
 		pages := w.conn.session.Pages()

@@ -148,16 +148,23 @@ func (n *Nap) short(word *atomic.Uint32, old uint32, limit time.Duration) {
 	if monitorRests.Load() && monitorRests.Swap(false) {
 		_, _, _ = syscall.Syscall(unix.SYS_GETPID, 0, 0, 0)
 	}
-	// The goroutines that wait for this processor run first: one that the caller
-	// has just started would find it kept until the sleep ends. If it is the only one, so
-	// do those that wait for any, to which goyield does not come.
 	most := RawLimit
-	if maxRawSleepers() == 1 && sole() {
+	if goroutinesFirst() {
 		most = soleLimit
+	}
+	FutexWaitRaw(word, old, min(limit, most))
+	rawSleepers.Add(-1)
+}
+
+// goroutinesFirst lets the goroutines run that wait for this processor (P): one that the caller
+// has just started would find it kept until a sleep ends. If it is the only one, which it
+// reports, so do those that wait for any, to which goyield does not come. The caller must
+// not be locked to its thread: another thread would have to take the processor over.
+func goroutinesFirst() (only bool) {
+	if only = maxRawSleepers() == 1 && sole(); only {
 		runtime.Gosched()
 	} else {
 		goyield()
 	}
-	FutexWaitRaw(word, old, min(limit, most))
-	rawSleepers.Add(-1)
+	return only
 }

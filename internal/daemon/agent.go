@@ -44,8 +44,10 @@ type agent struct {
 	// company are those who would wait behind large operations.
 	company company
 	stop    bool
-	// inVain is how many sleeps are begun without lingering, passed how many have been.
-	inVain, passed int
+	// linger decides whether it is worth to stay awake while others run, and anew is again, made
+	// once so that no cycle makes a closure.
+	linger shm.Linger
+	anew   func() bool
 	// now is when the cycle began, by CLOCK_MONOTONIC, and stamp what journals and records
 	// note of it. awake: there was no sleep since the cycle before.
 	now   int64
@@ -84,6 +86,7 @@ func newAgent(name string, idle idleStrategy, groupMax int, devs []fabric.Device
 		name: name, log: log, idle: idle, groupMax: groupMax, commands: q, poll: p,
 		comps: make([]fabric.Completion, 256), ends: make(map[uint64]laneEnd),
 	}
+	a.anew = a.again
 	a.countIn(counters.NewAgent())
 	a.tick()
 	if err := a.watch(q.bell); err != nil {
@@ -118,7 +121,7 @@ func (a *agent) start(life *sync.WaitGroup) {
 func (a *agent) run() {
 	runtime.LockOSThread()
 	shm.SetThreadName("rdmad-" + a.name)
-	for worked := 0; !a.stop; {
+	for worked, yielded := 0, int64(0); !a.stop; {
 		woken := a.count.Wakes
 		if a.cycle() > 0 {
 			// When threads wait for this processor, they are mostly those that
@@ -127,6 +130,7 @@ func (a *agent) run() {
 			// there already they have had the processor: the kernel mostly
 			// lets a thread that is woken run at once.
 			if (a.count.Wakes == woken || !a.marked()) && !a.handling() {
+				yielded = shm.Nanotime()
 				shm.Yield()
 				a.glance()
 			}
@@ -138,7 +142,8 @@ func (a *agent) run() {
 			}
 			continue
 		}
-		if worked > 0 && a.linger() {
+		// The cycle has begun with a look at the clock, after the yield.
+		if worked > 0 && a.now-yielded >= shm.OthersRan && a.lingers() {
 			continue
 		}
 		worked = 0
@@ -266,40 +271,16 @@ func (a *agent) rest() {
 	}
 }
 
-const (
-	// lingerMost is how many times an agent yields before it sleeps, and lingerPause
-	// how many sleeps at most it goes to at once after it has done so in vain.
-	lingerMost  = 4
-	lingerPause = 64
-	// othersRan is how long a yield takes at least if another thread has had the processor.
-	othersRan = int64(time.Microsecond)
-)
+// lingers lets others run instead of going to sleep, and reports whether they have made
+// work.
+func (a *agent) lingers() bool {
+	return !a.idle.busy && a.linger.Until(a.anew)
+}
 
-// linger lets others run instead of going to sleep, and reports whether they have made work. Being woken takes
-// longer than coming back from a yield. If nobody else wants the processor it returns at once.
-func (a *agent) linger() bool {
-	if a.idle.busy {
-		return false
-	}
-	if a.inVain > 0 && a.passed < a.inVain {
-		a.passed++
-		return false
-	}
-	a.passed = 0
-	for range lingerMost {
-		before := shm.Nanotime()
-		shm.Yield()
-		if shm.Nanotime()-before < othersRan {
-			break
-		}
-		a.glance()
-		if a.cycle() > 0 {
-			a.inVain = 0
-			return true
-		}
-	}
-	a.inVain = min(2*a.inVain+1, lingerPause)
-	return false
+// again is a look at what others have made while they had the processor.
+func (a *agent) again() bool {
+	a.glance()
+	return a.cycle() > 0
 }
 
 // glance has the completion queues look for what may have arrived while others had the

@@ -124,8 +124,9 @@ func traced(t *testing.T, r *rig, style string, rounds int) calls {
 	return got
 }
 
-// warmUp is how many rounds come before those that are counted, while they are traced.
-const warmUp = 10
+// warmUp is how many rounds come before those that are counted, while they are traced: enough for
+// agents to learn whether it is worth to stay awake while others run (shm.Linger).
+const warmUp = 150
 
 // perMessage is what there is of each message of rounds: what the roles' processes do, and how often anybody
 // wakes another one up.

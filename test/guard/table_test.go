@@ -49,26 +49,28 @@ var counts = []struct {
 	measure func(t *testing.T) map[string]float64
 	bounds  []bound
 }{
-	// A daemon whose agent yields after each busy cycle has 6.
+	// Every system call of a traced process lets others run, so that agents linger (shm.Linger) each time and
+	// yield more often than otherwise: without a tracer these are 4.2 for each daemon, where agents that do not
+	// linger have 4.4, and 5.6 here.
 	{"one call at a time", oneCall, []bound{
 		{name: "caller", unit: "system calls per call", measured: 1.0, most: 1.5},
-		{name: "near daemon", unit: "system calls per call", measured: 5.6, most: 5.9},
-		{name: "far daemon", unit: "system calls per call", measured: 5.6, most: 5.9},
+		{name: "near daemon", unit: "system calls per call", measured: 6.2, most: 6.8},
+		{name: "far daemon", unit: "system calls per call", measured: 6.5, most: 7.1},
 		{name: "service", unit: "system calls per call", measured: 1.0, most: 1.5},
 		{name: "wake-ups", unit: "of all processes, per call", measured: 4.0, most: 4.6},
 	}},
 	// The near daemon sleeps once more where the far one has a processor of its own.
 	{"calls after a rest", rested, []bound{
 		{name: "caller", unit: "system calls per call", measured: 2.0, most: 2.8},
-		{name: "near daemon", unit: "system calls per call", measured: 7.1, most: 7.8},
-		{name: "far daemon", unit: "system calls per call", measured: 6.1, most: 6.9},
+		{name: "near daemon", unit: "system calls per call", measured: 8.6, most: 9.2},
+		{name: "far daemon", unit: "system calls per call", measured: 6.5, most: 7.1},
 		{name: "service", unit: "system calls per call", measured: 1.0, most: 1.6},
 		{name: "wake-ups", unit: "of all processes, per call", measured: 5.0, most: 5.8},
 	}},
 	{"batches of 64", batches, []bound{
 		{name: "caller", unit: "system calls per message", measured: 0.016, most: 0.025},
-		{name: "near daemon", unit: "system calls per message", measured: 0.093, most: 0.105},
-		{name: "far daemon", unit: "system calls per message", measured: 0.093, most: 0.105},
+		{name: "near daemon", unit: "system calls per message", measured: 0.115, most: 0.135},
+		{name: "far daemon", unit: "system calls per message", measured: 0.115, most: 0.135},
 		{name: "service", unit: "system calls per message", measured: 0.016, most: 0.025},
 		{name: "wake-ups", unit: "of all processes, per message", measured: 0.063, most: 0.074},
 		{name: "Go runtime", unit: "futex calls of caller, service and agents per message", measured: 0.004, most: 0.6},
@@ -79,8 +81,8 @@ var counts = []struct {
 	}},
 	{"one-way messages", oneWay, []bound{
 		{name: "caller", unit: "system calls per message", measured: 0.016, most: 0.025},
-		{name: "near daemon", unit: "system calls per message", measured: 0.093, most: 0.105},
-		{name: "far daemon", unit: "system calls per message", measured: 0.093, most: 0.105},
+		{name: "near daemon", unit: "system calls per message", measured: 0.115, most: 0.135},
+		{name: "far daemon", unit: "system calls per message", measured: 0.115, most: 0.135},
 		{name: "service", unit: "system calls per message", measured: 0.016, most: 0.025},
 		{name: "wake-ups", unit: "of all processes, per message", measured: 0.063, most: 0.074},
 		{name: "Go runtime", unit: "futex calls of caller, service and agents per message", measured: 0.005, most: 0.6},
