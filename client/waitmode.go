@@ -11,7 +11,8 @@ import (
 type Mode = shm.WaitMode
 
 const (
-	// Event sleeps at once and is woken by the daemon. It is the default.
+	// Event sleeps and is woken by the daemon. Where others want the processor, who waits for an
+	// answer of the same node lets them run first. It is the default.
 	Event = shm.WaitEvent
 	// Busy polls and never sleeps while somebody waits for an answer: the quickest
 	// way where there are processors to spare, and one processor's time.

@@ -268,7 +268,12 @@ func (c *Call) conclude(status slots.Status, text string) {
 // same method.
 func (c *Call) handler() Handler {
 	if in := c.server.handlers.Load(); c.in != in || c.method != c.header.Method {
-		c.last, c.method, c.in = c.server.handlersOf(c.header.Method), c.header.Method, in
+		if c.inline {
+			c.last = (*in)[c.header.Method].onAgent()
+		} else {
+			c.last = c.server.handlersOf(c.header.Method)
+		}
+		c.method, c.in = c.header.Method, in
 	}
 	if c.last.call == nil {
 		c.in = nil // it may be there the next time

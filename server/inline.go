@@ -24,7 +24,7 @@ func Inline() MethodOption { return func(m *attach.Method) { m.Inline = true } }
 // handleInline makes the core's agent handle the requests for a method, or no longer.
 func (s *Server) handleInline(method uint32, inline bool) error {
 	core := s.session.Core
-	if core == nil || !inline && !s.wasInline[method] {
+	if !inline && !s.wasInline[method] {
 		return nil
 	}
 	serve := s.serveInline
@@ -36,6 +36,16 @@ func (s *Server) handleInline(method uint32, inline bool) error {
 	}
 	s.wasInline[method] = inline
 	return core.Inline(s.session.Welcome.Domain, s.id, method, serve)
+}
+
+// onAgent returns the handlers for the agent's thread, which are none if the method is not
+// inline: the header may not be the one any more that the agent has judged, and the agent must
+// neither run into a handler that blocks nor wait for Handle, which waits for the agent.
+func (h handlers) onAgent() handlers {
+	if !h.inline {
+		return handlers{}
+	}
+	return h
 }
 
 // serveInline handles the request that h names, on the agent's thread.

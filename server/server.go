@@ -106,6 +106,8 @@ type handlers struct {
 	stream StreamHandler
 	// answer is the declared size of answers.
 	answer int
+	// inline: the core's agent may call it.
+	inline bool
 }
 
 func (s *Server) handle(service, method string, h handlers, opts []MethodOption) error {
@@ -130,15 +132,22 @@ func (s *Server) handle(service, method string, h handlers, opts []MethodOption)
 	if err != nil {
 		return fmt.Errorf("server: handle %s/%s: %w", service, method, err)
 	}
-	h.answer = m.Answer
+	h.answer, h.inline = m.Answer, m.Inline && h.stream == nil && s.session.Core != nil
 	next := map[uint32]handlers{a.MethodIDs[0]: h}
 	for id, old := range *s.handlers.Load() {
 		if id != a.MethodIDs[0] {
 			next[id] = old
 		}
 	}
+	// The agent finds what it has been told of, and nothing else.
+	if !h.inline {
+		err = s.handleInline(a.MethodIDs[0], false)
+	}
 	s.handlers.Store(&next)
-	if err := s.handleInline(a.MethodIDs[0], m.Inline && h.stream == nil); err != nil {
+	if h.inline {
+		err = s.handleInline(a.MethodIDs[0], true)
+	}
+	if err != nil {
 		return fmt.Errorf("server: handle %s/%s: %w", service, method, err)
 	}
 	return nil

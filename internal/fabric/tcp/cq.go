@@ -18,8 +18,8 @@ type cq struct {
 	first, last *Endpoint
 	waiting     int
 	closed      bool
-	glance      glance
-	plain       []byte // what an endpoint is about to encrypt; nil before the first
+	latest      *Endpoint // something arrived on it last; nil before the first
+	plain       []byte    // what an endpoint is about to encrypt; nil before the first
 }
 
 // CreateCQ implements fabric.Device. The depth must be positive and is otherwise
@@ -61,7 +61,9 @@ func (q *cq) pop() *Endpoint {
 
 // drop forgets an endpoint that has nothing left to report.
 func (q *cq) drop(e *Endpoint) {
-	q.glance.forget(e)
+	if q.latest == e {
+		q.latest = nil
+	}
 	if i := slices.Index(q.endpoints, e); i >= 0 {
 		q.endpoints = slices.Delete(q.endpoints, i, i+1)
 	}

@@ -72,7 +72,6 @@ type Endpoint struct {
 	culprit  *sendEntry // the work request that the peer has refused
 
 	readable bool   // the socket may have bytes
-	glanced  bool   // readable is a guess of Glance's
 	starved  bool   // an arrival waits for a posted receive
 	cramped  bool   // a completion of the last turn found no room
 	stuck    bool   // the socket takes no bytes until it is writable

@@ -154,7 +154,6 @@ func (e *Endpoint) read() bool {
 	}
 	rx.vec.Reset()
 	e.stats.Reads++
-	e.cq.glance.read(e, n > 0)
 	if err != nil {
 		e.readError(err)
 		return false
@@ -164,6 +163,7 @@ func (e *Endpoint) read() bool {
 		return false
 	}
 	e.stats.BytesIn += uint64(n)
+	e.cq.latest = e
 	// A short read has drained the socket; level-triggered events tell of more.
 	e.readable = n == want || e.severed
 	placed := min(n, direct)

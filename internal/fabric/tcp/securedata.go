@@ -142,6 +142,9 @@ func (e *Endpoint) readSecured() bool {
 	}
 	e.stats.Reads += uint64(1 - s.calls)
 	e.stats.BytesIn += uint64(total)
+	if total > 0 {
+		e.cq.latest = e
+	}
 	switch {
 	case err == nil:
 		e.readable = true // for want of room: there may be more
