@@ -96,7 +96,7 @@ func TestEmbeddedProgram(t *testing.T) {
 	defer node.Kill()
 	c.start("a")
 	c.awaitService("a", "b", "greeter", "hello", 0)
-	if r := run(t, rdmad(t, "call", "--socket", c.socket("a"), "b/greeter/hello", "world")); r.out != "hello world\n" {
+	if r := run(t, rdmad(t, "call", "--socket", c.socket("a"), "b/greeter/hello", "world")); r.out != "hello world" {
 		t.Errorf("the answer is %q, %q%s", r.out, r.errOut, node.Tail())
 	}
 	if err := node.Stop(limit); err != nil {
