@@ -1,9 +1,6 @@
 package shm
 
-import (
-	"runtime"
-	"time"
-)
+import "time"
 
 // Linger is what a thread does before it sleeps until others have done something that
 // may want its very processor. The zero Linger is ready. Not safe for concurrent use.
@@ -38,19 +35,22 @@ func (l *Linger) Until(ready func() bool) bool {
 		l.skip--
 		return false
 	}
-	// Like a sleeper that the Go scheduler does not know of, this thread keeps its
-	// processor (P).
 	if l.Goroutines {
 		goroutinesFirst()
 	}
-	last := int(rawSleepers.Add(1)) > runtime.GOMAXPROCS(0)
-	came := !last && l.yield(ready)
-	rawSleepers.Add(-1)
+	came := l.keep(ready)
 	if !came && l.penalty < vainPenalty {
 		l.penalty = min(2*l.penalty+1, vainPenalty)
 	}
 	l.skip = l.penalty
 	return came
+}
+
+// keep yields unless too few processors (P) were left to the others: like a sleeper that the Go
+// scheduler does not know of, this thread keeps its own.
+func (l *Linger) keep(ready func() bool) bool {
+	defer rawSleepers.Add(-1) // also where ready ends the goroutine
+	return rawSleepers.Add(1) <= maxRawSleepers() && l.yield(ready)
 }
 
 // yield does it, and sets penalty to what it is after a call that was not in vain.

@@ -20,14 +20,23 @@ type Core interface {
 	Leave(domain string, worker int)
 }
 
-type coreKey struct{}
+type within struct {
+	core   Core
+	socket string
+}
+
+type withinKey struct{}
 
 // Within returns a context by which Open knows that it attaches to the daemon whose core
-// this process is.
-func Within(ctx context.Context, c Core) context.Context { return context.WithValue(ctx, coreKey{}, c) }
+// this process is, if it does so by the given socket.
+func Within(ctx context.Context, c Core, socket string) context.Context {
+	return context.WithValue(ctx, withinKey{}, within{c, socket})
+}
 
-// coreOf returns what Within has put into ctx, or nil.
-func coreOf(ctx context.Context) Core {
-	c, _ := ctx.Value(coreKey{}).(Core)
-	return c
+// coreOf returns the core that Within has put into ctx for the socket, or nil.
+func coreOf(ctx context.Context, socket string) Core {
+	if w, _ := ctx.Value(withinKey{}).(within); w.socket == socket {
+		return w.core
+	}
+	return nil
 }

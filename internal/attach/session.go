@@ -123,7 +123,7 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 		return nil, DialError(socket, err)
 	}
 	s := &Session{
-		Core: coreOf(ctx), conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2),
+		Core: coreOf(ctx, socket), conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2),
 		segs: make(map[*shm.Segment]bool), lanes: make(map[uint16]*shm.Segment), pending: make(map[uint64]*question),
 		regions: make(map[slots.RegionID]*Region),
 	}

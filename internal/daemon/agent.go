@@ -134,20 +134,17 @@ func (a *agent) run() {
 				shm.Yield()
 				a.glance()
 			}
-			// Look for events at every other busy cycle: the first cycle after
-			// a wake-up mostly finds nothing more and goes to sleep, which
-			// looks anyway.
-			if worked++; worked%3 == 0 {
-				a.wait(0)
-			}
+		} else if worked == 0 || a.now-yielded < shm.OthersRan || !a.lingers() {
+			// (The cycle has begun with a look at the clock, after the yield.)
+			worked = 0
+			a.rest()
 			continue
 		}
-		// The cycle has begun with a look at the clock, after the yield.
-		if worked > 0 && a.now-yielded >= shm.OthersRan && a.lingers() {
-			continue
+		// Look for events at every other busy cycle: the first cycle after a wake-up
+		// mostly finds nothing more and goes to sleep, which looks anyway.
+		if worked++; worked%3 == 0 {
+			a.wait(0)
 		}
-		worked = 0
-		a.rest()
 	}
 	a.commands.close()
 	a.tally.Become(counters.AgentEnded)
@@ -306,7 +303,7 @@ func (a *agent) marked() bool {
 // handling reports whether requests wait for the agent to handle them.
 func (a *agent) handling() bool {
 	for _, d := range a.domains {
-		if d.soon.any() {
+		if d.soon.len() > 0 {
 			return true
 		}
 	}

@@ -50,7 +50,7 @@ type agentDomain struct {
 	expecting bool
 	// soon are requests that the agent handles itself in this cycle or the next, oldest
 	// first.
-	soon inlineQueue
+	soon fifo
 	// out: the node is out of service, see outage.
 	out bool
 	// touched are the workers that got hints in this cycle.

@@ -182,8 +182,8 @@ func (c *conductor) open(socket *net.UnixListener) {
 // serve is called after open. It accepts peers on bootstrap (nil: none) until ctx ends, or
 // a tenant has left, and then drains and stops.
 //
-// A handOver ends it at once, with errHandOver: the agents stop after the cycle that they
-// are in, and nobody is told.
+// A handOver ends it at once, with errHandOver, or when the tenants have finished what they have
+// begun: the agents stop after the cycle that they are in, and nobody is told.
 func (c *conductor) serve(ctx context.Context, bootstrap net.Listener, handOver <-chan os.Signal) error {
 	if bootstrap != nil {
 		c.closers = append(c.closers, bootstrap.Close)
@@ -200,6 +200,7 @@ func (c *conductor) serve(ctx context.Context, bootstrap net.Listener, handOver 
 	}
 	select {
 	case <-handOver:
+		c.vacate()
 		c.rest()
 		return errHandOver
 	case err := <-c.tenancy.left:

@@ -33,6 +33,8 @@ type agentWorker struct {
 	row         int
 	// outstanding counts the requests it has and has not finished.
 	outstanding int
+	// leaving: it is to finish them and gets no others, unless they belong to one.
+	leaving bool
 	// handlers is how many it works on at once; 0 if it has not said.
 	handlers int
 	// uses has a bit for each lane that a client has, bytes is the size of its
@@ -62,6 +64,9 @@ type agentWorker struct {
 func (w *agentWorker) hasMapped(lane uint16) bool {
 	return w.mapped[lane/64]&(1<<(lane%64)) != 0
 }
+
+// takes reports whether it may be given new requests of a lane.
+func (w *agentWorker) takes(lane uint16) bool { return !w.leaving && w.hasMapped(lane) }
 
 func (w *agentWorker) hasKnown(lane uint16) bool {
 	return w.known[lane/64]&(1<<(lane%64)) != 0
@@ -101,13 +106,13 @@ const pickAmong = 8
 func (m *agentMethod) pick(lane uint16) *agentWorker {
 	var best *agentWorker
 	n := len(m.workers)
-	if n == 1 && m.workers[0].hasMapped(lane) {
+	if n == 1 && m.workers[0].takes(lane) {
 		return m.workers[0]
 	}
 	m.turn++
 	for k := 0; k < min(n, pickAmong); k++ {
 		w := m.workers[(m.turn+k)%n]
-		if w.hasMapped(lane) && (best == nil || w.outstanding < best.outstanding) {
+		if w.takes(lane) && (best == nil || w.outstanding < best.outstanding) {
 			best = w
 		}
 	}
@@ -115,7 +120,7 @@ func (m *agentMethod) pick(lane uint16) *agentWorker {
 		return best
 	}
 	for _, w := range m.workers {
-		if w.hasMapped(lane) {
+		if w.takes(lane) {
 			return w
 		}
 	}

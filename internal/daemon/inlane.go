@@ -113,7 +113,7 @@ func (l *inLane) dispatch(i int) {
 		l.refuse(i, slots.StatusNoService, "nobody serves it")
 		return
 	}
-	if rec.alone && m.inline != nil && m.inline.hasMapped(l.id) {
+	if rec.alone && m.inline != nil && !l.domain.expecting && m.inline.hasMapped(l.id) {
 		l.domain.soon.add(queued{l, i, rec.ticket})
 		return
 	}

@@ -7,25 +7,6 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// inlineQueue are requests that wait for the agent to handle them, oldest first. It belongs
-// to the agent.
-type inlineQueue struct {
-	list  []queued
-	first int // those before it are done with
-}
-
-func (q *inlineQueue) add(r queued) { q.list = append(q.list, r) }
-func (q *inlineQueue) any() bool    { return q.first < len(q.list) }
-
-// next takes the oldest.
-func (q *inlineQueue) next() queued {
-	r := q.list[q.first]
-	if q.first++; q.first == len(q.list) {
-		q.list, q.first = q.list[:0], 0
-	}
-	return r
-}
-
 const (
 	// handleMost and handleTime bound what an agent handles in one cycle: answers are sent at
 	// its end, and everybody else waits for it. The time is looked at every handleLook
@@ -37,7 +18,7 @@ const (
 
 // handleSoon handles requests whose handlers run on this thread, and returns how many.
 func (d *agentDomain) handleSoon() (n int) {
-	if !d.soon.any() {
+	if d.soon.len() == 0 {
 		return 0
 	}
 	back := false
@@ -49,13 +30,18 @@ func (d *agentDomain) handleSoon() (n int) {
 		}
 	}()
 	until := shm.Nanotime() + int64(handleTime)
-	for d.soon.any() && n < handleMost {
+	for d.soon.len() > 0 && n < handleMost {
 		if n++; n%handleLook == 0 && shm.Nanotime() > until {
 			break
 		}
-		if r := d.soon.next(); r.waits() {
+		r := d.soon.oldest()
+		d.soon.drop() // before a handler that does not return
+		if r.waits() {
 			r.lane.handle(r.index)
 		}
+	}
+	if d.soon.len() == 0 {
+		d.soon.clear()
 	}
 	back = true
 	return n

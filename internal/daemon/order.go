@@ -50,7 +50,7 @@ func (m *agentMethod) atHome(order, lane uint16) *agentWorker {
 	if h.worker == nil {
 		h.worker = m.pick(lane)
 	}
-	if w := h.worker; w != nil && !w.gone && w.hasMapped(lane) {
+	if w := h.worker; w != nil && !w.gone && w.takes(lane) {
 		return w
 	}
 	return nil

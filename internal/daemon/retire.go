@@ -23,7 +23,7 @@ func (d *agentDomain) retire(why string) (ends []ending) {
 	d.abandon(func(*agentOp) bool { return true }, slots.OpExpired)
 	for _, m := range d.methods {
 		if m != nil {
-			m.workers = nil
+			m.workers, m.inline, m.handle = nil, nil, nil
 			d.refuseQueue(m)
 		}
 	}

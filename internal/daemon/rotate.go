@@ -176,6 +176,7 @@ func (c *conductor) replace(d, next *domain, why string) (ends []ending, workers
 	d.agent.commands.call(func() {
 		ends = d.view.retire(why)
 		next.view.out = d.view.out
+		next.view.expecting = c.tenancy.expecting.Load() // settle changes it under c.mu, before it looks for domains
 		d.agent.domains = append(d.agent.domains, next.view)
 	})
 	for id, w := range d.workers {

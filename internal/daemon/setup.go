@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"time"
+
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
 )
@@ -15,6 +17,8 @@ type Setup struct {
 	Reload func() (*config.Config, error)
 	// CoreArgs are arguments of the core's program, behind "core".
 	CoreArgs []string
+	// ReadyLimit is how long a core that replaces another may take until it is ready; 0: 10 s.
+	ReadyLimit time.Duration
 	// Log takes what the supervisor has to say. Nil: nobody does.
 	Log *event.Log
 }

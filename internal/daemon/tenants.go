@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/slots"
@@ -36,7 +37,8 @@ func (c *conductor) settle(ctx context.Context, tenants []Tenant) error {
 	settled := make(chan struct{}, len(tenants))
 	for _, t := range tenants {
 		c.spawn(func() {
-			err := t(attach.Within(c.ctx, c), c.live().Node.Socket, func() { settled <- struct{}{} })
+			socket := c.live().Node.Socket
+			err := t(attach.Within(c.ctx, c, socket), socket, func() { settled <- struct{}{} })
 			if c.ctx.Err() != nil {
 				return
 			}
@@ -118,4 +120,49 @@ func (c *conductor) tenantsAgent(domain string, worker int, f func(*agentDomain,
 			}
 		})
 	}
+}
+
+// vacateTime is how long tenants may take to finish what they have begun when the core hands
+// over. Together with restTimeout it is less than the supervisor waits.
+const vacateTime = time.Second
+
+// vacate gives the tenants time to finish what they have begun, and no new requests, which the next
+// core finds waiting. Inline handlers go on until the agents rest: they begin and end
+// within a cycle.
+func (c *conductor) vacate() {
+	if c.tenancy.left == nil {
+		return
+	}
+	for late := time.After(vacateTime); ; {
+		domains := c.allDomains()
+		busy := make(chan int, len(domains))
+		asked, sum := 0, 0
+		for _, d := range domains {
+			if d.agent.commands.do(func() { busy <- d.view.dismissOwn() }) {
+				asked++
+			}
+		}
+		for range asked {
+			select {
+			case n := <-busy:
+				sum += n
+			case <-late:
+				return
+			}
+		}
+		if sum == 0 || !sleep(c.ctx, drainStep) {
+			return
+		}
+	}
+}
+
+// dismissOwn lets services of this process take no new requests, and returns how many they have.
+func (d *agentDomain) dismissOwn() (busy int) {
+	for _, w := range d.present {
+		if w.pid == pid {
+			w.leaving = true
+			busy += w.outstanding
+		}
+	}
+	return busy
 }

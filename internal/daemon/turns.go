@@ -21,11 +21,10 @@ type caller struct {
 	id   uint16
 }
 
-// line is the requests of one caller that wait, oldest first.
+// line is the requests of one caller that wait.
 type line struct {
 	caller
-	waiting []queued
-	first   int // the oldest in waiting; those before it have gone on
+	fifo
 	// deficit is how many bytes it may still have in this turn. If the turn ended
 	// because it was full, it goes on with the rest of it.
 	deficit int
@@ -65,19 +64,8 @@ func (q *turns) add(r queued) {
 		q.callers[c] = l
 		q.order = append(q.order, l)
 	}
-	l.append(r)
+	l.add(r)
 	q.n++
-}
-
-func (l *line) len() int { return len(l.waiting) - l.first }
-
-// append uses the room of those that have gone on before it takes more.
-func (l *line) append(r queued) {
-	if l.first > len(l.waiting)/2 && len(l.waiting) == cap(l.waiting) {
-		l.waiting = l.waiting[:copy(l.waiting, l.waiting[l.first:])]
-		l.first = 0
-	}
-	l.waiting = append(l.waiting, r)
 }
 
 // has reports whether requests of the caller wait.
@@ -132,7 +120,7 @@ func (q *turns) drain(hand func(queued) verdict) {
 func (l *line) drain(hand func(queued) verdict, turn bool) (more bool) {
 	l.full = false
 	for l.len() > 0 {
-		r := l.waiting[l.first]
+		r := l.oldest()
 		cost := r.lane.cost(r.index)
 		if turn && cost > l.deficit {
 			return true
@@ -145,7 +133,7 @@ func (l *line) drain(hand func(queued) verdict, turn bool) (more bool) {
 			return false
 		case gone:
 		}
-		l.first++
+		l.drop()
 	}
 	return false
 }
@@ -153,7 +141,8 @@ func (l *line) drain(hand func(queued) verdict, turn bool) (more bool) {
 // end forgets a caller of whom nothing waits, and what is left of its turn.
 func (q *turns) end(l *line) {
 	delete(q.callers, l.caller)
-	l.caller, l.waiting, l.first = caller{}, l.waiting[:0], 0
+	l.caller = caller{}
+	l.clear()
 	q.spare = append(q.spare, l)
 }
 

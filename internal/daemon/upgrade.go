@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,7 +145,8 @@ func (s *supervisor) succeed(ctx context.Context, e *executable) error {
 		return err
 	}
 	s.core = core
-	late := time.NewTimer(readyTimeout)
+	limit := cmp.Or(s.setup.ReadyLimit, readyTimeout)
+	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
 	case <-core.link.Ready():
@@ -156,7 +158,7 @@ func (s *supervisor) succeed(ctx context.Context, e *executable) error {
 		return ctx.Err() // the core is told to stop by follow
 	case <-late.C:
 		core.end(syscall.SIGKILL, readyTimeout)
-		return fmt.Errorf("the new core was not ready after %v", readyTimeout)
+		return fmt.Errorf("the new core was not ready after %v", limit)
 	}
 }
 

@@ -335,7 +335,7 @@ func (d *domain) enlist(w *worker) error {
 		return withoutMemory(err)
 	}
 	c.mu.Lock()
-	w.id, err = d.freeID()
+	w.id, err = d.freeID(w.pid)
 	if err == nil && d.retired {
 		err = errRetired
 	}
@@ -374,11 +374,12 @@ func (d *domain) enlist(w *worker) error {
 	return nil
 }
 
-// freeID finds an attach id that no slot word carries any more. conductor.mu is
+// freeID finds an attach id for a process that no slot word carries any more. The limit of
+// processes does not hold for services in the core, without which it would end. conductor.mu is
 // held, and the agent never waits for that.
-func (d *domain) freeID() (int, error) {
+func (d *domain) freeID(process int) (int, error) {
 	limit := d.conductor.live().Limits.Workers
-	if len(d.workers) >= limit {
+	if len(d.workers) >= limit && process != pid {
 		return 0, fmt.Errorf("%w: %d workers are attached to domain %s (limits.workers)", attach.ErrLimit, limit, d.name)
 	}
 	id := 0

@@ -145,7 +145,8 @@ func (n *Node) Start() error {
 	if err != nil {
 		return err
 	}
-	setup := daemon.Setup{Config: cfg, Source: source}
+	// The argument is that of package node, in whose tests the binary is its core.
+	setup := daemon.Setup{Config: cfg, Source: source, CoreArgs: []string{"--"}}
 	if os.Getenv(LogEnv) != "" {
 		setup.Log = daemon.NewLog(cfg, os.Stderr, n.Name+" supervisor")
 	} else {

@@ -59,7 +59,15 @@ var methods = map[string]server.Handler{
 	"panic": func(*server.Call) error { panic("a handler's panic") },
 	"exit":  func(*server.Call) error { runtime.Goexit(); return nil },
 	"die":   func(*server.Call) error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) },
-	"hang":  func(*server.Call) error { select {} },
+	// hang makes the file that its request names, and returns no more.
+	"hang": func(c *server.Call) error {
+		if name := string(c.Request()); name != "" {
+			if err := os.WriteFile(name, nil, 0o600); err != nil {
+				return err
+			}
+		}
+		select {}
+	},
 	// doze holds the agent up for as many milliseconds as the request has bytes.
 	"doze": func(c *server.Call) error {
 		time.Sleep(time.Duration(len(c.Request())) * time.Millisecond)
@@ -84,6 +92,9 @@ func thread(c *server.Call) error {
 	return c.Reply([]byte(strings.TrimSpace(string(name))))
 }
 
+// slowEnv names a file: cores of a test have not registered before it is there.
+const slowEnv = "RDMAD_TEST_SLOW"
+
 func register(ctx context.Context, s *server.Server) error {
 	if os.Getenv(refuseEnv) != "" {
 		return errors.New("the table of pages is damaged")
@@ -93,9 +104,13 @@ func register(ctx context.Context, s *server.Server) error {
 			return err
 		}
 	}
+	if name := os.Getenv(slowEnv); name != "" {
+		defer waitForFile(ctx, name)
+	}
 	return errors.Join(
 		registerCache(ctx, s),
 		s.Handle("t", "outside", thread, server.AnswerSize(64)),
+		s.Handle("t", "outdoze", methods["doze"], server.AnswerSize(64)),
 		s.HandleStream("t", "stream", func(st *server.Stream) error {
 			for {
 				p, err := st.Recv()
@@ -110,6 +125,16 @@ func register(ctx context.Context, s *server.Server) error {
 				}
 			}
 		}, server.Inline()))
+}
+
+// waitForFile returns when there is such a file, or ctx has ended.
+func waitForFile(ctx context.Context, name string) {
+	for ctx.Err() == nil {
+		if _, err := os.Stat(name); err == nil {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // attach attaches a client to n until the test ends.

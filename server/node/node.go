@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
@@ -24,6 +25,10 @@ type Config struct {
 	Set []string
 	// Server are the options of the server that register gets.
 	Server []server.Option
+	// RegisterLimit is how long a core that replaces another, because of an upgrade, may take until
+	// register has returned. Then the program before it is started again. 0 means 10 s. There is no limit
+	// at other times.
+	RegisterLimit time.Duration
 }
 
 // Register offers the methods of the node with the server that it is given, by Handle and
@@ -46,7 +51,6 @@ func Run(ctx context.Context, c Config, register Register) error {
 	if inCore {
 		os.Exit(core(ctx, c, register))
 	}
-	// The core gets the program's arguments, so that main can parse them there, too.
 	sources := config.Sources{File: c.File, Environ: os.Environ(), Set: c.Set}
 	if sources.File == "" {
 		sources.File = DefaultFile
@@ -63,7 +67,8 @@ func Run(ctx context.Context, c Config, register Register) error {
 		return fmt.Errorf("node: %w", err)
 	}
 	err = daemon.Supervise(ctx, daemon.Setup{
-		Config: cfg, Source: sources.File, Reload: load, CoreArgs: os.Args[1:], Log: daemon.NewLog(cfg, os.Stderr, "supervisor"),
+		Config: cfg, Source: sources.File, Reload: load,
+		CoreArgs: append([]string{programArgs}, os.Args[1:]...), ReadyLimit: c.RegisterLimit, Log: daemon.NewLog(cfg, os.Stderr, "supervisor"),
 	})
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
@@ -73,32 +78,10 @@ func Run(ctx context.Context, c Config, register Register) error {
 
 // core is the process that serves. It returns its exit status.
 func core(ctx context.Context, c Config, register Register) int {
-	var err error
-	if probed {
-		err = daemon.Probe(os.Stdout)
-	} else {
-		err = daemon.Core(ctx, tenant.Of(tenant.Register(register), c.Server...))
-	}
+	err := daemon.Core(ctx, tenant.Of(tenant.Register(register), c.Server...))
 	status := daemon.ExitStatus(err)
 	if err != nil && status != daemon.StatusHandOver {
 		fmt.Fprintln(os.Stderr, "node:", err)
 	}
 	return status
-}
-
-// inCore: this process was started by a supervisor, to be the core or, if probed, to say
-// which versions it has.
-var inCore, probed = takeArguments()
-
-// takeArguments takes the supervisor's arguments away from those of the program.
-func takeArguments() (core, probe bool) {
-	if len(os.Args) < 2 || os.Args[1] != "core" {
-		return false, false
-	}
-	rest := os.Args[2:]
-	if len(rest) > 0 && rest[0] == "--probe" {
-		probe, rest = true, rest[1:]
-	}
-	os.Args = append(os.Args[:1:1], rest...)
-	return true, probe
 }

@@ -4,15 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/rdmad/rdmad/client"
@@ -24,12 +19,7 @@ import (
 func TestThreads(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *client.Conn) {
 		ctx := inTime(t)
-		// The first requests of a lane may come before the service has mapped it.
-		for n := 0; !onAgent(ctx, t, c, "thread"); n++ {
-			if n == 1000 {
-				t.Fatal("an inline handler never runs on the agent's thread")
-			}
-		}
+		warm(ctx, t, c, "b/t/thread")
 		for range 100 {
 			if !onAgent(ctx, t, c, "thread") {
 				t.Error("an inline handler has run elsewhere")
@@ -39,6 +29,17 @@ func TestThreads(t *testing.T) {
 			}
 		}
 	})
+}
+
+// warm calls target, which answers with the name of its thread, until that is an agent's: the first
+// requests of a lane may come before the service has mapped it.
+func warm(ctx context.Context, t *testing.T, c *client.Conn, target string) {
+	t.Helper()
+	for n := 0; !onAgentOf(ctx, t, c, target); n++ {
+		if n == 1000 {
+			t.Fatal("an inline handler never runs on the agent's thread")
+		}
+	}
 }
 
 // onAgent calls a method that answers with the name of its thread, and reports whether that is
@@ -86,8 +87,7 @@ func TestSizes(t *testing.T) {
 func TestHandlersThatFail(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *client.Conn) {
 		ctx := inTime(t)
-		for n := 0; n < 1000 && !onAgent(ctx, t, c, "thread"); n++ {
-		}
+		warm(ctx, t, c, "b/t/thread")
 		for range 3 {
 			for method, text := range map[string]string{"fail": "no such page", "panic": "a handler's panic", "exit": "handler exited"} {
 				_, err := c.Call(ctx, "b/t/"+method, []byte("x"))
@@ -214,113 +214,6 @@ func TestDeath(t *testing.T) {
 	})
 }
 
-// A handler that blocks takes the core with it; node.hang_limit ends that.
-func TestHang(t *testing.T) {
-	a, b := daemontest.PairOfEach(t, "", "hang_limit=\"2s\"\n")
-	ctx, c := inTime(t), attach(t, a)
-	core, err := b.Core()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Call(ctx, "b/t/hang", nil); !errors.Is(err, client.ErrMaybeExecuted) {
-		t.Errorf("a call of a handler that blocks: %v", err)
-	}
-	if p, err := c.Call(ctx, "b/t/echo", []byte("again")); err != nil || string(p) != "again" {
-		t.Errorf("afterwards: %q, %v", p, err)
-	}
-	if next, err := b.Core(); err != nil || next == core {
-		t.Errorf("core %d, before %d, %v", next, core, err)
-	}
-}
-
-// A core that hangs in a handler when its supervisor dies does not outlive it for long.
-func TestOrphan(t *testing.T) {
-	dir := t.TempDir()
-	file, socket := filepath.Join(dir, "config.toml"), filepath.Join(dir, "rdmad.sock")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "[node]\nname=\"a\"\nsocket=%q\ndrain_timeout=\"100ms\"\n[log]\nlevel=\"error\"\n", socket), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx := inTime(t)
-	supervisor := daemontest.Spawn(t, "supervisor", file)
-	c := attachSoon(socket)
-	defer c.Close()
-	status, err := c.Status(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pids struct {
-		PIDs struct {
-			Core int `json:"core"`
-		} `json:"pids"`
-	}
-	if err := json.Unmarshal(status, &pids); err != nil {
-		t.Fatal(err)
-	}
-	hang, err := c.Method(ctx, "t/hang")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Once without an answer, so that the lane is known to be mapped.
-	for n := 0; n < 1000 && !onAgentOf(ctx, t, c, "t/thread"); n++ {
-	}
-	if err := hang.Post(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
-	supervisor.Kill()
-	daemontest.Eventually(t, "the core ends", func() error {
-		if err := syscall.Kill(pids.PIDs.Core, 0); !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("core %d: %v", pids.PIDs.Core, err)
-		}
-		return nil
-	})
-}
-
-// When the core is replaced, nobody notices more than a pause: requests that have not begun are
-// handled by the next one.
-func TestUpgrade(t *testing.T) {
-	a, b := daemontest.Pair(t, "")
-	ctx, c := inTime(t), attach(t, a)
-	before, err := b.Core()
-	if err != nil {
-		t.Fatal(err)
-	}
-	over := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for calls := 0; ; calls++ {
-				select {
-				case <-over:
-					if calls == 0 {
-						t.Error("no calls")
-					}
-					return
-				default:
-				}
-				if p, err := c.Call(ctx, "b/t/echo", []byte("x")); err != nil || string(p) != "x" {
-					t.Errorf("call %d: %q, %v", calls, p, err)
-					return
-				}
-			}
-		})
-	}
-	// Both supervisors are in this process.
-	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR2); err != nil {
-		t.Fatal(err)
-	}
-	daemontest.Eventually(t, "another core", func() error {
-		if now, err := b.Core(); err != nil || now == before {
-			return fmt.Errorf("core %d: %w", now, err)
-		}
-		return nil
-	})
-	close(over)
-	wg.Wait()
-	if !onAgent(ctx, t, c, "thread") {
-		t.Error("the agent of the new core handles nothing")
-	}
-}
-
 // Requests that are under way when the node stops are answered.
 func TestDrain(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
@@ -378,27 +271,6 @@ func TestBadConfig(t *testing.T) {
 		}
 		if err := node.Run(t.Context(), c, f); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("want an error with %q: %v", what, err)
-		}
-	}
-}
-
-// The supervisor's arguments are not the program's.
-func TestTakeArguments(t *testing.T) {
-	mine := os.Args
-	defer func() { os.Args = mine }()
-	for _, x := range []struct {
-		in, out     []string
-		core, probe bool
-	}{
-		{[]string{"p"}, []string{"p"}, false, false},
-		{[]string{"p", "-c", "core"}, []string{"p", "-c", "core"}, false, false},
-		{[]string{"p", "core"}, []string{"p"}, true, false},
-		{[]string{"p", "core", "-c", "x"}, []string{"p", "-c", "x"}, true, false},
-		{[]string{"p", "core", "--probe"}, []string{"p"}, true, true},
-	} {
-		os.Args = slices.Clone(x.in)
-		if core, probe := node.TakeArguments(); core != x.core || probe != x.probe || !slices.Equal(os.Args, x.out) {
-			t.Errorf("%q: %v, %v, %q", x.in, core, probe, os.Args)
 		}
 	}
 }
