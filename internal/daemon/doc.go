@@ -10,7 +10,8 @@
 //   - An agent (agent.go) is one locked OS thread that does everything that is
 //     per message, for the domains assigned to it: its duty cycle polls
 //     completions, takes published requests, sends groups, delivers what
-//     arrives, and wakes workers. It allocates nothing and takes no lock.
+//     arrives, and wakes workers. It allocates nothing and takes no lock for a message; what it
+//     does once, for a lane, a worker or an answer that nobody takes, may, and so may inline handlers.
 //
 //   - An out lane (outlane.go) is the requesting end of a lane, with the journal
 //     of what was sent; an in lane (inlane.go) is the answering end, with the

@@ -16,10 +16,11 @@
 //
 // # Processes
 //
-// Run starts the program a second time, as the core, with "core" as its first argument; the first process
+// Run starts the program a second time, as the core, with arguments of its own before those of the program; the first process
 // stays as its supervisor, keeps what the core shares with workers, and starts it again when it dies. Package
-// node takes that argument away from os.Args before main begins, so main sees the same arguments in both, and may
-// parse flags before it calls Run. What main does before Run is done in both processes; what only
+// node takes them away from os.Args before main begins, so main sees the same arguments in both, and may
+// parse flags before it calls Run. (For an upgrade it is started once more, to say its versions, and ends before main
+// begins.) What main does before Run is done in both processes; what only
 // the service needs belongs into the function that Run is given, which only the core calls.
 //
 // A program with the fabric verbs or libfabric is built with that tag, like rdmad.

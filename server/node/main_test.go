@@ -83,6 +83,13 @@ var methods = map[string]server.Handler{
 	},
 }
 
+// slow makes the file that its request names, and returns a while later.
+func slow(c *server.Call) error {
+	err := os.WriteFile(string(c.Request()), nil, 0o600)
+	time.Sleep(300 * time.Millisecond)
+	return err
+}
+
 // thread answers with the name of the thread that handles it.
 func thread(c *server.Call) error {
 	name, err := os.ReadFile("/proc/thread-self/comm")
@@ -110,7 +117,7 @@ func register(ctx context.Context, s *server.Server) error {
 	return errors.Join(
 		registerCache(ctx, s),
 		s.Handle("t", "outside", thread, server.AnswerSize(64)),
-		s.Handle("t", "outdoze", methods["doze"], server.AnswerSize(64)),
+		s.Handle("t", "slow", slow, server.AnswerSize(64)),
 		s.HandleStream("t", "stream", func(st *server.Stream) error {
 			for {
 				p, err := st.Recv()

@@ -3,6 +3,7 @@ package node_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -38,21 +39,18 @@ func TestUpgrade(t *testing.T) {
 				}
 			}
 		})
-		// Handlers that are not inline, some of which are under way at any time.
-		wg.Go(func() {
-			for calls := 0; ; calls++ {
-				select {
-				case <-over:
-					return
-				default:
-				}
-				if _, err := c.Call(ctx, "b/t/outdoze", make([]byte, 50)); err != nil {
-					t.Errorf("call %d of a handler that takes 50 ms: %v", calls, err)
-					return
-				}
-			}
-		})
 	}
+	// A handler that is not inline is under way, and takes longer than it takes to ask for versions.
+	begun := filepath.Join(t.TempDir(), "begun")
+	slow, err := c.Method(ctx, "b/t/slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := slow.Go(ctx, []byte(begun))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitForFile(ctx, begun)
 	// Both supervisors are in this process.
 	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR2); err != nil {
 		t.Fatal(err)
@@ -63,6 +61,9 @@ func TestUpgrade(t *testing.T) {
 		}
 		return nil
 	})
+	if _, err := f.Wait(ctx); err != nil {
+		t.Errorf("a call whose handler was under way: %v", err)
+	}
 	close(over)
 	wg.Wait()
 	if !onAgent(ctx, t, c, "thread") {

@@ -29,7 +29,7 @@ func TestTargetsAreMeasured(t *testing.T) {
 	}
 	r.judge()
 	if len(r.Targets) != 4*len(targets) {
-		t.Fatalf("%d of %d targets were judged", len(r.Targets), 2*len(targets))
+		t.Fatalf("%d of %d targets were judged", len(r.Targets), 4*len(targets))
 	}
 	for _, v := range r.Targets {
 		want := 3.0

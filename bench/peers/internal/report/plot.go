@@ -28,7 +28,7 @@ var colours = map[string]color.RGBA{
 	"rdmad-local":    {230, 159, 0, 255},
 	"rdmad-region":   {204, 121, 167, 255},
 	"rdmad-single":   {150, 150, 150, 255},
-	"rdmad-embedded": {0, 0, 0, 255},
+	"rdmad-embedded": {130, 60, 20, 255},
 	"tcp":            {0, 0, 0, 255},
 	"tcp-coalesced":  {0, 114, 178, 255},
 	"unix":           {86, 180, 233, 255},

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"image/color"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,6 +78,17 @@ func TestTargets(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
+	}
+}
+
+// No two systems look the same in a plot.
+func TestColours(t *testing.T) {
+	seen := make(map[color.RGBA]string)
+	for name, c := range colours {
+		if other, twice := seen[c]; twice {
+			t.Errorf("%s and %s have the same colour", name, other)
+		}
+		seen[c] = name
 	}
 }
 
