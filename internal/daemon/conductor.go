@@ -195,9 +195,6 @@ func (c *conductor) serve(ctx context.Context, bootstrap net.Listener, handOver 
 	c.spawn(c.applyReloads)
 	c.spawn(c.watchFabric)
 	c.spawn(c.keepErrors)
-	if c.beatEvery > 0 {
-		c.spawn(c.watchProgress)
-	}
 	select {
 	case <-handOver:
 		c.vacate()

@@ -198,6 +198,9 @@ func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error 
 	events.Restore(c.identity.Errors)
 	c.pulse, c.beatEvery = beats, time.Duration(h.BeatNS)
 	c.open(workers)
+	if c.beatEvery > 0 {
+		c.spawn(c.watchProgress) // also while tenants take their time
+	}
 	if err := c.settle(ctx, tenants); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop before it has begun

@@ -148,17 +148,23 @@ func (s *supervisor) succeed(ctx context.Context, e *executable) error {
 	limit := cmp.Or(s.setup.ReadyLimit, readyTimeout)
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	select {
-	case <-core.link.Ready():
-		core.known = true
-		return nil
-	case <-core.ended:
-		return fmt.Errorf("the new core did not start: %w", core.err)
-	case <-ctx.Done():
-		return ctx.Err() // the core is told to stop by follow
-	case <-late.C:
-		core.end(syscall.SIGKILL, readyTimeout)
-		return fmt.Errorf("the new core was not ready after %v", limit)
+	patience, stop := s.newPatience()
+	defer stop()
+	for {
+		select {
+		case <-core.link.Ready():
+			core.known = true
+			return nil
+		case <-core.ended:
+			return fmt.Errorf("the new core did not start: %w", core.err)
+		case <-ctx.Done():
+			return ctx.Err() // the core is told to stop by follow
+		case <-patience.ticks:
+			s.backup.Tell("WATCHDOG=1")
+		case <-late.C:
+			core.end(syscall.SIGKILL, readyTimeout)
+			return fmt.Errorf("the new core was not ready after %v", limit)
+		}
 	}
 }
 
