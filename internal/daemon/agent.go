@@ -121,7 +121,7 @@ func (a *agent) start(life *sync.WaitGroup) {
 func (a *agent) run() {
 	runtime.LockOSThread()
 	shm.SetThreadName("rdmad-" + a.name)
-	for worked, yielded := 0, int64(0); !a.stop; {
+	for worked, lingered, yielded := 0, 0, int64(0); !a.stop; {
 		woken := a.count.Wakes
 		if a.cycle() > 0 {
 			// When threads wait for this processor, they are mostly those that
@@ -134,17 +134,24 @@ func (a *agent) run() {
 				shm.Yield()
 				a.glance()
 			}
-		} else if worked == 0 || a.now-yielded < shm.OthersRan || !a.lingers() {
-			// (The cycle has begun with a look at the clock, after the yield.)
-			worked = 0
-			a.rest()
+			// Look for events at every other busy cycle: the first cycle after
+			// a wake-up mostly finds nothing more and goes to sleep, which
+			// looks anyway.
+			if worked++; worked%3 == 0 {
+				a.wait(0)
+			}
 			continue
 		}
-		// Look for events at every other busy cycle: the first cycle after a wake-up
-		// mostly finds nothing more and goes to sleep, which looks anyway.
-		if worked++; worked%3 == 0 {
-			a.wait(0)
+		// The cycle has begun with a look at the clock, after the yield.
+		if worked > 0 && a.now-yielded >= shm.OthersRan && a.lingers() {
+			// What it waited for came without an event. Others may have come with one.
+			if lingered++; lingered%16 == 0 {
+				a.wait(0)
+			}
+			continue
 		}
+		worked = 0
+		a.rest()
 	}
 	a.commands.close()
 	a.tally.Become(counters.AgentEnded)
