@@ -28,8 +28,7 @@ const (
 // ready returned true after one of them: a sleep, and being woken from it, takes several
 // times as long as coming back from a yield. If nobody waits for the processor it returns at once, and
 // where it was in vain more and more calls do nothing, up to 127 in a row, or 1,023 where yields take
-// milliseconds. Ready is not called before
-// others have run.
+// milliseconds. Ready is not called before others have run.
 func (l *Linger) Until(ready func() bool) bool {
 	if l.skip > 0 {
 		l.skip--

@@ -235,8 +235,8 @@ func agentKeys() []key {
 			"Number of agents, each a thread. Domains are spread over them."),
 		bind("idle", "adaptive", func(a *Agent) *string { return &a.Idle },
 			oneOf("busy", "adaptive", "event"),
-			`What an agent does when there is nothing to do: "busy" polls and takes a whole core, "event" sleeps at `+
-				`once, "adaptive" polls for the time of spin and then sleeps.`),
+			`What an agent does when there is nothing to do: "busy" polls and takes a whole core, "event" sleeps, `+
+				`"adaptive" polls for the time of spin and then sleeps. Before they sleep they let others run.`),
 		bind("spin", "0us", func(a *Agent) *time.Duration { return &a.Spin },
 			duration(0, time.Millisecond),
 			"How long an adaptive agent polls before it sleeps. More lowers latency and costs CPU."),

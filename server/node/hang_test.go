@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
 )
@@ -65,7 +67,7 @@ func TestOrphan(t *testing.T) {
 	if err := hang.Post(ctx, []byte(begun)); err != nil {
 		t.Fatal(err)
 	}
-	waitForFile(ctx, begun)
+	awaitFile(t, begun)
 	supervisor.Kill()
 	daemontest.Eventually(t, "the core ends", func() error {
 		if err := syscall.Kill(pids.PIDs.Core, 0); !errors.Is(err, syscall.ESRCH) {
@@ -79,6 +81,9 @@ func TestOrphan(t *testing.T) {
 func TestHangWhileRegistering(t *testing.T) {
 	dir := t.TempDir()
 	registered := filepath.Join(dir, "registered")
+	if err := unix.Mkfifo(registered, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv(slowEnv, registered)
 	file, socket := filepath.Join(dir, "config.toml"), filepath.Join(dir, "rdmad.sock")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "[node]\nname=\"a\"\nsocket=%q\ndrain_timeout=\"100ms\"\n[log]\nlevel=\"error\"\n", socket), 0o600); err != nil {
@@ -91,14 +96,7 @@ func TestHangWhileRegistering(t *testing.T) {
 	defer c.Close()
 	// Its service registers still.
 	begun := filepath.Join(dir, "begun")
-	m, err := c.Method(ctx, "t/hang")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := m.Go(ctx, []byte(begun))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := goTo(ctx, t, c, "t/hang", begun)
 	for range 100 {
 		if _, err := c.Status(ctx); err != nil {
 			t.Fatalf("the core does not answer: %v", err)
@@ -111,7 +109,7 @@ func TestHangWhileRegistering(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Now one of the process's own threads has it.
-	waitForFile(ctx, begun)
+	awaitFile(t, begun)
 	warm(ctx, t, c, "t/thread")
 	f.Cancel()
 }

@@ -46,7 +46,13 @@ var handled atomic.Uint64
 
 // methods are those of the service t that the agent handles.
 var methods = map[string]server.Handler{
-	"echo":   func(c *server.Call) error { return c.Reply(c.Request()) },
+	"echo": func(c *server.Call) error {
+		select {
+		case echoes <- struct{}{}:
+		default:
+		}
+		return c.Reply(c.Request())
+	},
 	"thread": thread,
 	"count": func(c *server.Call) error {
 		n := handled.Add(1)
@@ -83,11 +89,23 @@ var methods = map[string]server.Handler{
 	},
 }
 
-// slow makes the file that its request names, and returns a while later.
-func slow(c *server.Call) error {
-	err := os.WriteFile(string(c.Request()), nil, 0o600)
-	time.Sleep(300 * time.Millisecond)
-	return err
+// echoes gets a value when the agent has called the handler of t/echo, if there is room.
+var echoes = make(chan struct{}, 1)
+
+// outlast makes the file that its request names, waits until the core is told to hand over, and returns when
+// the agent has handled some requests since.
+func outlast(c *server.Call) error {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGUSR1)
+	defer signal.Stop(told)
+	if err := os.WriteFile(string(c.Request()), nil, 0o600); err != nil {
+		return err
+	}
+	<-told
+	for range cap(echoes) + 2 { // as many as there is room for may be from before
+		<-echoes
+	}
+	return nil
 }
 
 // thread answers with the name of the thread that handles it.
@@ -99,7 +117,7 @@ func thread(c *server.Call) error {
 	return c.Reply([]byte(strings.TrimSpace(string(name))))
 }
 
-// slowEnv names a file: cores of a test have not registered before it is there.
+// slowEnv names a pipe: cores of a test have not registered before somebody has written to it.
 const slowEnv = "RDMAD_TEST_SLOW"
 
 func register(ctx context.Context, s *server.Server) error {
@@ -112,12 +130,14 @@ func register(ctx context.Context, s *server.Server) error {
 		}
 	}
 	if name := os.Getenv(slowEnv); name != "" {
-		defer waitForFile(ctx, name)
+		if _, err := os.ReadFile(name); err != nil {
+			return err
+		}
 	}
 	return errors.Join(
 		registerCache(ctx, s),
 		s.Handle("t", "outside", thread, server.AnswerSize(64)),
-		s.Handle("t", "slow", slow, server.AnswerSize(64)),
+		s.Handle("t", "outlast", outlast, server.AnswerSize(64)),
 		s.HandleStream("t", "stream", func(st *server.Stream) error {
 			for {
 				p, err := st.Recv()
@@ -134,14 +154,27 @@ func register(ctx context.Context, s *server.Server) error {
 		}, server.Inline()))
 }
 
-// waitForFile returns when there is such a file, or ctx has ended.
-func waitForFile(ctx context.Context, name string) {
-	for ctx.Err() == nil {
-		if _, err := os.Stat(name); err == nil {
-			return
-		}
-		time.Sleep(time.Millisecond)
+// goTo makes a request of target and does not wait for its outcome.
+func goTo(ctx context.Context, t *testing.T, c *client.Conn, target, req string) *client.Future {
+	t.Helper()
+	m, err := c.Method(ctx, target)
+	if err != nil {
+		t.Fatal(err)
 	}
+	f, err := m.Go(ctx, []byte(req))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// awaitFile returns when there is such a file.
+func awaitFile(t *testing.T, name string) {
+	t.Helper()
+	daemontest.Eventually(t, name, func() error {
+		_, err := os.Stat(name)
+		return err
+	})
 }
 
 // attach attaches a client to n until the test ends.

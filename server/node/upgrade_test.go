@@ -22,7 +22,13 @@ func TestUpgrade(t *testing.T) {
 	}
 	over := make(chan struct{})
 	var wg sync.WaitGroup
-	for range 4 {
+	// Node a is replaced, too: those that are attached to b need no link.
+	near := attach(t, b)
+	for i := range 4 {
+		c, target := c, "b/t/echo"
+		if i%2 == 0 {
+			c, target = near, "t/echo"
+		}
 		wg.Go(func() {
 			for calls := 0; ; calls++ {
 				select {
@@ -33,24 +39,17 @@ func TestUpgrade(t *testing.T) {
 					return
 				default:
 				}
-				if p, err := c.Call(ctx, "b/t/echo", []byte("x")); err != nil || string(p) != "x" {
+				if p, err := c.Call(ctx, target, []byte("x")); err != nil || string(p) != "x" {
 					t.Errorf("call %d: %q, %v", calls, p, err)
 					return
 				}
 			}
 		})
 	}
-	// A handler that is not inline is under way, and takes longer than it takes to ask for versions.
+	// A handler that is not inline is under way, and ends only after the core was told to hand over.
 	begun := filepath.Join(t.TempDir(), "begun")
-	slow, err := c.Method(ctx, "b/t/slow")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := slow.Go(ctx, []byte(begun))
-	if err != nil {
-		t.Fatal(err)
-	}
-	waitForFile(ctx, begun)
+	f := goTo(ctx, t, near, "t/outlast", begun)
+	awaitFile(t, begun)
 	// Both supervisors are in this process.
 	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR2); err != nil {
 		t.Fatal(err)
