@@ -48,13 +48,13 @@ func (p *Poll) until(ready func() bool) (again bool) {
 	// Like a sleeper that the Go scheduler does not know of, this thread keeps its
 	// processor (P).
 	last := int(rawSleepers.Add(1)) >= runtime.GOMAXPROCS(0)
+	defer rawSleepers.Add(-1) // also where ready ends the goroutine
 	switch {
 	case p.Mode == WaitBusy:
 		again = busy(ready, last)
 	case !last:
 		again = p.spin(ready)
 	}
-	rawSleepers.Add(-1)
 	return again
 }
 

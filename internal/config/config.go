@@ -147,7 +147,7 @@ type Agent struct {
 	Count int
 	// Idle is "busy", "adaptive" or "event".
 	Idle string
-	// Spin is how long an adaptive agent polls before it sleeps.
+	// Spin is how long an adaptive agent polls before it sleeps, where that pays.
 	Spin time.Duration
 }
 

@@ -64,7 +64,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Libfabric: Libfabric{Provider: "tcp;ofi_rxm"},
 		TLS:       TLS{Mode: TLSOff, Allow: []string{}},
-		Agent:     Agent{Count: 1, Idle: "adaptive"},
+		Agent:     Agent{Count: 1, Idle: "adaptive", Spin: 200 * time.Microsecond},
 		GroupSend: GroupSend{Enabled: true, MaxMessages: 255},
 		Lanes:     Lanes{PerPeer: 1, Balance: "round-robin"},
 		Memory:    Memory{Hugepages: shm.HugepagesOff},

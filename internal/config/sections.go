@@ -237,9 +237,11 @@ func agentKeys() []key {
 			oneOf("busy", "adaptive", "event"),
 			`What an agent does when there is nothing to do: "busy" polls and takes a whole core, "event" sleeps, `+
 				`"adaptive" polls for the time of spin and then sleeps. Before they sleep they let others run.`),
-		bind("spin", "0us", func(a *Agent) *time.Duration { return &a.Spin },
+		bind("spin", "200us", func(a *Agent) *time.Duration { return &a.Spin },
 			duration(0, time.Millisecond),
-			"How long an adaptive agent polls before it sleeps. More lowers latency and costs CPU."),
+			"How long an adaptive agent polls, after it has had something to do, before it sleeps; 0s: not at all. Where that is "+
+				"in vain it does so less and less often, and never if agents are as many as the processors "+
+				"that the daemon may use when it starts. What is shorter than a round trip across processors, some 50us, gains little."),
 	}
 }
 

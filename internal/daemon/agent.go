@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -22,7 +21,6 @@ import (
 type agent struct {
 	name     string
 	log      zerolog.Logger
-	idle     idleStrategy
 	groupMax int
 	delay    delaying
 
@@ -44,10 +42,13 @@ type agent struct {
 	// company are those who would wait behind large operations.
 	company company
 	stop    bool
-	// linger decides whether it is worth to stay awake while others run, and anew is again, made
+	// idle says what it does when there is nothing to do, polls whether it is worth to poll for a
+	// while, and linger whether it is to stay awake while others run. Found is look, and anew again, made
 	// once so that no cycle makes a closure.
-	linger shm.Linger
-	anew   func() bool
+	idle        idleStrategy
+	polls       shm.Poll
+	linger      shm.Linger
+	found, anew func() bool
 	// now is when the cycle began, by CLOCK_MONOTONIC, and stamp what journals and records
 	// note of it. awake: there was no sleep since the cycle before.
 	now   int64
@@ -86,7 +87,7 @@ func newAgent(name string, idle idleStrategy, groupMax int, devs []fabric.Device
 		name: name, log: log, idle: idle, groupMax: groupMax, commands: q, poll: p,
 		comps: make([]fabric.Completion, 256), ends: make(map[uint64]laneEnd),
 	}
-	a.anew = a.again
+	a.found, a.anew = a.look, a.again
 	a.countIn(counters.NewAgent())
 	a.tick()
 	if err := a.watch(q.bell); err != nil {
@@ -148,6 +149,9 @@ func (a *agent) run() {
 			if lingered++; lingered%16 == 0 {
 				a.wait(0)
 			}
+			continue
+		}
+		if worked > 0 && a.spins() {
 			continue
 		}
 		worked = 0
@@ -238,137 +242,4 @@ func (a *agent) completion(c *fabric.Completion) bool {
 		return e.sent(c.ID)
 	}
 	return true
-}
-
-// rest is called after a cycle without work: it sleeps, or not, as the idle
-// strategy says, until there may be something to do.
-func (a *agent) rest() {
-	if a.idle.busy {
-		shm.Yield()
-		a.wait(0)
-		return
-	}
-	for until := time.Now().Add(a.idle.spin); a.idle.spin > 0 && time.Now().Before(until); {
-		a.wait(0)
-		if a.pending() {
-			return
-		}
-	}
-	a.setTimer()
-	// SYNC POINT (agent sleep): announced before the last look.
-	for _, d := range a.domains {
-		d.bells.PrepareSleep()
-	}
-	a.commands.prepareSleep()
-	if !a.pending() {
-		a.count.AgentSleeps++
-		a.sleeps()
-		if a.wait(poller.RawLimit) == 0 && !a.pending() && !a.rescan() {
-			a.asleep.Store(true)
-			a.wait(-1)
-			a.asleep.Store(false)
-		}
-	}
-	a.commands.cancelSleep()
-	for _, d := range a.domains {
-		d.bells.CancelSleep()
-	}
-}
-
-// lingers lets others run instead of going to sleep, and reports whether they have made
-// work.
-func (a *agent) lingers() bool {
-	return !a.idle.busy && a.linger.Until(a.anew)
-}
-
-// again is a look at what others have made while they had the processor.
-func (a *agent) again() bool {
-	a.glance()
-	return a.cycle() > 0
-}
-
-// glance has the completion queues look for what may have arrived while others had the
-// processor.
-func (a *agent) glance() {
-	for _, q := range a.cqs {
-		if g, ok := q.(fabric.Glancer); ok {
-			g.Glance()
-		}
-	}
-}
-
-// marked reports whether a worker has marked something that no cycle has taken.
-func (a *agent) marked() bool {
-	for _, d := range a.domains {
-		if d.bells.Dirty() {
-			return true
-		}
-	}
-	return false
-}
-
-// handling reports whether requests wait for the agent to handle them.
-func (a *agent) handling() bool {
-	for _, d := range a.domains {
-		if d.soon.len() > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// pending reports whether a sleep must not begin.
-func (a *agent) pending() bool {
-	if a.commands.waiting() || a.marked() || a.handling() {
-		return true
-	}
-	for _, d := range a.domains {
-		if d.anyDue() {
-			return true
-		}
-	}
-	for _, cq := range a.cqs {
-		asleep, err := cq.Arm()
-		if err != nil {
-			event.CQArm.On(&a.log).Err(err).Msg("completion queue cannot be armed")
-		}
-		if !asleep {
-			return true
-		}
-	}
-	return false
-}
-
-// rescan is the safety net under all hints: before a long sleep the agent looks
-// at every slot of its lanes once. It reports whether it found anything.
-func (a *agent) rescan() bool {
-	found := false
-	for _, d := range a.domains {
-		d.balance(true) // no share stays for want of something to do
-		for _, l := range d.outLanes {
-			l.plan.Rescan()
-			found = l.send() > 0 || found
-		}
-		// What was refused must be told to its worker, too.
-		found = found || len(d.touched) > 0 || len(d.freed) > 0
-		// The timer is not set for what has just been found and held back.
-		found = found || d.due != 0
-	}
-	return found
-}
-
-func (a *agent) wait(timeout time.Duration) int {
-	n, err := a.poll.Wait(timeout)
-	if err != nil {
-		event.PollerFailed.On(&a.log).Err(err).Msg("poller failed")
-	}
-	return n
-}
-
-// idleStrategy says what an agent does when there is nothing to do.
-type idleStrategy struct {
-	// busy: poll for ever.
-	busy bool
-	// spin: poll for so long before going to sleep.
-	spin time.Duration
 }

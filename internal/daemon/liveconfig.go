@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/shm"
 )
 
 // live returns the configuration that is in force: the one that the core was started with,
@@ -44,8 +46,9 @@ func (c *conductor) apply(next *config.Config) {
 // idleOf returns what agents do when there is nothing to do.
 func idleOf(cfg *config.Config) idleStrategy {
 	idle := idleStrategy{busy: cfg.Agent.Idle == "busy"}
-	if cfg.Agent.Idle == "adaptive" {
-		idle.spin = cfg.Agent.Spin
+	// Polling is for what another processor does meanwhile.
+	if cfg.Agent.Idle == "adaptive" && runtime.NumCPU() > cfg.Agent.Count {
+		idle.spin = shm.WaitAdaptive(cfg.Agent.Spin)
 	}
 	return idle
 }

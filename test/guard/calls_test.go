@@ -49,6 +49,10 @@ func startService(t *testing.T, n *daemontest.Node) *daemontest.Process {
 	return daemontest.Spawn(t, "service", n.Socket)
 }
 
+// sleepsAtOnce keeps agents from polling before they sleep: how often they look then depends on
+// how long others take, and not on what is to be done.
+const sleepsAtOnce = "[agent]\nidle = \"event\"\n"
+
 // rig is two nodes, a service on b, and a caller on a.
 type rig struct {
 	*callerProcess
@@ -59,7 +63,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{}
-	r.a, r.b = daemontest.Pair(t, "")
+	r.a, r.b = daemontest.Pair(t, sleepsAtOnce)
 	r.service, r.callerProcess = startService(t, r.b), startCaller(t, r.a)
 	return r
 }
@@ -68,7 +72,7 @@ func newRig(t *testing.T) *rig {
 func newLocalRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{}
-	r.a, r.b = daemontest.Pair(t, "")
+	r.a, r.b = daemontest.Pair(t, sleepsAtOnce)
 	r.service, r.callerProcess = startService(t, r.b), startCaller(t, r.b)
 	return r
 }

@@ -14,7 +14,7 @@ const crowd = 8
 // them under way. How they meet depends on the machine, so these bounds are wide.
 func load(t *testing.T) map[string]float64 {
 	const rounds, messages = 50, 50 * crowd * batchSize
-	a, b := daemontest.Pair(t, "")
+	a, b := daemontest.Pair(t, sleepsAtOnce)
 	service := startService(t, b)
 	defer service.Kill()
 	callers := make([]*callerProcess, crowd)

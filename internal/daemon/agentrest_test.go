@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// Agents poll before they sleep only if that leaves others a processor.
+func TestIdleOf(t *testing.T) {
+	few, many := 0, runtime.NumCPU()
+	spin := 50 * time.Microsecond
+	for _, c := range []struct {
+		agents int
+		idle   string
+		want   idleStrategy
+	}{
+		{few, "busy", idleStrategy{busy: true}},
+		{many, "busy", idleStrategy{busy: true}},
+		{few, "event", idleStrategy{}},
+		{few, "adaptive", idleStrategy{spin: shm.WaitAdaptive(spin)}},
+		{many, "adaptive", idleStrategy{}},
+	} {
+		cfg := &config.Config{Agent: config.Agent{Count: c.agents, Idle: c.idle, Spin: spin}}
+		if got := idleOf(cfg); got != c.want {
+			t.Errorf("%d agents, %s: %+v, want %+v", c.agents, c.idle, got, c.want)
+		}
+	}
+}
+
+// idler is an agent that does not run, and what it was told to do.
+type idler struct {
+	*agent
+	done int
+}
+
+func newIdler(t *testing.T, idle idleStrategy) *idler {
+	t.Helper()
+	a, err := newAgent("idler", idle, 16, nil, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.release)
+	return &idler{agent: a}
+}
+
+// told gives it something to do.
+func (i *idler) told(t *testing.T) {
+	t.Helper()
+	if !i.commands.do(func() { i.done++ }) {
+		t.Fatal("it takes no command")
+	}
+}
+
+// An agent that polls does what it finds; one that sleeps at once or polls for ever does not
+// look here.
+func TestAgentSpins(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4)) // or it would keep the last one
+	i := newIdler(t, idleStrategy{spin: shm.WaitAdaptive(shm.MaxSpin)})
+	// Others may keep the processor for longer than it polls, which costs many rounds without.
+	for end := time.Now().Add(time.Minute); i.done == 0; {
+		if i.told(t); i.spins() != (i.done > 0) {
+			t.Fatalf("it has done %d things, and says otherwise", i.done)
+		}
+		if time.Now().After(end) {
+			t.Fatal("it never looks")
+		}
+	}
+	for _, idle := range []idleStrategy{{}, {busy: true}} {
+		i := newIdler(t, idle)
+		if i.told(t); i.spins() || i.done > 0 {
+			t.Errorf("%+v: it has done %d things", idle, i.done)
+		}
+	}
+}
+
+// Another strategy holds from the next rest on.
+func TestAgentRestsAnew(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	i := newIdler(t, idleStrategy{})
+	i.idle = idleStrategy{spin: shm.WaitAdaptive(shm.MaxSpin)}
+	for end := time.Now().Add(time.Minute); i.done == 0 && time.Now().Before(end); {
+		i.told(t)
+		i.spins()
+	}
+	if i.done == 0 {
+		t.Error("it sleeps at once still")
+	}
+	i.idle = idleStrategy{}
+	before := i.done
+	if i.told(t); i.spins() || i.done != before {
+		t.Error("it still polls")
+	}
+}
