@@ -57,7 +57,7 @@ func newRun() *cobra.Command {
 func newCore() *cobra.Command {
 	probe, serve := false, false
 	c := &cobra.Command{
-		Use:    "core",
+		Use:    daemon.CoreCommand,
 		Short:  "Be the core of a daemon",
 		Hidden: true,
 		Args:   cobra.NoArgs,
@@ -72,6 +72,6 @@ func newCore() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&serve, serveFlag, false, "serve what \"rdmad echo\" serves")
-	c.Flags().BoolVar(&probe, "probe", false, "print the versions that decide whether it can take over, and end")
+	c.Flags().BoolVar(&probe, daemon.ProbeFlag, false, "print the versions that decide whether it can take over, and end")
 	return c
 }

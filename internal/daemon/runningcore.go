@@ -88,7 +88,7 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 		return nil, errors.Join(err, lifelineW.Close())
 	}
 	defer theirs.Close()
-	c := &runningCore{cmd: exe.command(context.Background(), append([]string{"core"}, s.setup.CoreArgs...)...), link: link, ended: make(chan struct{})}
+	c := &runningCore{cmd: exe.command(context.Background(), append([]string{CoreCommand}, s.setup.CoreArgs...)...), link: link, ended: make(chan struct{})}
 	c.cmd.ExtraFiles = []*os.File{handoffR, lifelineR, s.socket, theirs}
 	if s.bootstrap != nil {
 		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, s.bootstrap)

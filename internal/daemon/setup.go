@@ -7,6 +7,13 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 )
 
+// What a supervisor starts a program as. Its first argument is CoreCommand: with those of
+// Setup.CoreArgs behind it the program is to call Core, and with "--" and ProbeFlag alone Probe.
+const (
+	CoreCommand = "core"
+	ProbeFlag   = "probe"
+)
+
 // Setup is what Supervise is to run.
 type Setup struct {
 	// Config is the configuration, and Source the name of the file that it is from.
@@ -15,7 +22,7 @@ type Setup struct {
 	// Reload reads the configuration again, with every check; its errors are for people.
 	// Nil: it cannot be reloaded.
 	Reload func() (*config.Config, error)
-	// CoreArgs are arguments of the core's program, behind "core".
+	// CoreArgs are arguments of the core's program, behind CoreCommand.
 	CoreArgs []string
 	// ReadyLimit is how long a core that replaces another may take until it is ready; 0: 10 s.
 	ReadyLimit time.Duration

@@ -125,7 +125,7 @@ func (s *supervisor) keptVersions(v *Versions) error {
 func probe(ctx context.Context, e *executable, v *Versions) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	cmd := e.command(ctx, "core", "--probe")
+	cmd := e.command(ctx, CoreCommand, "--"+ProbeFlag)
 	cmd.WaitDelay = time.Second // also when a child of it holds on to its output
 	out, err := cmd.Output()
 	if err == nil {

@@ -19,9 +19,16 @@ var helpers = map[string]func(args []string) error{}
 // before Main.
 func Helper(name string, f func(args []string) error) { helpers[name] = f }
 
+// tenants are services that cores have within themselves, by a variable of their environment.
+var tenants = map[string]daemon.Tenant{}
+
+// Tenant makes the cores that are started while the environment has the variable env have a service
+// within themselves. Call it before Main.
+func Tenant(env string, t daemon.Tenant) { tenants[env] = t }
+
 // core is what the command's core is.
 func core() error {
-	if len(os.Args) > 2 && os.Args[2] == "--probe" {
+	if len(os.Args) > 2 && os.Args[2] == "--"+daemon.ProbeFlag {
 		return daemon.Probe(os.Stdout)
 	}
 	if dir := os.Getenv(AllocatedEnv); dir != "" {
@@ -29,14 +36,20 @@ func core() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	return daemon.Core(ctx)
+	var within []daemon.Tenant
+	for env, t := range tenants {
+		if os.Getenv(env) != "" {
+			within = append(within, t)
+		}
+	}
+	return daemon.Core(ctx, within...)
 }
 
 // Main is the TestMain of a package that starts daemons: the test binary is also
 // the core of the daemons under test, and any Helper.
 func Main(m *testing.M) {
 	if len(os.Args) > 1 {
-		run := map[string]func() error{"core": core}
+		run := map[string]func() error{daemon.CoreCommand: core}
 		for name, f := range helpers {
 			run[name] = func() error { return f(os.Args[2:]) }
 		}

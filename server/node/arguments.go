@@ -7,13 +7,9 @@ import (
 	"github.com/rdmad/rdmad/internal/daemon"
 )
 
-// The supervisor starts the program as its core with "core" as the first argument, programArgs
-// as the second, and then those of the program, so that main can parse them there, too; or
-// with "core" and probeArg to ask which versions it has.
-const (
-	programArgs = "--"
-	probeArg    = "--probe"
-)
+// The supervisor starts the program as its core with daemon.CoreCommand as the first argument,
+// programArgs as the second, and then those of the program, so that main can parse them there, too.
+const programArgs = "--"
 
 // inCore: this process was started to be the core. Its arguments are the program's by the time
 // that anything else of the program looks at them.
@@ -35,14 +31,14 @@ func started() bool {
 
 // takeArguments takes the supervisor's arguments away from those of the program.
 func takeArguments() (core, probe bool) {
-	if len(os.Args) < 3 || os.Args[1] != "core" {
+	if len(os.Args) < 3 || os.Args[1] != daemon.CoreCommand {
 		return false, false
 	}
 	switch os.Args[2] {
 	case programArgs:
 		os.Args = append(os.Args[:1:1], os.Args[3:]...)
 		return true, false
-	case probeArg:
+	case "--" + daemon.ProbeFlag:
 		return false, len(os.Args) == 3
 	}
 	return false, false

@@ -77,10 +77,22 @@ func newLocalRig(t *testing.T) *rig {
 	return r
 }
 
+// newEmbeddedRig is a rig whose nodes have the service within their cores.
+func newEmbeddedRig(t *testing.T) *rig {
+	t.Helper()
+	t.Setenv(withinCores, "1")
+	r := &rig{}
+	r.a, r.b = daemontest.Pair(t, sleepsAtOnce)
+	r.callerProcess = startCaller(t, r.a)
+	return r
+}
+
 // stop ends the processes; the nodes stop at the end of the test.
 func (r *rig) stop() {
 	r.callerProcess.stop()
-	r.service.Kill()
+	if r.service != nil {
+		r.service.Kill()
+	}
 }
 
 // core returns the process id of a node's core.
@@ -106,9 +118,11 @@ const (
 var roles = []string{theCaller, theNear, theFar, theService}
 
 func (r *rig) roles() map[int]string {
-	return map[int]string{
-		r.Process.Process.Pid: theCaller, r.core(r.a): theNear, r.core(r.b): theFar, r.service.Process.Pid: theService,
+	all := map[int]string{r.Process.Process.Pid: theCaller, r.core(r.a): theNear, r.core(r.b): theFar}
+	if r.service != nil {
+		all[r.service.Process.Pid] = theService
 	}
+	return all
 }
 
 // traced counts what rounds of a style cost, each process by its role.
@@ -156,6 +170,14 @@ func byRuntime(got calls, messages int) (each float64) {
 func oneCall(t *testing.T) map[string]float64 {
 	const rounds = 60
 	return perMessage(traced(t, newRig(t), "call", rounds), rounds)
+}
+
+// withinCore counts calls of a method that the far daemon's agent handles itself.
+func withinCore(t *testing.T) map[string]float64 {
+	const rounds = 60
+	each := perMessage(traced(t, newEmbeddedRig(t), "call", rounds), rounds)
+	delete(each, theService)
+	return each
 }
 
 // rested counts calls of which each finds all asleep: what they ring is counted here.

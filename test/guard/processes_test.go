@@ -44,6 +44,15 @@ func runService(args []string) error {
 		return err
 	}
 	defer s.Close()
+	if err := register(s); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	return s.Serve(context.Background())
+}
+
+// register registers the service's methods, t/echo with the given options.
+func register(s *server.Server, echo ...server.MethodOption) error {
 	own, err := s.AllocRegion(context.Background(), regionSize)
 	if err != nil {
 		return err
@@ -52,19 +61,14 @@ func runService(args []string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(
+	return errors.Join(
 		s.Handle("t", "move", func(c *server.Call) error {
 			return errors.Join(c.Region(0).ReadInto(ref, 0), c.Region(0).WriteFrom(ref, 0))
 		}),
-		s.Handle("t", "echo", func(c *server.Call) error { return c.Reply(c.Request()) }, server.AnswerLikeRequest()),
+		s.Handle("t", "echo", func(c *server.Call) error { return c.Reply(c.Request()) }, append(echo, server.AnswerLikeRequest())...),
 		s.Handle("t", "allocated", func(c *server.Call) error {
 			return c.Reply(binary.LittleEndian.AppendUint64(nil, allocated()))
 		}, server.AnswerSize(8)))
-	if err != nil {
-		return err
-	}
-	fmt.Println("ready")
-	return s.Serve(context.Background())
 }
 
 // caller is a process that makes rounds of requests, each round when the one before is

@@ -59,6 +59,12 @@ var counts = []struct {
 		{name: "service", unit: "system calls per call", measured: 1.0, most: 1.5},
 		{name: "wake-ups", unit: "of all processes, per call", measured: 4.0, most: 4.6},
 	}},
+	{"one call at a time of a service in the core", withinCore, []bound{
+		{name: "caller", unit: "system calls per call", measured: 1.0, most: 1.5},
+		{name: "near daemon", unit: "system calls per call", measured: 5.5, most: 6.1},
+		{name: "far daemon", unit: "system calls per call", measured: 5.6, most: 6.2},
+		{name: "wake-ups", unit: "of all processes, per call", measured: 3.0, most: 3.5},
+	}},
 	// The near daemon sleeps once more where the far one has a processor of its own.
 	{"calls after a rest", rested, []bound{
 		{name: "caller", unit: "system calls per call", measured: 2.0, most: 2.8},
