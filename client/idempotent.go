@@ -283,7 +283,7 @@ func (m *Method) callBatchAgain(ctx context.Context, reqs [][]byte) ([]Result, e
 		b.m = b.m.patient()
 	}
 	for i := range b.results {
-		one := tries{maybe: maybe[i]}
+		one := tries{n: t.n, maybe: maybe[i]}
 		b.results[i].Err = one.outcome(b.results[i].Err)
 	}
 	return b.results, nil

@@ -142,6 +142,18 @@ func TestOutcomesOfTries(t *testing.T) {
 	}
 }
 
+// A request whose connection ends before another try is accepted has an outcome like every request
+// that was accepted, and one that never was has none.
+func TestOutcomeOfARefusedTry(t *testing.T) {
+	first, second := tries{}, tries{n: 1}
+	if err := first.outcome(ErrClosed); errors.Is(err, ErrNotExecuted) {
+		t.Errorf("at the first try: %v", err)
+	}
+	if err := second.outcome(ErrClosed); !errors.Is(err, ErrNotExecuted) || !errors.Is(err, ErrClosed) {
+		t.Errorf("at the second: %v", err)
+	}
+}
+
 // A node is avoided when it is gone, does not serve the method, or has failed twice in a row;
 // how many are avoided is bounded.
 func TestNodesToAvoid(t *testing.T) {
