@@ -44,15 +44,24 @@ func (m *Method) CallBatch(ctx context.Context, reqs [][]byte) ([]Result, error)
 		return nil, err
 	}
 	b := newBatch(m, reqs)
-	b.send(ctx, func(*Result) bool { return true })
+	b.send(ctx, func(int) bool { return true })
 	m.conn.gate.leave()
 	b.wait(ctx)
-	again := func(r *Result) bool { return r.Err != nil && refused(r.Err) }
-	// Ordered ones are not: those behind them may have been executed.
-	if m.opts.order == 0 && slices.ContainsFunc(b.results, func(r Result) bool { return again(&r) }) && m.conn.gate.enter() {
-		b.send(ctx, again) // where the method is served now
+	// Ordered ones are not sent again: those behind them may have been executed.
+	if m.opts.order == 0 && slices.ContainsFunc(b.results, func(r Result) bool { return refused(r.Err) }) && m.conn.gate.enter() {
+		var again []int
+		b.send(ctx, func(i int) bool { // where the method is served now
+			if !refused(b.results[i].Err) {
+				return false
+			}
+			again = append(again, i)
+			return true
+		})
 		m.conn.gate.leave()
 		b.wait(ctx)
+		for _, i := range again {
+			b.results[i].Err = secondTry(b.results[i].Err)
+		}
 	}
 	return b.results, nil
 }
@@ -60,7 +69,7 @@ func (m *Method) CallBatch(ctx context.Context, reqs [][]byte) ([]Result, error)
 // reach makes sure that there is a route and time to use it.
 func (m *Method) reach(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+		return m.late(ctx, false)
 	}
 	if m.conn.ended.Load() {
 		return m.closed()
@@ -92,19 +101,18 @@ func newBatch(m *Method, reqs [][]byte) *batch {
 
 // send publishes the requests whose results are chosen. Those that cannot be have
 // their results afterwards, the others their futures. The caller holds the gate.
-func (b *batch) send(ctx context.Context, chosen func(*Result) bool) {
+func (b *batch) send(ctx context.Context, chosen func(i int) bool) {
 	var lost error
 	b.oldest = 0
 	for i := range b.reqs {
-		r := &b.results[i]
-		if !chosen(r) {
+		if !chosen(i) {
 			continue
 		}
 		err := lost
 		if err == nil {
 			b.futures[i], err = b.sendOne(ctx, b.reqs[i])
 		}
-		*r = Result{Err: err}
+		b.results[i] = Result{Err: err}
 		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrBackpressure) {
 			lost = err
 		}
@@ -113,9 +121,9 @@ func (b *batch) send(ctx context.Context, chosen func(*Result) bool) {
 }
 
 // fail gives the chosen requests an error.
-func (b *batch) fail(chosen func(*Result) bool, err error) {
+func (b *batch) fail(chosen func(i int) bool, err error) {
 	for i := range b.results {
-		if chosen(&b.results[i]) {
+		if chosen(i) {
 			b.results[i] = Result{Err: err}
 		}
 	}

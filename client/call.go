@@ -32,8 +32,9 @@ func (m *Method) CallInto(ctx context.Context, req, dst []byte) ([]byte, error) 
 		return m.callAgain(ctx, req, dst)
 	}
 	answer, err := m.callOnce(ctx, req, dst)
-	if err != nil && refused(err) {
-		return m.callOnce(ctx, req, dst) // the first one's outcome made it forget the route
+	if refused(err) {
+		answer, err = m.callOnce(ctx, req, dst) // the first one's outcome made it forget the route
+		return answer, secondTry(err)
 	}
 	return answer, err
 }
@@ -41,7 +42,10 @@ func (m *Method) CallInto(ctx context.Context, req, dst []byte) ([]byte, error) 
 // refused reports whether err is the outcome of a request whose node serves the
 // method no more. It may be sent again, where the method is served now.
 func refused(err error) bool {
-	var none *noWayError
+	if err == nil {
+		return false
+	}
+	var none *noWayError // is allocated here
 	return errors.Is(err, ErrNoService) && errors.Is(err, ErrNotExecuted) && !errors.As(err, &none)
 }
 

@@ -37,8 +37,9 @@ func (m *Method) fetch(ctx context.Context, req []byte) (*Future, error) {
 		return m.fetchAgain(ctx, req)
 	}
 	f, err := m.fetchOnce(ctx, req)
-	if err != nil && refused(err) {
-		return m.fetchOnce(ctx, req) // the first one's outcome made it forget the route
+	if refused(err) {
+		f, err = m.fetchOnce(ctx, req) // the first one's outcome made it forget the route
+		return f, secondTry(err)
 	}
 	return f, err
 }

@@ -173,6 +173,7 @@ func (c *Conn) laneClosed(id uint16, _ func()) {
 		l.ring.SetState(slots.LaneClosed)
 		l.ring.WakeFree()
 		c.wait.failLane(l)
+		c.session.Wake() // whoever leads, and waits for one of these, sleeps on the bell
 	}
 }
 

@@ -18,7 +18,8 @@
 // Every accepted request ends in exactly one outcome: an answer, or an error
 // that says whether the request was not executed (errors.Is ErrNotExecuted) or
 // may have been (ErrMaybeExecuted). An error that the handler returned is an
-// ErrRemote. Requests that were refused before they were accepted (ErrNoService,
+// ErrRemote, and an answer that is too large for its room an ErrTooLarge: these were
+// executed. Requests that were refused before they were accepted (ErrNoService,
 // ErrTooLarge, ErrBackpressure, ErrClosed ...) were not executed either.
 //
 // Requests that may be executed more than once need not care: of a method with the option

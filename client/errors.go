@@ -102,8 +102,21 @@ type DeadlineError struct {
 	// Sent is false if the request was taken back, or was refused by the peer
 	// because it came too late: it was not executed. If true it may have been.
 	Sent bool
-	// Cause is the context's error, or context.DeadlineExceeded.
+	// Cause is why: the context's cause (context.Cause), which is its error where nobody has given
+	// another one, or an error of the peer.
 	Cause error
+	// ended is the context's error.
+	ended error
+}
+
+// late is the error of a request whose context has ended.
+func (m *Method) late(ctx context.Context, sent bool) *DeadlineError {
+	return &DeadlineError{Target: m.name, Sent: sent, Cause: context.Cause(ctx), ended: ctx.Err()}
+}
+
+// of is what the end of a part, or of a try, is to the whole request.
+func (e *DeadlineError) of(m *Method, sent bool) *DeadlineError {
+	return &DeadlineError{Target: m.name, Sent: sent, Cause: e.Cause, ended: e.ended}
 }
 
 // Error says what is known about the request.
@@ -114,8 +127,8 @@ func (e *DeadlineError) Error() string {
 	return fmt.Sprintf("%s: %v; the request was not executed", e.Target, e.Cause)
 }
 
-// Is makes errors.Is true for ErrDeadline and for ErrMaybeExecuted or
-// ErrNotExecuted, as Sent says.
+// Is makes errors.Is true for ErrDeadline, for ErrMaybeExecuted or ErrNotExecuted, as Sent
+// says, and for context.DeadlineExceeded or context.Canceled, as the context has ended.
 func (e *DeadlineError) Is(target error) bool {
 	switch target {
 	case ErrDeadline:
@@ -125,11 +138,38 @@ func (e *DeadlineError) Is(target error) bool {
 	case ErrNotExecuted:
 		return !e.Sent
 	}
-	return false
+	return errors.Is(e.ended, target)
 }
 
-// Unwrap returns Cause, so that errors.Is(err, context.DeadlineExceeded) works.
-func (e *DeadlineError) Unwrap() error { return e.Cause }
+// Unwrap returns Cause for errors.Is and errors.As. A cause that is an error of this package is the
+// outcome of another request, and hidden from them.
+func (e *DeadlineError) Unwrap() error {
+	if e.Cause == nil || e.Cause == e.ended {
+		return e.Cause
+	}
+	return elsewhere{e.Cause}
+}
+
+// elsewhere is an error about something else than the request whose error it is the cause of.
+type elsewhere struct{ error }
+
+// Is hides what says how a request has ended.
+func (e elsewhere) Is(target error) bool {
+	switch target {
+	case ErrNoService, ErrInvalid, ErrClosed, ErrLimit, ErrTooLarge, ErrBackpressure, ErrNotExecuted, ErrMaybeExecuted, ErrNotExported, ErrDeadline, ErrRemote:
+		return false
+	}
+	return errors.Is(e.error, target)
+}
+
+// As does, too.
+func (e elsewhere) As(target any) bool {
+	switch target.(type) {
+	case **RemoteError, **TooLargeError, **DeadlineError, **noWayError:
+		return false
+	}
+	return errors.As(e.error, target)
+}
 
 var errPeerDeadline = fmt.Errorf("dropped by the peer: %w", context.DeadlineExceeded)
 

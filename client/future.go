@@ -134,7 +134,7 @@ func (f *Future) Wait(ctx context.Context) ([]byte, error) {
 			}
 		}
 		if !f.settled() {
-			return nil, &DeadlineError{Target: f.m.name, Sent: true, Cause: context.Cause(ctx)}
+			return nil, f.m.late(ctx, true)
 		}
 	}
 	return f.res, f.err
@@ -211,6 +211,7 @@ func (f *Future) Cancel() bool {
 		return false
 	}
 	f.complete(nil, f.m.cancelled())
+	c.session.Wake() // whoever leads, and waits for this one, sleeps on the bell
 	return true
 }
 
@@ -268,6 +269,9 @@ func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 		c.spills.mu.Unlock()
 		f.stopFetching()
 		<-f.channel() // somebody is completing it at this moment
+		if errors.Is(f.err, errUnwanted) {
+			return nil, f.m.late(ctx, true)
+		}
 		return f.res, f.err
 	}
 	f.mu.Lock()
@@ -298,7 +302,7 @@ func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 			c.gate.leave()
 		}
 	}
-	return nil, &DeadlineError{Target: f.m.name, Sent: sent, Cause: context.Cause(ctx)}
+	return nil, f.m.late(ctx, sent)
 }
 
 // Release lets the library use the future again, which saves an allocation. It is

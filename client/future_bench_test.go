@@ -9,7 +9,7 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// solo is a connection over ordinary memory: the benchmark is the daemon, too.
+// solo is a connection over ordinary memory: the benchmark, or the test, is the daemon, too.
 type solo struct {
 	conn   *Conn
 	lane   *lane
@@ -18,7 +18,7 @@ type solo struct {
 	down *slots.HintRing
 }
 
-func newSolo(b *testing.B) *solo {
+func newSolo(b testing.TB) *solo {
 	b.Helper()
 	const id, laneID = 3, 1
 	geometry := slots.Geometry{SlotSize: 128, Slots: 4096, MaxRun: 32}
@@ -30,10 +30,14 @@ func newSolo(b *testing.B) *solo {
 	c := &Conn{id: id, over: make(chan struct{}), session: &attach.Session{
 		Bells: slots.NewBells(shm.AlignedBytes(slots.DomainSegmentSize)), Rings: slots.NewWorkerRings(rings),
 	}}
+	c.life, c.endLife = context.WithCancel(b.Context())
 	c.wait.conn = c
 	c.addLane(attach.Lane{ID: laneID, Geometry: geometry}, ring)
 	l := c.lanes[laneID].Load()
-	return &solo{conn: c, lane: l, method: &Method{conn: c, name: "b/t/echo"}, down: &slots.NewWorkerRings(rings).Down}
+	m := &Method{conn: c, name: "b/t/echo", opts: callOptions{answer: -1, rendezvous: DefaultRendezvous}, route: &routeCell{asking: make(chan struct{}, 1)}}
+	s := &laneSet{lanes: []*lane{l}, geo: geometry, single: l.single}
+	m.route.p.Store(&route{sets: []*laneSet{s}, widest: s, largest: geometry.MaxPayload()})
+	return &solo{conn: c, lane: l, method: m, down: &slots.NewWorkerRings(rings).Down}
 }
 
 // send starts a request of size bytes whose answer goes into dst, as start does when it

@@ -25,7 +25,7 @@ import (
 //
 // If one of the tries may have been executed, so may the request: its outcome is
 // ErrMaybeExecuted, or a DeadlineError with Sent true, whatever came of the last one. NoWait
-// is about the first try only.
+// is about the first try only. While the caller's own node drains nothing is sent again.
 //
 // Call, CallInto, CallFunc, CallInPlace and CallBatch send the caller's bytes again, which
 // must not change until they return. Go, GoInto, GoTo, PostConfirmed and PostTo keep a copy
@@ -50,8 +50,8 @@ const (
 // tries is what is known of the tries of a request.
 type tries struct {
 	n int
-	// maybe: one of them may have been executed.
-	maybe bool
+	// accepted: one of them has had an outcome. maybe: one of them may have been executed.
+	accepted, maybe bool
 	// last is the node where the last one failed, avoid are those not to try next.
 	last  string
 	avoid []string
@@ -81,7 +81,7 @@ func (t *tries) repeat(ctx context.Context, m *Method, once func(*Method) error)
 // way returns where the next try goes.
 func (m *Method) way(ctx context.Context, t *tries) (*route, error) {
 	if ctx.Err() != nil {
-		return nil, &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+		return nil, m.late(ctx, false)
 	}
 	r := m.route.p.Load()
 	if r != nil && (m.target.Node != "" || !slices.Contains(t.avoid, r.peer())) {
@@ -103,8 +103,10 @@ func (m *Method) patient() *Method {
 // failed notes how a try has ended that went by r, if there was a way, and reports whether
 // there is to be another one.
 func (t *tries) failed(r *route, err error) bool {
+	again := repeatable(err)
+	t.accepted = t.accepted || again
 	t.maybe = t.maybe || errors.Is(err, ErrMaybeExecuted)
-	if t.n++; t.n >= maxTries || !repeatable(err) {
+	if t.n++; t.n >= maxTries || !again {
 		return false
 	}
 	if r == nil {
@@ -159,7 +161,9 @@ func (t *tries) pause(ctx context.Context, m *Method, last error) error {
 	case m.conn.ended.Load():
 		return m.lostConn()
 	case ctx.Err() != nil:
-		return &DeadlineError{Target: m.name, Cause: fmt.Errorf("%w (the last of %d tries: %s)", context.Cause(ctx), t.n, last.Error())}
+		late := m.late(ctx, false)
+		late.Cause = fmt.Errorf("%w (the last of %d tries: %s)", late.Cause, t.n, last.Error())
+		return late
 	}
 	return nil
 }
@@ -171,22 +175,34 @@ func (m *Method) lostConn() error {
 
 // outcome makes the outcome of the request of that of its last try.
 func (t *tries) outcome(err error) error {
-	if t.n > 0 && errors.Is(err, ErrClosed) && !errors.Is(err, ErrMaybeExecuted) && !errors.Is(err, ErrNotExecuted) {
-		// The connection ended before another try was accepted; the request was.
+	if err == nil || isAnswer(err) {
+		return err
+	}
+	if t.accepted && !errors.Is(err, ErrMaybeExecuted) && !errors.Is(err, ErrNotExecuted) {
+		// Another try was not accepted; the request was.
 		err = fmt.Errorf("%w: %w", ErrNotExecuted, err)
 	}
-	if err == nil || !t.maybe || errors.Is(err, ErrMaybeExecuted) {
+	if !t.maybe || errors.Is(err, ErrMaybeExecuted) {
 		return err
 	}
 	var late *DeadlineError
-	var large *TooLargeError
-	switch {
-	case errors.As(err, &late):
-		return &DeadlineError{Target: late.Target, Sent: true, Cause: late.Cause}
-	case errors.As(err, &large) && large.What == "answer", errors.Is(err, ErrRemote) && !errors.Is(err, ErrNotExecuted):
-		return err // an answer
+	if errors.As(err, &late) {
+		return &DeadlineError{Target: late.Target, Sent: true, Cause: late.Cause, ended: late.ended}
 	}
 	return &doubtfulError{err}
+}
+
+// isAnswer reports whether err is what the handler, which has run, has brought about.
+func isAnswer(err error) bool {
+	var large *TooLargeError
+	return errors.As(err, &large) && large.What == "answer" || errors.Is(err, ErrRemote) && !errors.Is(err, ErrNotExecuted)
+}
+
+// secondTry makes the outcome of a request of that of its second try, after a first one that was not
+// executed.
+func secondTry(err error) error {
+	t := tries{accepted: true}
+	return t.outcome(err)
 }
 
 // doubtfulError is the outcome of a request whose last try was not executed, and an earlier
@@ -253,8 +269,9 @@ func (m *Method) callBatchAgain(ctx context.Context, reqs [][]byte) ([]Result, e
 		return nil, err
 	}
 	b := newBatch(m, reqs)
-	maybe := make([]bool, len(reqs))
-	for chosen := func(*Result) bool { return true }; ; {
+	each := make([]tries, len(reqs))
+	failed := func(i int) bool { return b.results[i].Err != nil && repeatable(b.results[i].Err) }
+	for chosen := func(int) bool { return true }; ; {
 		r, err := m.way(ctx, &t)
 		if err == nil && !m.conn.gate.enter() {
 			err = m.lostConn()
@@ -267,15 +284,15 @@ func (m *Method) callBatchAgain(ctx context.Context, reqs [][]byte) ([]Result, e
 			b.fail(chosen, err)
 		}
 		for i := range b.results {
-			if e := b.results[i].Err; e != nil && repeatable(e) {
-				maybe[i] = maybe[i] || errors.Is(e, ErrMaybeExecuted)
+			if e := b.results[i].Err; failed(i) {
+				each[i].accepted, each[i].maybe = true, each[i].maybe || errors.Is(e, ErrMaybeExecuted)
 				err = e
 			}
 		}
 		if err == nil || !t.failed(r, err) {
 			break
 		}
-		chosen = func(r *Result) bool { return r.Err != nil && repeatable(r.Err) }
+		chosen = failed
 		if err = t.pause(ctx, m, err); err != nil {
 			b.fail(chosen, err)
 			break
@@ -283,8 +300,7 @@ func (m *Method) callBatchAgain(ctx context.Context, reqs [][]byte) ([]Result, e
 		b.m = b.m.patient()
 	}
 	for i := range b.results {
-		one := tries{n: t.n, maybe: maybe[i]}
-		b.results[i].Err = one.outcome(b.results[i].Err)
+		b.results[i].Err = each[i].outcome(b.results[i].Err)
 	}
 	return b.results, nil
 }

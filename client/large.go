@@ -80,7 +80,7 @@ func (m *Method) notRun(r *route, err error) error {
 	var late *DeadlineError
 	switch {
 	case errors.As(err, &late):
-		return &DeadlineError{Target: m.name, Cause: late.Cause}
+		return late.of(m, false)
 	case errors.Is(err, ErrMaybeExecuted):
 		// No handler has seen it: what was lost is a part.
 		return fmt.Errorf("%s: %w: %s", m.name, ErrNotExecuted, err.Error())
@@ -221,10 +221,14 @@ func (f *Future) fetch(ctx context.Context, more *moreError, inPlace bool) ([]by
 // notFetched is the outcome of a request that was executed and whose answer is lost.
 func (f *Future) notFetched(err error) error {
 	if errors.Is(err, context.Canceled) {
-		return &DeadlineError{Target: f.m.name, Sent: true, Cause: err}
+		return errUnwanted
 	}
 	return fmt.Errorf("%s: %w: it was executed, and its answer was not fetched: %w", f.m.name, ErrMaybeExecuted, hideNotExecuted{err})
 }
+
+// errUnwanted is the outcome of a request that was executed and whose answer nobody wants any more. giveUp
+// makes the caller's error of it.
+var errUnwanted = fmt.Errorf("%w: it was executed, and its answer was not fetched", ErrMaybeExecuted)
 
 // hideNotExecuted keeps what has become of a part from being taken for what has become
 // of the request.

@@ -134,7 +134,7 @@ func (m *Method) resolve(ctx context.Context, stale *route, avoid []string) (*ro
 	case m.route.asking <- struct{}{}:
 		defer func() { <-m.route.asking }()
 	case <-ctx.Done():
-		return nil, &DeadlineError{Target: m.name, Cause: ctx.Err()}
+		return nil, m.late(ctx, false)
 	}
 	if r := m.route.p.Load(); r != nil && r != stale {
 		return r, nil
@@ -155,7 +155,7 @@ func (m *Method) resolve(ctx context.Context, stale *route, avoid []string) (*ro
 	faultpoint.Here("resolve.after")
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, &DeadlineError{Target: m.name, Cause: ctx.Err()}
+			return nil, m.late(ctx, false)
 		}
 		err = m.noWay(err)
 		if end, ok := ctx.Deadline(); errors.Is(err, ErrNoService) && (!ok || time.Until(end) > ownLimit) {
@@ -279,7 +279,7 @@ func (m *Method) fixed(r *route) (s *laneSet, limit int) {
 // method to a new route when the old one's lane is closed.
 func (m *Method) claim(ctx context.Context, size int, d *draft) (err error) {
 	if ctx.Err() != nil {
-		return &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+		return m.late(ctx, false)
 	}
 	r := m.route.p.Load()
 	var stale *route
@@ -322,7 +322,9 @@ func (m *Method) claim(ctx context.Context, size int, d *draft) (err error) {
 		err = fmt.Errorf("%w: the lane to %s is closed", ErrNotExecuted, stale.peer())
 	}
 	if errors.Is(err, ErrDeadline) {
-		return &DeadlineError{Target: m.name, Cause: err}
+		late := m.late(ctx, false)
+		late.Cause = err
+		return late
 	}
 	return fmt.Errorf("client: %s: %w", m.name, err)
 }

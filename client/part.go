@@ -36,7 +36,7 @@ func (m *Method) writePart(ctx context.Context, r *route, p *part, d *draft) err
 		size += slots.RefSize
 	}
 	if ctx.Err() != nil {
-		return &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+		return m.late(ctx, false)
 	}
 	v := *m
 	v.opts = callOptions{answer: exchange.PartSize + p.room, direct: true, pinned: m.opts.pinned, pin: m.opts.pin}
@@ -58,7 +58,7 @@ func (m *Method) writePart(ctx context.Context, r *route, p *part, d *draft) err
 	if err = v.claimIn(ctx, r, s, run, d); err != nil {
 		m.conn.pace.own.Add(-large)
 		if ctx.Err() != nil {
-			return &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+			return m.late(ctx, false)
 		}
 		return fmt.Errorf("%s: %w: %w", m.name, ErrNotExecuted, err)
 	}
@@ -112,7 +112,7 @@ func (m *Method) awaitPart(ctx context.Context, f *Future, use func(a *exchange.
 	var a exchange.PartAnswer
 	data, rest, err := a.Decode(f.res)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w: the answer to a part was damaged: %w", m.name, ErrMaybeExecuted, err)
 	}
 	return use(&a, data, rest)
 }

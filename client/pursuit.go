@@ -60,6 +60,7 @@ func (m *Method) pursue(ctx context.Context, req []byte, to *sink) (*Future, err
 		if to.queue != nil {
 			to.queue.forget()
 		}
+		c.session.Wake() // whoever leads, and waits for room for a copy, sleeps on the bell
 		return nil, err
 	}
 	return outer, nil
@@ -155,6 +156,7 @@ func (p *pursuit) cancel() bool {
 	}
 	maybe := p.tries.maybe
 	f.complete(nil, p.m.cancelled())
+	p.m.conn.session.Wake() // as in Future.Cancel
 	return !maybe
 }
 
@@ -205,7 +207,7 @@ func (k *kept) take(ctx context.Context, m *Method, n int) error {
 		case c.ended.Load():
 			return m.closed()
 		case ctx.Err() != nil:
-			return &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+			return m.late(ctx, false)
 		}
 	}
 }

@@ -149,6 +149,7 @@ func (q *Queue) forget() {
 	q.mu.Lock()
 	q.open--
 	q.wake()
+	q.conn.session.Wake() // a loop that leads, and waits for more, sleeps on the bell
 }
 
 // push enters an outcome. The leader calls it: it must not block.

@@ -108,6 +108,9 @@ func (m *Method) CallRegions(ctx context.Context, req []byte, refs ...RegionRef)
 func (m *Method) CallRegionsInto(ctx context.Context, req, dst []byte, refs ...RegionRef) ([]byte, error) {
 	for repeats, rerouted := 0, false; ; {
 		answer, err := m.callRegionsOnce(ctx, req, dst, refs)
+		if rerouted || repeats > 0 {
+			err = secondTry(err)
+		}
 		switch { // what was cached is forgotten
 		case err == nil:
 			return answer, nil
@@ -201,7 +204,7 @@ func (m *Method) exportAll(ctx context.Context, refs []RegionRef) (peer string, 
 		}
 		if err := g.Export(ctx, peer); err != nil {
 			if ctx.Err() != nil {
-				return "", &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+				return "", m.late(ctx, false)
 			}
 			return "", m.noWay(err)
 		}

@@ -69,8 +69,9 @@ func (m *Method) StreamWith(ctx context.Context, first []byte) (*Stream, error) 
 // stream begins a stream, with a first message that fits the window.
 func (m *Method) stream(ctx context.Context, first []byte, with bool) (*Stream, error) {
 	s, err := m.openStream(ctx, first, with)
-	if err != nil && refused(err) {
-		return m.openStream(ctx, first, with) // what was cached is forgotten
+	if refused(err) {
+		s, err = m.openStream(ctx, first, with) // what was cached is forgotten
+		return s, secondTry(err)
 	}
 	return s, err
 }
@@ -80,7 +81,7 @@ func (m *Method) openStream(ctx context.Context, first []byte, with bool) (*Stre
 		return nil, m.notAgain("a stream")
 	}
 	if ctx.Err() != nil {
-		return nil, &DeadlineError{Target: m.name, Cause: context.Cause(ctx)}
+		return nil, m.late(ctx, false)
 	}
 	r, err := m.currentRoute(ctx)
 	if err != nil {
@@ -104,9 +105,15 @@ func (m *Method) openStream(ctx context.Context, first []byte, with bool) (*Stre
 			return s.damaged(exchange.ErrProtocol)
 		}
 		s.id, s.to = a.ID, a.To
-		return s.out.Extend(a.Credit)
+		if err := s.out.Extend(a.Credit); err != nil {
+			return s.damaged(err)
+		}
+		return nil
 	})
 	if err != nil {
+		if s.id != 0 {
+			m.closeExchange(r, s.id, s.to)
+		}
 		if errors.Is(err, slots.ErrClosed) {
 			m.route.p.CompareAndSwap(r, nil)
 		}
@@ -115,7 +122,7 @@ func (m *Method) openStream(ctx context.Context, first []byte, with bool) (*Stre
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.mu.Lock() // the end of ctx may have come
 	s.unhook = context.AfterFunc(ctx, func() {
-		s.giveUp(&DeadlineError{Target: m.name, Sent: true, Cause: context.Cause(ctx)})
+		s.giveUp(m.late(ctx, true))
 	})
 	s.mu.Unlock()
 	go s.receive()
@@ -163,7 +170,7 @@ func (s *Stream) Send(ctx context.Context, msg []byte) error {
 		case <-s.writable:
 		case <-s.ctx.Done():
 		case <-ctx.Done():
-			err := &DeadlineError{Target: s.m.name, Sent: true, Cause: context.Cause(ctx)}
+			err := s.m.late(ctx, true)
 			s.giveUp(err) // half of a message may have gone
 			return err
 		}
@@ -176,7 +183,7 @@ func (s *Stream) CloseSend(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {
-		return &DeadlineError{Target: s.m.name, Sent: true, Cause: context.Cause(ctx)}
+		return s.m.late(ctx, true)
 	}
 	if s.err == nil && !s.out.Ended() {
 		s.out.End()
@@ -212,7 +219,7 @@ func (s *Stream) Recv(ctx context.Context) ([]byte, error) {
 		case <-s.readable:
 		case <-s.ctx.Done():
 		case <-ctx.Done():
-			return nil, &DeadlineError{Target: s.m.name, Sent: true, Cause: context.Cause(ctx)}
+			return nil, s.m.late(ctx, true)
 		}
 	}
 }
@@ -257,7 +264,7 @@ func (s *Stream) broken(err error) {
 	var late *DeadlineError
 	switch {
 	case errors.As(err, &late):
-		err = &DeadlineError{Target: s.m.name, Sent: true, Cause: late.Cause}
+		err = late.of(s.m, true)
 	case !errors.Is(err, ErrMaybeExecuted):
 		// What was not executed is a part, not the stream.
 		err = fmt.Errorf("%s: %w: the stream broke: %w", s.m.name, ErrMaybeExecuted, hideNotExecuted{err})

@@ -145,12 +145,14 @@ func TestOutcomesOfTries(t *testing.T) {
 // A request whose connection ends before another try is accepted has an outcome like every request
 // that was accepted, and one that never was has none.
 func TestOutcomeOfARefusedTry(t *testing.T) {
-	first, second := tries{}, tries{n: 1}
+	first, second := tries{n: 1}, tries{n: 1, accepted: true}
 	if err := first.outcome(ErrClosed); errors.Is(err, ErrNotExecuted) {
 		t.Errorf("at the first try: %v", err)
 	}
-	if err := second.outcome(ErrClosed); !errors.Is(err, ErrNotExecuted) || !errors.Is(err, ErrClosed) {
-		t.Errorf("at the second: %v", err)
+	for _, end := range []error{ErrClosed, ErrLimit, ErrInvalid, &TooLargeError{What: "request"}, io.ErrUnexpectedEOF} {
+		if err := second.outcome(end); !errors.Is(err, ErrNotExecuted) || !errors.Is(err, end) {
+			t.Errorf("at the second: %v", err)
+		}
 	}
 }
 

@@ -152,6 +152,7 @@ func (a *agent) run() {
 			continue
 		}
 		if worked > 0 && a.spins() {
+			yielded = shm.Nanotime() // nobody has had the processor since: not worth to linger
 			continue
 		}
 		worked = 0

@@ -1,0 +1,178 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/slots"
+)
+
+// published waits until the connection has published a request, which the daemon then takes.
+func (s *solo) published(t *testing.T) (slot int) {
+	t.Helper()
+	r := s.lane.ring
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for i := range r.Geometry().Slots {
+			if w := r.Word(i); w.State() == slots.Pub && r.Take(i, w) {
+				return i
+			}
+		}
+	}
+	t.Fatal("no request")
+	return 0
+}
+
+// refuse answers a request as a node that does not serve the method any more.
+func (s *solo) refuse(slot int) {
+	r := s.lane.ring
+	w := r.Word(slot)
+	h := slots.Header{Ticket: w.Ticket(), Run: uint16(w.Run()), Kind: slots.KindAnswer, Flags: slots.FlagError, Status: slots.StatusNoService}
+	h.Encode(r.HeaderAt(slot))
+	r.Answer(slot, w)
+	s.down.Push(slots.MakeHint(1, slot, w.Ticket()))
+	s.down.Ring()
+}
+
+// one fails unless err says of its request that it was not executed, or may have been, and not both.
+func one(t *testing.T, err error, maybe bool) {
+	t.Helper()
+	if errors.Is(err, ErrMaybeExecuted) != maybe || errors.Is(err, ErrNotExecuted) == maybe {
+		t.Errorf("not executed %t, may have been %t: %v", errors.Is(err, ErrNotExecuted), errors.Is(err, ErrMaybeExecuted), err)
+	}
+}
+
+// Whoever gives a request an outcome that the daemon has not sent wakes the leader, who may wait
+// for it.
+func TestOutcomesFromHereWakeTheLeader(t *testing.T) {
+	for what, end := range map[string]func(s *solo, f *Future) error{
+		"cancel":    func(_ *solo, f *Future) error { return is(f.Cancel()) },
+		"lane lost": func(s *solo, _ *Future) error { s.conn.laneClosed(1, nil); return nil },
+	} {
+		for _, opts := range [][]CallOption{nil, {Idempotent()}} {
+			if opts != nil && what == "lane lost" {
+				continue // it is sent again
+			}
+			s := newSolo(t)
+			f, err := s.method.With(opts...).Go(t.Context(), []byte("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			over := make(chan error, 1)
+			go func() { _, err := f.Wait(context.Background()); over <- err }()
+			bell := s.down.Bell().Load()
+			if err := end(s, f); err != nil {
+				t.Fatal(what, err)
+			}
+			if s.down.Bell().Load() == bell {
+				t.Errorf("%s: nobody is woken", what)
+				s.down.Ring()
+			}
+			one(t, <-over, false)
+		}
+	}
+}
+
+func is(ok bool) error {
+	if !ok {
+		return errors.New("it was not done")
+	}
+	return nil
+}
+
+// A loop over a queue learns that a request it was to wait for is none.
+func TestRefusedRequestWakesItsQueue(t *testing.T) {
+	s := newSolo(t)
+	s.lane.ring.SetState(slots.LaneClosed)
+	q := s.conn.NewQueue()
+	ctx, cancel := context.WithCancel(t.Context())
+	refused := make(chan error, 1)
+	go func() { refused <- s.method.With(Idempotent()).GoTo(ctx, q, []byte("x"), 1) }()
+	for end := time.Now().Add(2 * time.Minute); q.Len() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no request")
+		}
+	}
+	over := make(chan struct{})
+	go func() {
+		for range q.All(context.Background()) {
+			t.Error("an outcome")
+		}
+		close(over)
+	}()
+	bell := s.down.Bell().Load()
+	cancel()
+	one(t, <-refused, false)
+	if s.down.Bell().Load() == bell {
+		t.Error("nobody is woken")
+		s.down.Ring()
+	}
+	<-over
+}
+
+// What was accepted, and refused by a node that serves the method no more, has an outcome also if
+// the connection takes no second try.
+func TestSecondTryIsRefused(t *testing.T) {
+	for what, call := range map[string]func(m *Method) error{
+		"Call":        func(m *Method) error { _, err := m.Call(context.Background(), []byte("x")); return err },
+		"CallRegions": func(m *Method) error { _, err := m.CallRegions(context.Background(), []byte("x")); return err },
+	} {
+		s := newSolo(t)
+		over := make(chan error, 1)
+		go func() { over <- call(s.method) }()
+		slot := s.published(t)
+		s.conn.gate.close() // as Close begins
+		s.refuse(slot)
+		err := <-over
+		if one(t, err, false); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// The cause of a context may be the outcome of another request, which says nothing about this one.
+func TestCauseIsNoOutcome(t *testing.T) {
+	own := errors.New("the caller's own")
+	for _, cause := range []error{
+		nil, own,
+		fmt.Errorf("another: %w: %w: %w", ErrNotExecuted, ErrNoService, own),
+		fmt.Errorf("another: %w: %w", ErrMaybeExecuted, own),
+		fmt.Errorf("another: %w: %w", &DeadlineError{Sent: false, Cause: io.EOF}, own),
+		fmt.Errorf("another: %w: %w", &RemoteError{Text: "no"}, own),
+	} {
+		s := newSolo(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		over := make(chan error, 1)
+		go func() { _, err := s.method.Call(ctx, []byte("x")); over <- err }()
+		s.published(t)
+		cancel(cause)
+		err := <-over
+		one(t, err, true)
+		var late *DeadlineError
+		var remote *RemoteError
+		if !errors.As(err, &late) || !late.Sent || !errors.Is(err, ErrDeadline) || errors.Is(err, ErrNoService) || errors.As(err, &remote) {
+			t.Errorf("%v: %v", cause, err)
+		}
+		if !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, own) != (cause != nil) {
+			t.Errorf("%v: why it has ended: %v", cause, err)
+		}
+		if _, err := s.method.Call(ctx, []byte("x")); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		} else {
+			one(t, err, false)
+		}
+	}
+}
+
+// A request whose answer is not fetched because nobody wants it any more was executed.
+func TestAnswerThatNobodyWants(t *testing.T) {
+	s := newSolo(t)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	_, err := s.method.sendPart(ctx, s.method.route.p.Load(), &part{room: 100}, &sink{inPlace: true, part: true})
+	one(t, err, false)
+	one(t, (&Future{m: s.method}).notFetched(err), true)
+}
