@@ -200,7 +200,7 @@ func (m *Method) commit(d *draft, req []byte, to *sink) (*Future, error) {
 	if err := d.publish(); err != nil {
 		// If the end of the session has completed it meanwhile, nobody minds, but
 		// a queue or a pursuit, which has its outcome then.
-		taken := d.l.take(d.u.Index, d.u.Ticket) != nil
+		taken := d.l.retract(d.u)
 		switch {
 		case to.queue == nil && to.again == nil:
 			return nil, err

@@ -144,7 +144,7 @@ func (e *DeadlineError) Is(target error) bool {
 // Unwrap returns Cause for errors.Is and errors.As. A cause that is an error of this package is the
 // outcome of another request, and hidden from them.
 func (e *DeadlineError) Unwrap() error {
-	if e.Cause == nil || e.Cause == e.ended {
+	if e.Cause == nil || errors.Is(e.ended, e.Cause) { // which compares only what can be compared
 		return e.Cause
 	}
 	return elsewhere{e.Cause}

@@ -19,3 +19,10 @@ func Pace(c *Conn) (alone bool, seen int64) {
 	defer c.pace.mu.Unlock()
 	return alone, c.pace.seen[(c.pace.oldest+few-1)%few]
 }
+
+// Unsent reports whether a part of the stream could not be sent.
+func Unsent(s *Stream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unsent != nil
+}

@@ -176,3 +176,55 @@ func TestAnswerThatNobodyWants(t *testing.T) {
 	one(t, err, false)
 	one(t, (&Future{m: s.method}).notFetched(err), true)
 }
+
+// A request that the lane did not take has no outcome from anybody, also if the next one in its slots
+// has come in between: it is refused, and its queue does not wait for it.
+func TestRefusedRequestIsEvicted(t *testing.T) {
+	s := newSolo(t)
+	l, q, r := s.lane, s.conn.NewQueue(), s.method.route.p.Load()
+	s.conn.bytes.most = 1 << 30 // so that who frees slots looks at all lanes, under conn.mu
+	var slot slots.Run
+	for i := range l.ring.Geometry().Slots {
+		owner := s.conn.id
+		if i > 0 {
+			owner++ // all others are somebody's
+		}
+		u, err := l.ring.Claim(owner, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			slot = u
+		}
+	}
+	send := func(u slots.Run) error {
+		d := &draft{l: l, u: u, route: r, silent: true}
+		d.h.Ticket, d.h.Run, d.h.Length = u.Ticket, 1, 1
+		_, err := s.method.commit(d, []byte("x"), &sink{queue: q})
+		return err
+	}
+	l.ring.SetState(slots.LaneClosed)
+	s.conn.mu.Lock() // the first stops when it has freed its slot
+	first := make(chan error, 1)
+	go func() { first <- send(slot) }()
+	for end := time.Now().Add(2 * time.Minute); l.ring.Word(slot.Index).State() != slots.Free; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the slot is not freed")
+		}
+	}
+	l.ring.SetState(slots.LaneOpen)
+	next, err := l.ring.Claim(s.conn.id, 1)
+	if err != nil || next.Index != slot.Index {
+		t.Fatal(next, err)
+	}
+	if err := send(next); err != nil {
+		t.Error(err)
+	}
+	s.conn.mu.Unlock()
+	if err := <-first; !errors.Is(err, slots.ErrClosed) {
+		t.Errorf("the first: %v", err)
+	}
+	if n := q.Len(); n != 1 || len(s.conn.spills.strays) != 0 {
+		t.Errorf("the queue waits for %d requests, %d are astray", n, len(s.conn.spills.strays))
+	}
+}

@@ -50,6 +50,18 @@ func (l *lane) evict(i int) {
 	}
 }
 
+// retract takes the future of a request that was not published out of the table, or from among the
+// strays: who has got its slots since has evicted it. It reports whether nobody has completed it.
+func (l *lane) retract(u slots.Run) bool {
+	s := &l.conn.spills
+	s.mu.Lock() // somebody may hold the future, and let it go again
+	defer s.mu.Unlock()
+	key := spillKey{l.id, u.Index, u.Ticket}
+	_, evicted := s.strays[key]
+	delete(s.strays, key)
+	return evicted || l.take(u.Index, u.Ticket) != nil
+}
+
 // stray reports whether the future is out of its lane's table and waits for its answer,
 // which is on its way. mu is held.
 func (s *spills) stray(f *Future) bool { return s.strays[keyOf(f)] == f }

@@ -30,6 +30,8 @@ type Stream struct {
 	// err is why the stream has ended, io.EOF if its handler has returned nil; what
 	// has come before is in in.
 	err error
+	// unsent is why a part could not be sent, after which none is.
+	unsent error
 	// reading: somebody waits in Recv.
 	reading bool
 	// sender runs while there is something to tell: bytes, the end, or credit.

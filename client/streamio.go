@@ -24,7 +24,7 @@ func (s *Stream) receive() {
 		s.mu.Lock()
 		limit, _ := s.in.Credit(s.reading)
 		s.in.Tell(limit)
-		ended := s.err != nil
+		ended, unsent := s.err != nil, s.unsent
 		s.mu.Unlock()
 		if ended {
 			return
@@ -35,6 +35,9 @@ func (s *Stream) receive() {
 			got = len(data)
 			return s.news(a, data, rest)
 		})
+		if err == nil {
+			err = unsent // the handler goes on, and what was to be sent to it does not
+		}
 		if err != nil {
 			s.broken(err) // nothing, if it has ended otherwise
 			return
@@ -153,7 +156,11 @@ func (s *Stream) send() {
 		})
 		if err != nil {
 			// The handler may have returned without waiting for what was sent. How
-			// the stream has ended, or will end, receive knows; sending stays set.
+			// the stream has ended, or will end, receive knows, by its next wait at
+			// the latest; sending stays set.
+			s.mu.Lock()
+			s.unsent = err
+			s.mu.Unlock()
 			return
 		}
 	}

@@ -149,6 +149,8 @@ func (x *exchanges) openCall(p *part, data []byte) {
 // opened gives a large request its memory, and answers the part that has begun it, with the
 // first of its bytes.
 func (x *exchanges) opened(p *part, e *serverExchange, b *attach.Block, data []byte) {
+	b.Hold() // also if the exchange ends while its bytes are copied
+	defer b.Release()
 	var buf []byte
 	if b == nil {
 		buf = make([]byte, e.bytes)

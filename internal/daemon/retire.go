@@ -53,6 +53,9 @@ func (l *inLane) giveBack(why string) {
 		if !rec.active {
 			continue
 		}
+		if g := rec.grants; g != nil && g.dying {
+			continue // its handler had it, and is dead: operated comes back to it
+		}
 		if rec.worker == 0 || l.ring.Withdraw(i, l.ring.AnswerWord(i)) {
 			l.refuse(i, slots.StatusNotExecuted, why)
 			continue

@@ -12,7 +12,7 @@ const (
 	WorkerGoroutines = 1
 	// WorkersThreads are the daemon's threads for some hundreds of workers together: what the Go
 	// runtime starts when many calls of the kernel take long at a time.
-	WorkersThreads = 8
+	WorkersThreads = 16
 	// LinkBudget is the daemon's memory for a peer besides its lanes, in bytes.
 	LinkBudget = 512 << 10
 	// LinkGoroutines are the core's goroutines for a peer, with or without lanes.
