@@ -370,32 +370,35 @@ func (s *clientStream) finish(err error) {
 		err = nil
 	}
 	s.mu.Lock()
-	done := s.finished
-	s.finished = true
-	if !done {
-		s.failure = err
-	}
-	header, trailer, from, answered, unwatch := s.header, s.trailer, s.peer(), s.answered, s.unwatch
-	s.mu.Unlock()
-	if done {
+	if s.finished {
+		s.mu.Unlock() // what tell has told is there
 		return
 	}
+	s.finished, s.failure = true, err
+	s.tell()
+	unwatch := s.unwatch
+	s.mu.Unlock()
 	if unwatch != nil {
 		unwatch()
 	}
 	s.release()
+	s.info.finished(err)
+}
+
+// tell writes what is known to where the call's options want it. It runs with mu held: others learn from
+// finish that the call has ended, and read it then.
+func (s *clientStream) tell() {
 	for _, to := range s.info.headers {
-		*to = header
+		*to = s.header
 	}
 	for _, to := range s.info.trailers {
-		*to = trailer
+		*to = s.trailer
 	}
 	for _, to := range s.info.peers {
-		if answered {
-			*to = *from
+		if s.answered {
+			*to = *s.peer()
 		}
 	}
-	s.info.finished(err)
 }
 
 // release gives the stream back. What was received can still be read.

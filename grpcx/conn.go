@@ -198,7 +198,8 @@ const (
 func (c *Conn) openError(ctx context.Context, service, method string, err error) (time.Duration, error) {
 	if !errors.Is(err, client.ErrNoService) || ctx.Err() != nil {
 		err = callError(ctx, err)
-		if status.Code(err) == codes.Unavailable && !errors.Is(err, client.ErrClosed) {
+		// What may have been executed is not sent again, whatever it waits for.
+		if status.Code(err) == codes.Unavailable && !errors.Is(err, client.ErrClosed) && !errors.Is(err, client.ErrMaybeExecuted) {
 			return forever, err
 		}
 		return notAtAll, err

@@ -212,10 +212,12 @@ func TestRetry(t *testing.T) {
 		cause    error
 		attempts int
 		code     codes.Code
+		wait     bool
 	}{
-		{"once", 1, client.ErrNotExecuted, 2, codes.OK},
-		{"twice", 2, client.ErrNotExecuted, 2, codes.Unavailable},
-		{"maybe", 1, client.ErrMaybeExecuted, 1, codes.Unavailable},
+		{"once", 1, client.ErrNotExecuted, 2, codes.OK, false},
+		{"twice", 2, client.ErrNotExecuted, 2, codes.Unavailable, false},
+		{"maybe", 1, client.ErrMaybeExecuted, 1, codes.Unavailable, false},
+		{"maybe, waiting for ready", 1, client.ErrMaybeExecuted, 1, codes.Unavailable, true},
 	} {
 		for _, at := range []string{"open", "receive"} {
 			t.Run(test.name+" "+at, func(t *testing.T) {
@@ -234,7 +236,7 @@ func TestRetry(t *testing.T) {
 				}
 				n.recvError = func() error { return fail(at == "receive") }
 				finished := 0
-				_, err := testgrpc.NewTestServiceClient(conn).UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.OnFinish(func(error) { finished++ }))
+				_, err := testgrpc.NewTestServiceClient(conn).UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.WaitForReady(test.wait), grpc.OnFinish(func(error) { finished++ }))
 				if status.Code(err) != test.code || attempts != test.attempts || finished != 1 {
 					t.Errorf("%v after %d attempts, finished %d times", err, attempts, finished)
 				}

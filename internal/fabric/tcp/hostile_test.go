@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/internal/fabric"
 )
 
@@ -115,6 +117,33 @@ func TestRegionClosedUnderWay(t *testing.T) {
 	}
 	if n := bytes.Count(w.mem.mem, []byte{1}); n != 5000-headerSize {
 		t.Errorf("%d bytes written", n)
+	}
+}
+
+// A region is closed while half of an answer is in the socket and a refusal waits behind it: the
+// connection ends.
+func TestRegionClosedBeforeRefusal(t *testing.T) {
+	w := newWire(t, 0)
+	defer w.close()
+	must(t, unix.SetsockoptInt(w.ep.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 4096))
+	read := func(key uint64) []byte {
+		b := make([]byte, headerSize)
+		putHeader(b, &frame{op: wireRead, seq: w.seq, length: wireMemory, addr: base, key: key})
+		w.seq++
+		return b
+	}
+	got := w.send(append(append(read(77), read(77)...), read(78)...))
+	if w.ep.tx.partial == nil || w.ep.link != linkRefusing {
+		t.Fatalf("half an answer %v, link %v, completions %+v", w.ep.tx.partial != nil, w.ep.link, got)
+	}
+	must(t, w.mem.Close())
+	for range 100 {
+		w.receive()
+		w.ep.Ready(0, unix.EPOLLOUT)
+		got = append(got, w.poll()...)
+	}
+	if len(got) != 1 || got[0].Op != fabric.OpDisconnect || got[0].Vendor != VendorRefusedPeer {
+		t.Errorf("completions %+v", got)
 	}
 }
 

@@ -235,6 +235,10 @@ func (e *Endpoint) gather() bool {
 	reads := t.reads
 	if t.partial != nil && !e.list(t.partial, t.off) {
 		e.letGo()
+		if e.link == linkRefusing {
+			e.down() // no refusal can follow half a frame
+			return false
+		}
 		e.fail(fabric.StatusFatal, VendorRegionClosed)
 		return false
 	}
