@@ -82,7 +82,7 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 				}
 			case placed && v.Mirror.Load() != 0:
 				in.peer = d.view.peer(info.Peer)
-				d.ins[key] = &incoming{info: info, lane: in, mirror: v.Mirror.Load()}
+				d.ins[key] = &incoming{info: info, lane: in}
 			default:
 				dropped = append(dropped, &incoming{info: info, lane: in})
 			}

@@ -18,8 +18,6 @@ import (
 type incoming struct {
 	info *laneInfo
 	lane *inLane
-	// mirror is what the peer calls it by; guarded by domain.making.
-	mirror uint64
 }
 
 // acceptLane makes the answering end of a lane for a peer.
@@ -57,7 +55,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 	}
 	defer d.using.RUnlock()
 	d.making.Lock()
-	in, verdicts, err := d.incoming(s, class, m.Lane.Number, m.Lane.Mirror, waiting)
+	in, agreed, verdicts, err := d.incoming(s, class, m.Lane.Number, m.Lane.Mirror, waiting)
 	d.making.Unlock()
 	if err != nil {
 		return err
@@ -71,7 +69,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
 	defer cancel()
 	err = s.send(&peerMessage{Type: peerAccept, Seq: m.Seq, Lane: &laneBody{
-		Address: pair.ep.Address(), Key: pair.mr.Remote(), Mirror: in.mirror, Verdicts: verdicts,
+		Address: pair.ep.Address(), Key: pair.mr.Remote(), Mirror: agreed, Verdicts: verdicts,
 	}})
 	if err == nil {
 		faultpoint.Here("accept.sent")
@@ -89,6 +87,9 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 	d.agent.commands.call(func() {
 		if s.reason() != nil || in.lane.pair != nil || in.lane.left || d.view.retired {
 			return // the session ended meanwhile, or the peer has opened the lane again
+		}
+		if in.lane.mirror.Load() != agreed {
+			return // what the peer was told of its requests was given up meanwhile
 		}
 		in.lane.onBroken = func(err error) {
 			c.spawn(func() {
@@ -134,8 +135,9 @@ func (c *conductor) classFor(l *laneBody) (config.Class, error) {
 // old mirror is called, and the requests are all that are under way in it, it goes on,
 // and there are verdicts. Else what is in it is given up; it is used again unless
 // handlers still run in it: then it is left to them and dropped when they have finished.
-// A node that is draining only goes on with what it knows. d.making is held.
-func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, waiting []sentRequest) (_ *incoming, verdicts []byte, err error) {
+// A node that is draining only goes on with what it knows. agreed is what the mirror is called from
+// now on, as long as nothing in it is given up. d.making is held.
+func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, waiting []sentRequest) (_ *incoming, agreed uint64, verdicts []byte, err error) {
 	c := d.conductor
 	peer := s.link.name
 	key := laneKey{peer, class.Name, n}
@@ -144,7 +146,7 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	c.mu.Unlock()
 	name := newMirror()
 	if old == nil && draining {
-		return nil, nil, c.errDraining()
+		return nil, 0, nil, c.errDraining()
 	}
 	if old != nil {
 		quiet := false
@@ -178,12 +180,11 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 		d.notify(notices)
 		switch {
 		case err != nil:
-			return nil, nil, err
+			return nil, 0, nil, err
 		case verdicts != nil:
-			return old, verdicts, nil
+			return old, asked, verdicts, nil
 		case quiet:
-			old.mirror = name
-			return old, nil, nil
+			return old, name, nil, nil
 		}
 		c.mu.Lock()
 		delete(d.ins, key) // whether or not there will be another one
@@ -191,9 +192,9 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	}
 	info, ring, v, err := d.newLane(peer, class, n, true)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
-	in := &incoming{info: info, mirror: name}
+	in := &incoming{info: info}
 	row := d.rowOf(info, counters.In)
 	d.agent.commands.call(func() {
 		in.lane = newInLane(d.view, info.ID, ring, v, d.agent.groupMax)
@@ -206,7 +207,7 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	d.ins[key] = in
 	c.mu.Unlock()
 	d.announce(info)
-	return in, nil, nil
+	return in, name, nil, nil
 }
 
 func (c *conductor) errDraining() error { return fmt.Errorf("node %s is draining", c.node) }

@@ -141,9 +141,9 @@ func (s *session) awaitRepeated(ctx context.Context) error {
 var errNotRepeated = errors.New("the peer does not say which regions it has")
 
 // awaitPeerRepeated bounds how long operations wait for a peer that is back and says
-// nothing of its regions.
+// nothing of its regions: not less than for any other answer.
 func (c *conductor) awaitPeerRepeated(s *session) {
-	limit := time.NewTimer(c.live().Node.LinkHold)
+	limit := time.NewTimer(max(c.live().Node.LinkHold, openTimeout))
 	defer limit.Stop()
 	select {
 	case <-s.resumed:

@@ -152,7 +152,7 @@ func (l *link) hold(lost *session) {
 	c := l.conductor
 	end := time.NewTimer(c.live().Node.LinkHold)
 	defer end.Stop()
-	for {
+	for over := false; ; {
 		c.mu.Lock()
 		again, changed := l.holding != lost, c.changed
 		refused := errors.Is(l.lastErr, syscall.ECONNREFUSED) && time.Since(l.since) >= refusedHold
@@ -163,13 +163,15 @@ func (l *link) hold(lost *session) {
 		case refused:
 			c.lanesLost(l.name, fmt.Sprintf("node %s is gone: %v", l.name, lost.reason()))
 			return
+		case over:
+			event.LinkGivenUp.On(&c.log).Str("peer", l.name).Dur("hold", c.live().Node.LinkHold).Msg("the link does not come back; giving up what waits for it")
+			c.lanesLost(l.name, fmt.Sprintf("node %s disconnected: %v", l.name, lost.reason()))
+			return
 		}
 		select {
 		case <-changed:
 		case <-end.C:
-			event.LinkGivenUp.On(&c.log).Str("peer", l.name).Dur("hold", c.live().Node.LinkHold).Msg("the link does not come back; giving up what waits for it")
-			c.lanesLost(l.name, fmt.Sprintf("node %s disconnected: %v", l.name, lost.reason()))
-			return
+			over = true // unless it is back by now
 		case <-c.ctx.Done():
 			return
 		}

@@ -65,7 +65,7 @@ type simLane struct {
 	// forgotten says that the other end has had reason to forget what it knew.
 	losses    int
 	forgotten bool
-	// mirror is incoming.mirror; dropping: another mirror has taken its place.
+	// mirror is what the peer was told that it is called; dropping: another mirror has taken its place.
 	mirror   uint64
 	dropping bool
 }

@@ -184,8 +184,12 @@ int vs_ctl_recv(struct vs_ctl *c, void *out, uint32_t max)
 		int n = ibv_poll_cq(c->cq, 1, &wc);
 		if (n < 0)
 			return -EIO;
-		if (n == 0)
-			return c->broken ? ctl_restart(c) : 0;
+		if (n == 0) {
+			// What fails now is tried again at the next message, or event: nobody would listen after an error.
+			if (c->broken)
+				(void)ctl_restart(c);
+			return 0;
+		}
 		if (wc.wr_id >= CTL_RECVS)
 			c->sending--;
 		if (wc.status != IBV_WC_SUCCESS)
