@@ -45,7 +45,7 @@ func refused(err error) bool {
 	if err == nil {
 		return false
 	}
-	var none *noWayError // is allocated here
+	var none *noWayError // which errors.As has allocated: a call that succeeds is not to pay for it
 	return errors.Is(err, ErrNoService) && errors.Is(err, ErrNotExecuted) && !errors.As(err, &none)
 }
 

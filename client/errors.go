@@ -115,8 +115,8 @@ func (m *Method) late(ctx context.Context, sent bool) *DeadlineError {
 }
 
 // of is what the end of a part, or of a try, is to the whole request.
-func (e *DeadlineError) of(m *Method, sent bool) *DeadlineError {
-	return &DeadlineError{Target: m.name, Sent: sent, Cause: e.Cause, ended: e.ended}
+func (e *DeadlineError) of(target string, sent bool) *DeadlineError {
+	return &DeadlineError{Target: target, Sent: sent, Cause: e.Cause, ended: e.ended}
 }
 
 // Error says what is known about the request.

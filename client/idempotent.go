@@ -187,7 +187,7 @@ func (t *tries) outcome(err error) error {
 	}
 	var late *DeadlineError
 	if errors.As(err, &late) {
-		return &DeadlineError{Target: late.Target, Sent: true, Cause: late.Cause, ended: late.ended}
+		return late.of(late.Target, true)
 	}
 	return &doubtfulError{err}
 }

@@ -80,7 +80,7 @@ func (m *Method) notRun(r *route, err error) error {
 	var late *DeadlineError
 	switch {
 	case errors.As(err, &late):
-		return late.of(m, false)
+		return late.of(m.name, false)
 	case errors.Is(err, ErrMaybeExecuted):
 		// No handler has seen it: what was lost is a part.
 		return fmt.Errorf("%s: %w: %s", m.name, ErrNotExecuted, err.Error())

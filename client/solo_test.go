@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"testing"
-	"time"
 
+	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -15,15 +15,16 @@ import (
 func (s *solo) published(t *testing.T) (slot int) {
 	t.Helper()
 	r := s.lane.ring
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	daemontest.Eventually(t, "a request is published", func() error {
 		for i := range r.Geometry().Slots {
 			if w := r.Word(i); w.State() == slots.Pub && r.Take(i, w) {
-				return i
+				slot = i
+				return nil
 			}
 		}
-	}
-	t.Fatal("no request")
-	return 0
+		return errors.New("there is none")
+	})
+	return slot
 }
 
 // refuse answers a request as a node that does not serve the method any more.
@@ -78,7 +79,7 @@ func TestOutcomesFromHereWakeTheLeader(t *testing.T) {
 
 func is(ok bool) error {
 	if !ok {
-		return errors.New("it was not done")
+		return errors.New("it is not so")
 	}
 	return nil
 }
@@ -91,11 +92,7 @@ func TestRefusedRequestWakesItsQueue(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	refused := make(chan error, 1)
 	go func() { refused <- s.method.With(Idempotent()).GoTo(ctx, q, []byte("x"), 1) }()
-	for end := time.Now().Add(2 * time.Minute); q.Len() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no request")
-		}
-	}
+	daemontest.Eventually(t, "the queue expects a request", func() error { return is(q.Len() > 0) })
 	over := make(chan struct{})
 	go func() {
 		for range q.All(context.Background()) {
@@ -207,11 +204,7 @@ func TestRefusedRequestIsEvicted(t *testing.T) {
 	s.conn.mu.Lock() // the first stops when it has freed its slot
 	first := make(chan error, 1)
 	go func() { first <- send(slot) }()
-	for end := time.Now().Add(2 * time.Minute); l.ring.Word(slot.Index).State() != slots.Free; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the slot is not freed")
-		}
-	}
+	daemontest.Eventually(t, "the slot is freed", func() error { return is(l.ring.Word(slot.Index).State() == slots.Free) })
 	l.ring.SetState(slots.LaneOpen)
 	next, err := l.ring.Claim(s.conn.id, 1)
 	if err != nil || next.Index != slot.Index {

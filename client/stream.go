@@ -266,7 +266,7 @@ func (s *Stream) broken(err error) {
 	var late *DeadlineError
 	switch {
 	case errors.As(err, &late):
-		err = late.of(s.m, true)
+		err = late.of(s.m.name, true)
 	case !errors.Is(err, ErrMaybeExecuted):
 		// What was not executed is a part, not the stream.
 		err = fmt.Errorf("%s: %w: the stream broke: %w", s.m.name, ErrMaybeExecuted, hideNotExecuted{err})

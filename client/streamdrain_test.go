@@ -49,8 +49,15 @@ func TestStreamOutlivesNoDrain(t *testing.T) {
 			t.Errorf("%q, %v", m, err)
 		}
 	})
-	if _, err := c.Call(t.Context(), "a/t/echo", nil); !errors.Is(err, client.ErrNotExecuted) && !errors.Is(err, client.ErrRemote) {
-		t.Errorf("a call of the stream's method: %v", err) // the connection lives
+	again := open(t, c, "a/t/echo")
+	if err := again.Send(t.Context(), []byte("four")); err != nil {
+		t.Error(err)
+	}
+	if m, err := again.Recv(t.Context()); err != nil || string(m) != "four" {
+		t.Errorf("the next stream: %q, %v", m, err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
 	}
 	quiet(t, a, b)
 }

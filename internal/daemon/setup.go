@@ -7,8 +7,8 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 )
 
-// What a supervisor starts a program as. Its first argument is CoreCommand: with those of
-// Setup.CoreArgs behind it the program is to call Core, and with "--" and ProbeFlag alone Probe.
+// What a supervisor starts a program with: CoreCommand as the first argument, and behind it those
+// of Setup.CoreArgs, for the program to call Core, or the flag --ProbeFlag alone, for it to call Probe.
 const (
 	CoreCommand = "core"
 	ProbeFlag   = "probe"
