@@ -1,11 +1,17 @@
 package client
 
+import "time"
+
 // HoldSpills keeps a connection from noticing answers that the daemon has moved, until
 // the function that it returns is called.
 func HoldSpills(c *Conn) (read func()) {
 	c.spills.mu.Lock()
 	return c.spills.mu.Unlock
 }
+
+// SleepForRoomUntilWoken keeps c from looking for room unless it is woken. No goroutine may
+// use c at the same time.
+func SleepForRoomUntilWoken(c *Conn) { c.wait.room = time.Hour }
 
 // Pace returns whether large messages of c may take all the room there is, and when others were
 // seen last.

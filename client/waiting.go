@@ -24,6 +24,8 @@ type waiting struct {
 	linger shm.Linger
 	nap    shm.Nap
 	watch  watch
+	// room is how long a wait for room sleeps at a time: freeSleep.
+	room time.Duration
 	// freed is the lane in which the leader has freed slots and not yet woken
 	// those who wait for some.
 	freed *lane
@@ -229,10 +231,10 @@ func (w *waiting) reapIfFree() bool {
 }
 
 // sleepForRoom sleeps until an answer of this process arrives, whose slots are room for
-// another request, but not for longer than freeSleep. A process that waits for its own
-// limit has nothing else to wait for; else free, whose value was old, moves when others have
-// freed slots. False: another goroutine leads, and will take the answers out.
-func (w *waiting) sleepForRoom(free *atomic.Uint32, old uint32, ownLimit bool) bool {
+// another request, but not for longer than w.room. Unless told, which means that the daemon
+// wakes this process when it has room, it also ends when free, whose value was old, moves, because
+// slots were freed for anybody. False: another goroutine leads, and will take the answers out.
+func (w *waiting) sleepForRoom(free *atomic.Uint32, old uint32, told bool) bool {
 	if !w.lead.TryLock() {
 		return false
 	}
@@ -240,10 +242,11 @@ func (w *waiting) sleepForRoom(free *atomic.Uint32, old uint32, ownLimit bool) b
 	bell := down.PrepareSleep()
 	switch {
 	case w.stirring():
-	case ownLimit:
-		w.nap.Sleep(down.Bell(), bell, freeSleep)
+	case free.Load() != old: // freed since the last look, maybe before the sleep was announced
+	case told:
+		w.nap.Sleep(down.Bell(), bell, w.room)
 	default:
-		shm.FutexWaitEither(free, old, down.Bell(), bell, freeSleep)
+		shm.FutexWaitEither(free, old, down.Bell(), bell, w.room)
 	}
 	down.CancelSleep()
 	w.lead.Unlock()

@@ -170,6 +170,7 @@ func (d *agentDomain) wake() {
 		woken, sleeper := w.rings.Down.Rouse()
 		if woken {
 			d.agent.count.Wakes++
+			w.freed = 0
 		}
 		switch {
 		case sleeper == nil:
@@ -190,9 +191,14 @@ func (d *agentDomain) wake() {
 // hint queues a hint for a worker, who is woken at the end of the cycle.
 func (d *agentDomain) hint(w *agentWorker, h slots.Hint) bool {
 	ok := w.rings.Down.Stage(h)
+	d.touch(w)
+	return ok
+}
+
+// touch has a worker woken at the end of the cycle.
+func (d *agentDomain) touch(w *agentWorker) {
 	if !w.touched {
 		w.touched = true
 		d.touched = append(d.touched, w)
 	}
-	return ok
 }

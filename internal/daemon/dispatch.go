@@ -17,6 +17,9 @@ type agentWorker struct {
 	// come in.
 	gone    bool
 	touched bool // in domain.touched
+	// freed is how many slots of its one-way messages were freed since it was last woken, or
+	// more; see outLane.freedFor.
+	freed int
 	// pid is its process. wentAt is when it went, by CLOCK_MONOTONIC.
 	pid    int
 	wentAt int64

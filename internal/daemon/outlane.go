@@ -276,6 +276,9 @@ func (l *outLane) settle(i int) {
 	case !l.domain.hint(w, slots.MakeHint(l.id, i, e.word.Ticket())):
 		w.rings.SetOverflow()
 	}
+	if w != nil && e.oneway {
+		l.freedFor(w, e.word.Run())
+	}
 	owner := e.word.Owner()
 	l.strike(i)
 	if w == nil {

@@ -82,6 +82,15 @@ func (s *sharing) excess(i int, w slots.Word) string {
 	return ""
 }
 
+// half is half of the most slots that a worker may hold at present.
+func (s *sharing) half() int {
+	n := s.quota
+	if m := s.word.Slots(); m > 0 && m < n {
+		n = m
+	}
+	return max(n/2, 1)
+}
+
 // bound is the largest share that a claim of these epochs can have been made under, and a
 // quarter.
 func (s *sharing) bound() int {
@@ -105,13 +114,13 @@ func crowded(sum, n int) bool { return 8*sum >= 5*n }
 // as it gets a processor, leave it empty now and then; without shares the next of them would
 // fill it, and those who claim in a full ring pass many busy slots for each free one. Half of
 // the ring is shared: the other half is for who comes next, and free slots must be many for
-// long runs to find enough of them side by side.
-func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting bool) {
+// long runs to find enough of them side by side. It reports what publish does.
+func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting bool) (grown bool) {
 	if s.ring.Share() != s.word {
 		s.ring.SetShare(s.word)
 	}
 	if now < s.next {
-		return
+		return false
 	}
 	clear(held[:])
 	n, sum := len(s.since), s.ring.Holders(held)
@@ -123,7 +132,7 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && stays) {
 		share = fairShare(held, n/2)
 	}
-	s.publish(share)
+	grown = s.publish(share)
 	if now-s.began >= int64(epoch) {
 		s.began, s.before, s.most = now, s.most, n
 		if have := s.word.Slots(); have > 0 {
@@ -139,14 +148,16 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	}
 	took := shm.Nanotime() - now
 	s.next = now + max(int64(shareEvery), shareCost*took)
+	return grown
 }
 
 // publish makes n the share, 0 for none, unless it hardly differs from the present
-// one: each change makes the workers count.
-func (s *sharing) publish(n int) {
+// one: each change makes the workers count. It reports whether a worker may hold more now:
+// see agentDomain.grown.
+func (s *sharing) publish(n int) (grown bool) {
 	old := s.word.Slots()
 	if n == old || n > 0 && old > 0 && n > old-old/8 && n < old+old/8 {
-		return
+		return false
 	}
 	s.word = s.word.Next(n)
 	s.ring.SetShare(s.word)
@@ -154,9 +165,7 @@ func (s *sharing) publish(n int) {
 		s.most = len(s.since)
 	}
 	s.most = max(s.most, n)
-	if n == 0 || old > 0 && n > old {
-		s.ring.WakeFree() // who was above the share may go on
-	}
+	return n == 0 || old > 0 && n > old
 }
 
 // fairShare is the max-min fair share of the usable slots: who holds less keeps what
@@ -215,7 +224,9 @@ func (d *agentDomain) leaves(w *agentWorker) {
 		if bit := uint64(1) << (l.id % 64); w.uses[l.id/64]&bit != 0 {
 			w.uses[l.id/64] &^= bit
 			if l.sharing.users--; l.sharing.users < 2 {
-				l.sharing.publish(0)
+				if l.sharing.publish(0) {
+					d.grown(l)
+				}
 			}
 		}
 	}
@@ -232,7 +243,33 @@ func (d *agentDomain) balance(resting bool) {
 		if now == math.MinInt64 {
 			now = shm.Nanotime()
 		}
-		l.sharing.balance(now, &d.held, resting)
+		if l.sharing.balance(now, &d.held, resting) {
+			d.grown(l)
+		}
+	}
+}
+
+// grown wakes those who were above the share of a lane and may go on: those who wait for any
+// free slot, and those who have one-way messages there, or will with the next that is done.
+func (d *agentDomain) grown(l *outLane) {
+	l.ring.WakeFree()
+	bit := uint64(1) << (l.id % 64)
+	for _, w := range d.present {
+		if w.uses[l.id/64]&bit == 0 {
+			continue
+		}
+		if w.freed > 0 {
+			d.touch(w)
+		}
+		w.freed += l.geo.Slots
+	}
+}
+
+// freedFor notes that n slots of one-way messages of w were freed. It has no answers to wait
+// for then: where it has reached what it may hold, this wakes it, with room for half of that.
+func (l *outLane) freedFor(w *agentWorker, n int) {
+	if w.freed += n; w.freed >= l.sharing.half() {
+		l.domain.touch(w)
 	}
 }
 
