@@ -149,6 +149,9 @@ type Agent struct {
 	Idle string
 	// Spin is how long an adaptive agent polls before it sleeps, where that pays.
 	Spin time.Duration
+	// CPUs are the processors that agents keep to, agent number i to the i-th of them, from
+	// the first again if there are fewer; empty: to none.
+	CPUs []int
 }
 
 // GroupSend is the policy for sending consecutive messages with one post.

@@ -128,6 +128,7 @@ func TestEveryKey(t *testing.T) {
 		count = 4
 		idle = "busy"
 		spin = "50us"
+		cpus = "2,4-6"
 		[group_send]
 		enabled = false
 		max_messages = 1
@@ -188,7 +189,7 @@ func TestEveryKey(t *testing.T) {
 		},
 		Libfabric: Libfabric{Provider: "efa", Domain: "rdmap0s6-rdm", Source: "::1"},
 		TLS:       TLS{Mode: TLSRequired, Cert: "/etc/n1.pem", Key: "/etc/n1-key.pem", CA: "/etc/ca.pem", Allow: []string{"n2"}, Data: "plain"},
-		Agent:     Agent{Count: 4, Idle: "busy", Spin: 50 * time.Microsecond},
+		Agent:     Agent{Count: 4, Idle: "busy", Spin: 50 * time.Microsecond, CPUs: []int{2, 4, 5, 6}},
 		Lanes:     Lanes{PerPeer: 8, Balance: "least-outstanding"},
 		Memory:    Memory{Hugepages: shm.HugepagesRequire},
 		Classes:   []Class{{Name: "only", SlotSize: 65536, Slots: 65536, MaxRun: 511}},

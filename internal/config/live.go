@@ -61,7 +61,7 @@ var applies = map[string]Applies{
 	"tls.mode": restart, "tls.cert": restart, "tls.key": restart, "tls.ca": restart, "tls.data": restart,
 	"tls.allow": live("for connections that are made from then on"),
 
-	"agent.count": restart, "agent.idle": live(""), "agent.spin": live(""),
+	"agent.count": restart, "agent.idle": live(""), "agent.spin": live(""), "agent.cpus": restart,
 
 	"group_send.enabled": restart, "group_send.max_messages": restart, "group_send.max_group_delay": live(""),
 

@@ -19,10 +19,12 @@ import (
 // agent moves the messages of its domains on a thread of its own. All fields
 // but commands belong to that thread once run has started.
 type agent struct {
-	name     string
-	log      zerolog.Logger
-	groupMax int
-	delay    delaying
+	name string
+	// processor is the one that it keeps to, or noProcessor.
+	processor int
+	log       zerolog.Logger
+	groupMax  int
+	delay     delaying
 
 	// life counts the goroutines that run it, one after the other.
 	life     *sync.WaitGroup
@@ -84,7 +86,7 @@ func newAgent(name string, idle idleStrategy, groupMax int, devs []fabric.Device
 		return nil, err
 	}
 	a := &agent{
-		name: name, log: log, idle: idle, groupMax: groupMax, commands: q, poll: p,
+		name: name, processor: noProcessor, log: log, idle: idle, groupMax: groupMax, commands: q, poll: p,
 		comps: make([]fabric.Completion, 256), ends: make(map[uint64]laneEnd),
 	}
 	a.found, a.anew = a.look, a.again
@@ -122,6 +124,7 @@ func (a *agent) start(life *sync.WaitGroup) {
 func (a *agent) run() {
 	runtime.LockOSThread()
 	shm.SetThreadName("rdmad-" + a.name)
+	a.settle()
 	for worked, lingered, yielded := 0, 0, int64(0); !a.stop; {
 		woken := a.count.Wakes
 		if a.cycle() > 0 {

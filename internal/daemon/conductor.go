@@ -143,11 +143,15 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 	if !cfg.GroupSend.Enabled {
 		groupMax = 1
 	}
+	if err := checkProcessors(cfg.Agent.CPUs); err != nil {
+		return nil, err
+	}
 	for i := range cfg.Agent.Count {
 		a, err := newAgent(fmt.Sprintf("agent%d", i), idle, groupMax, devices, log)
 		if err != nil {
 			return nil, err
 		}
+		a.processor = processorOf(cfg.Agent.CPUs, i)
 		if err := a.delayGroups(cfg.GroupSend.MaxGroupDelay); err != nil {
 			a.release()
 			return nil, err

@@ -11,6 +11,7 @@ const (
 	DeviceOpenToAll Code = "device-open-to-all"
 	CQFailed        Code = "cq-failed"
 	CQArm           Code = "cq-arm"
+	AgentUnsettled  Code = "agent-unsettled"
 	PollerFailed    Code = "poller-failed"
 	TimerFailed     Code = "timer-failed"
 	AcceptFailed    Code = "accept-failed"
@@ -65,6 +66,13 @@ var hostEvents = []Info{
 		Cause:   "The device or its driver.",
 		Action:  "`rdmad doctor`, `dmesg`.",
 		Shown:   "not: needs a device that fails",
+	},
+	{
+		Code: AgentUnsettled, Level: zerolog.WarnLevel,
+		Meaning: "An agent cannot keep to its processor of agent.cpus; it runs on any.",
+		Cause:   "The processor was taken from the daemon since it started, or a system call filter refuses sched_setaffinity.",
+		Action:  "Correct agent.cpus, the cpuset of the unit, or its SystemCallFilter.",
+		Shown:   "not: needs a processor that goes away",
 	},
 	{
 		Code: PollerFailed, Level: zerolog.ErrorLevel,
