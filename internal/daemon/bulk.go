@@ -418,6 +418,10 @@ func (c *conductor) imported(s *session, m *peerMessage) error {
 	if !ok {
 		return s.send(&peerMessage{Type: peerRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s knows %d regions of domain %s already", c.node, maxImports, d.name)})
 	}
+	select {
+	case s.named <- struct{}{}:
+	default:
+	}
 	return s.send(&peerMessage{Type: peerExported, Seq: m.Seq})
 }
 

@@ -141,16 +141,28 @@ func (s *session) awaitRepeated(ctx context.Context) error {
 var errNotRepeated = errors.New("the peer does not say which regions it has")
 
 // awaitPeerRepeated bounds how long operations wait for a peer that is back and says
-// nothing of its regions: not less than for any other answer.
+// nothing of its regions: not less than for any other answer. A peer that has many to
+// register anew names one after the other, and each gives it as long again.
 func (c *conductor) awaitPeerRepeated(s *session) {
-	limit := time.NewTimer(max(c.live().Node.LinkHold, openTimeout))
+	patience := max(c.live().Node.LinkHold, openTimeout)
+	limit := time.NewTimer(patience)
 	defer limit.Stop()
-	select {
-	case <-s.resumed:
-	case <-s.done:
-	case <-c.ctx.Done():
-	case <-limit.C:
-		s.end(errNotRepeated)
+	named := s.named
+	for left := maxImports; ; left-- {
+		if left == 0 {
+			named = nil // it names more than it can have
+		}
+		select {
+		case <-named:
+			limit.Reset(patience)
+			continue
+		case <-s.resumed:
+		case <-s.done:
+		case <-c.ctx.Done():
+		case <-limit.C:
+			s.end(errNotRepeated)
+		}
+		return
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/config"
@@ -40,5 +41,51 @@ func TestPeerSaysNothingOfRegions(t *testing.T) {
 	close(s.repeated)
 	if err := s.awaitRepeated(t.Context()); err != nil && !errors.Is(err, errNotRepeated) {
 		t.Error(err)
+	}
+}
+
+// A peer that takes long to name its regions keeps its session while it is at it, and not for
+// longer; and not for ever, if it names more than it can have.
+func TestPeerNamesItsRegionsSlowly(t *testing.T) {
+	const hold, between = 10 * time.Second, 9 * time.Second
+	for what, c := range map[string]struct {
+		names int
+		says  bool
+		want  time.Duration
+	}{
+		"and says that it is over":    {names: 7, says: true, want: 7 * between},
+		"and then nothing any more":   {names: 7, want: 7*between + hold},
+		"more than there can be":      {names: 2 * maxImports, want: maxImports*between + hold},
+		"with nothing before the end": {names: 0, want: hold},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k := &conductor{cfg: &config.Config{Node: config.Node{LinkHold: hold}}, ctx: t.Context()}
+			here, there := net.Pipe()
+			defer there.Close()
+			s := &session{conn: &channel{Conn: here, raw: here}, resumed: make(chan struct{}), named: make(chan struct{}, 1), done: make(chan struct{})}
+			over := make(chan struct{})
+			go func() {
+				for range c.names {
+					select {
+					case <-time.After(between):
+						s.named <- struct{}{}
+					case <-over:
+						return
+					}
+				}
+				if c.says {
+					close(s.resumed)
+				}
+			}()
+			begin := time.Now()
+			k.awaitPeerRepeated(s)
+			close(over)
+			if took := time.Since(begin); took != c.want {
+				t.Errorf("%s: it took %v, want %v", what, took, c.want)
+			}
+			if ended := errors.Is(s.reason(), errNotRepeated); ended == c.says {
+				t.Errorf("%s: the session ended: %v", what, ended)
+			}
+		})
 	}
 }

@@ -33,8 +33,8 @@ type session struct {
 	done, forgotten chan struct{}
 
 	// repeated: what the peer knew of this node's regions has been said again;
-	// resumed: the peer has said its part.
-	repeated, resumed chan struct{}
+	// resumed: the peer has said its part, and named, which has room for one: it is at it.
+	repeated, resumed, named chan struct{}
 
 	// opening bounds the lanes that the peer has opened at a time, and asking those that
 	// this node opens: fewer, so that the peer always reads the answers to its own.
@@ -172,7 +172,7 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *helloBody, clock
 	}
 	return &session{
 		link: l, conn: ch, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
-		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
+		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
 	}, nil
 }
 
