@@ -13,23 +13,28 @@ import (
 
 // Agents poll before they sleep only if that leaves others a processor.
 func TestIdleOf(t *testing.T) {
-	few, many := 0, runtime.NumCPU()
 	spin := 50 * time.Microsecond
 	for _, c := range []struct {
-		agents int
-		idle   string
-		want   idleStrategy
+		agents     int
+		processors float64
+		idle       string
+		want       idleStrategy
 	}{
-		{few, "busy", idleStrategy{busy: true}},
-		{many, "busy", idleStrategy{busy: true}},
-		{few, "event", idleStrategy{}},
-		{few, "adaptive", idleStrategy{spin: shm.WaitAdaptive(spin)}},
-		{many, "adaptive", idleStrategy{}},
+		{1, 2, "busy", idleStrategy{busy: true}},
+		{2, 2, "busy", idleStrategy{busy: true}},
+		{1, 2, "event", idleStrategy{}},
+		{1, 2, "adaptive", idleStrategy{spin: shm.WaitAdaptive(spin)}},
+		{1, 1.5, "adaptive", idleStrategy{}},
+		{2, 2, "adaptive", idleStrategy{}},
+		{3, 64, "adaptive", idleStrategy{spin: shm.WaitAdaptive(spin)}},
 	} {
 		cfg := &config.Config{Agent: config.Agent{Count: c.agents, Idle: c.idle, Spin: spin}}
-		if got := idleOf(cfg); got != c.want {
-			t.Errorf("%d agents, %s: %+v, want %+v", c.agents, c.idle, got, c.want)
+		if got := idleOf(cfg, c.processors); got != c.want {
+			t.Errorf("%d agents, %v processors, %s: %+v, want %+v", c.agents, c.processors, c.idle, got, c.want)
 		}
+	}
+	if n := usable(); n <= 0 || n > float64(runtime.NumCPU()) {
+		t.Errorf("this process may use %v of %d processors", n, runtime.NumCPU())
 	}
 }
 

@@ -135,7 +135,7 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 	for _, f := range c.fabrics {
 		devices = append(devices, f.device)
 	}
-	idle := idleOf(cfg)
+	idle := idleOf(cfg, usable())
 	if err := c.openCounters(); err != nil {
 		return nil, err
 	}

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"os"
 	"runtime"
 	"slices"
 
+	"github.com/rdmad/rdmad/internal/cgroup"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/shm"
 )
@@ -25,7 +27,7 @@ func (c *conductor) apply(next *config.Config) {
 	before := c.live()
 	c.reloaded.Store(next)
 	c.events.SetLevel(logLevel(next))
-	idle := idleOf(next)
+	idle := idleOf(next, usable())
 	for _, a := range c.agents {
 		a.commands.do(func() {
 			a.idle = idle
@@ -43,14 +45,23 @@ func (c *conductor) apply(next *config.Config) {
 	c.log.Info().Str("digest", next.Digest()).Int("peers", len(next.Peers)).Msg("the configuration was reloaded")
 }
 
-// idleOf returns what agents do when there is nothing to do.
-func idleOf(cfg *config.Config) idleStrategy {
+// idleOf returns what agents do when there is nothing to do, and the daemon may use so many
+// processors.
+func idleOf(cfg *config.Config, processors float64) idleStrategy {
 	idle := idleStrategy{busy: cfg.Agent.Idle == "busy"}
-	// Polling is for what another processor does meanwhile.
-	if cfg.Agent.Idle == "adaptive" && runtime.NumCPU() > cfg.Agent.Count {
+	// Polling is for what another processor does meanwhile, and within a limit of processor
+	// time it would use up what is for work.
+	if cfg.Agent.Idle == "adaptive" && processors >= float64(cfg.Agent.Count+1) {
 		idle.spin = shm.WaitAdaptive(cfg.Agent.Spin)
 	}
 	return idle
+}
+
+// usable is how many processors the daemon may use, by its affinity when it started and by
+// the limit of its control group.
+func usable() float64 {
+	root := os.DirFS("/")
+	return min(float64(runtime.NumCPU()), cgroup.Processors(root, cgroup.Dirs(root, "proc/self")))
 }
 
 // applyPolicy changes who is admitted to the domain.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/rdmad/rdmad/internal/cgroup"
 	"github.com/rdmad/rdmad/internal/rdmasys"
 )
 
@@ -12,18 +13,18 @@ import (
 func checkCgroup(_ context.Context, e *Env) []Finding {
 	const name = "cgroup"
 	process, who := e.process()
-	dirs := e.cgroups(process)
+	dirs := cgroup.Dirs(e.Root, process)
 	if len(dirs) == 0 {
 		return good(name, "no control group of version 2 limits %s", who)
 	}
 	p := planOf(e.Config)
 	var found []Finding
-	if n, where := e.cgroupLimit(dirs, "memory.max"); n < p.segments {
+	if n, where := cgroup.Limit(e.Root, dirs, "memory.max"); n < p.segments {
 		found = append(found, one(Fail, name,
 			"raise it (systemd: MemoryMax=, docker: --memory), or have fewer or smaller slots in [[class]]",
 			"lanes can take %s of shared memory, %s is %s: %s would be killed", bytesText(p.segments), where, bytesText(n), who)...)
 	}
-	if n, where := e.cgroupLimit(dirs, "pids.max"); n < uint64(p.threads) {
+	if n, where := cgroup.Limit(e.Root, dirs, "pids.max"); n < uint64(p.threads) {
 		found = append(found, one(Warn, name,
 			"raise it (systemd: TasksMax=, docker: --pids-limit), or lower agent.count",
 			"the core may need %d threads, %s is %d", p.threads, where, n)...)
@@ -44,7 +45,7 @@ func (e *Env) checkObjects(dirs []string, p plan) []Finding {
 	if err != nil {
 		return nil // checkPort says so
 	}
-	n, where := e.cgroupObjects(dirs, device.Name)
+	n, where := cgroup.Objects(e.Root, dirs, device.Name)
 	if n >= uint64(p.objects) {
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,9 +48,9 @@ func (e *Env) limitOf(process, name string) (limit, error) {
 	return limit{}, fmt.Errorf("/%s does not tell %q", file, name)
 }
 
-// limitValue parses a limit as /proc and cgroups write it.
+// limitValue parses a limit as /proc writes it.
 func limitValue(s string) (uint64, error) {
-	if s == "unlimited" || s == "max" {
+	if s == "unlimited" {
 		return unlimited, nil
 	}
 	return strconv.ParseUint(s, 10, 64)
@@ -105,79 +104,4 @@ func (e *Env) meminfo() (map[string]uint64, error) {
 		}
 	}
 	return m, nil
-}
-
-// cgroupMounts are where cgroups of version 2 are mounted, alone or beside those of
-// version 1.
-var cgroupMounts = []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}
-
-// cgroups returns the directories of the process's cgroup of version 2 and of all
-// above it, whose limits all count; none if there is no such thing.
-func (e *Env) cgroups(process string) []string {
-	text, err := fs.ReadFile(e.Root, process+"/cgroup")
-	if err != nil {
-		return nil
-	}
-	for line := range strings.Lines(string(text)) {
-		own, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/")
-		if !ok {
-			continue
-		}
-		var dirs []string
-		for _, mount := range cgroupMounts {
-			if _, err := fs.Stat(e.Root, mount+"/cgroup.controllers"); err != nil {
-				continue
-			}
-			// Clean keeps a strange path below the mount.
-			for at := path.Clean("/" + own); ; at = path.Dir(at) {
-				dirs = append(dirs, path.Join(mount, at))
-				if at == "/" {
-					break
-				}
-			}
-		}
-		return dirs
-	}
-	return nil
-}
-
-// cgroupLimit returns the smallest limit that a file of the cgroups states, and the
-// directory that states it.
-func (e *Env) cgroupLimit(dirs []string, file string) (least uint64, where string) {
-	least = unlimited
-	for _, dir := range dirs {
-		text, err := fs.ReadFile(e.Root, path.Join(dir, file))
-		if err != nil {
-			continue // the root has none, nor has one without the controller
-		}
-		if n, err := limitValue(strings.TrimSpace(string(text))); err == nil && n < least {
-			least, where = n, "/"+path.Join(dir, file)
-		}
-	}
-	return least, where
-}
-
-// cgroupObjects is cgroupLimit for a device's objects, of which rdma.max has a line
-// per device: "mlx5_0 hca_handle=2 hca_object=2000".
-func (e *Env) cgroupObjects(dirs []string, device string) (least uint64, where string) {
-	least = unlimited
-	for _, dir := range dirs {
-		text, err := fs.ReadFile(e.Root, path.Join(dir, "rdma.max"))
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
-			if len(f) == 0 || f[0] != device {
-				continue
-			}
-			for _, word := range f[1:] {
-				value, ok := strings.CutPrefix(word, "hca_object=")
-				if n, err := limitValue(value); ok && err == nil && n < least {
-					least, where = n, "/"+path.Join(dir, "rdma.max")
-				}
-			}
-		}
-	}
-	return least, where
 }

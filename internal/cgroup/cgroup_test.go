@@ -1,0 +1,84 @@
+package cgroup
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"testing/fstest"
+)
+
+// machine is a root with the files.
+func machine(files map[string]string) fstest.MapFS {
+	root := fstest.MapFS{}
+	for name, text := range files {
+		root[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return root
+}
+
+func TestDirs(t *testing.T) {
+	const mount = "sys/fs/cgroup"
+	for own, want := range map[string][]string{
+		"0::/\n":                     {mount},
+		"0::/a/b\n":                  {mount + "/a/b", mount + "/a", mount},
+		"4:memory:/old\n0::/a\n":     {mount + "/a", mount},
+		"0::/../../../proc\n":        {mount + "/proc", mount},
+		"4:memory:/only-version-1\n": nil,
+		"":                           nil,
+	} {
+		root := machine(map[string]string{"proc/self/cgroup": own, mount + "/cgroup.controllers": ""})
+		if got := Dirs(root, "proc/self"); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", own, got, want)
+		}
+		delete(root, mount+"/cgroup.controllers")
+		if got := Dirs(root, "proc/self"); got != nil {
+			t.Errorf("%q without version 2: %q", own, got)
+		}
+	}
+	if got := Dirs(machine(nil), "proc/self"); got != nil {
+		t.Errorf("without a file: %q", got)
+	}
+}
+
+// The smallest limit counts, whichever group above states it.
+func TestLimits(t *testing.T) {
+	root := machine(map[string]string{
+		"g/a/memory.max": "max\n", "g/memory.max": "4096\n",
+		"g/a/pids.max": "12\n", "g/pids.max": "many\n",
+		"g/a/rdma.max": "mlx5_1 hca_object=1\nmlx5_0 hca_handle=2 hca_object=2000\n", "g/rdma.max": "mlx5_0 hca_handle=2 hca_object=max\n\n",
+	})
+	dirs := []string{"g/a", "g", "nowhere"}
+	for file, want := range map[string]struct {
+		n     uint64
+		where string
+	}{"memory.max": {4096, "/g/memory.max"}, "pids.max": {12, "/g/a/pids.max"}, "no.max": {Unlimited, ""}} {
+		if n, where := Limit(root, dirs, file); n != want.n || where != want.where {
+			t.Errorf("%s: %d in %q, want %+v", file, n, where, want)
+		}
+	}
+	if n, where := Objects(root, dirs, "mlx5_0"); n != 2000 || where != "/g/a/rdma.max" {
+		t.Errorf("objects: %d in %q", n, where)
+	}
+	if n, where := Objects(root, dirs, "mlx5_9"); n != Unlimited || where != "" {
+		t.Errorf("objects of another device: %d in %q", n, where)
+	}
+}
+
+func TestProcessors(t *testing.T) {
+	for _, c := range []struct {
+		own, above string
+		want       float64
+	}{
+		{"max 100000\n", "", math.Inf(1)},
+		{"150000 100000\n", "max 100000\n", 1.5},
+		{"max 100000\n", "25000 50000\n", 0.5},
+		{"400000 100000\n", "300000 100000\n", 3},
+		{"100000\n", "x y\n", math.Inf(1)},
+		{"100000 0\n", "100000 max\n", math.Inf(1)},
+	} {
+		root := machine(map[string]string{"g/a/cpu.max": c.own, "g/cpu.max": c.above})
+		if got := Processors(root, []string{"g/a", "g", "nowhere"}); got != c.want {
+			t.Errorf("%q below %q: %v, want %v", c.own, c.above, got, c.want)
+		}
+	}
+}
