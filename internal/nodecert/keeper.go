@@ -68,6 +68,9 @@ func (k *Keeper) Material() *Material {
 		err = m.Usable(k.node, time.Now())
 	}
 	if err != nil {
+		// Next time it may do, with the same files: it is valid from a moment on, or there was
+		// no descriptor left.
+		k.settled = false
 		if k.lastErr != err.Error() {
 			k.lastErr = err.Error()
 			k.event(nil, err)

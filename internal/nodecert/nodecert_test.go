@@ -231,6 +231,77 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
+// The keeper reads files again that were of no use when they were read, although they have not
+// changed since: here a certificate that is valid from a moment on.
+func TestKeeperTriesAgain(t *testing.T) {
+	a := newAuthority(t)
+	ca, _, err := a.PEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := FilesOf(t.TempDir(), "a")
+	put := func(r Request) {
+		t.Helper()
+		cert, key, err := a.Issue(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(write(f.CA, ca, 0o644, true), write(f.Key, key, 0o600, true), write(f.Cert, cert, 0o644, true)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(Request{Node: "a", Until: time.Now().Add(time.Hour)})
+	said := 0
+	k, err := NewKeeper(f, "a", func(*Material, error) { said++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := k.Material().Leaf
+	valid := time.Now().Add(2 * time.Second)
+	put(Request{Node: "a", From: valid, Until: valid.Add(time.Hour)})
+	for end := time.Now().Add(time.Minute); k.Material().Leaf.Equal(first); {
+		if time.Now().After(end) {
+			t.Fatal("the keeper has the old certificate for good")
+		}
+		time.Sleep(10 * time.Millisecond) // between two looks
+	}
+	if now := time.Now(); now.Before(k.Material().Leaf.NotBefore) {
+		t.Error("a certificate is in use that is not valid yet")
+	}
+	if said != 2 {
+		t.Errorf("it said %d times that something has changed", said)
+	}
+}
+
+// What cannot be written leaves what belongs together as it was.
+func TestMakeStopsAtTheFirstFile(t *testing.T) {
+	dir, m := made(t, "a")
+	f := m.Nodes[0].Files
+	before, err := os.ReadFile(f.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(f.Key), os.MkdirAll(filepath.Join(f.Key, "in the way"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Make(Plan{Dir: dir, Nodes: []string{"a"}, NodeValid: time.Hour, Force: true}); err == nil {
+		t.Error("a key was written over a directory")
+	}
+	if after, err := os.ReadFile(f.Cert); err != nil || string(after) != string(before) {
+		t.Errorf("the certificate is another one, without its key: %v", err)
+	}
+	half := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(half, CAFile, "in the way"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := makeIn(half, Plan{CAValid: time.Hour}); err == nil {
+		t.Error("an authority was written over a directory")
+	}
+	if _, err := os.Lstat(filepath.Join(half, CAKeyFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("half an authority is left: %v", err)
+	}
+}
+
 // The keeper reads files that have changed, and only those, and says once what is
 // wrong with them.
 func TestKeeper(t *testing.T) {

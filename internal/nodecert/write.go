@@ -82,8 +82,11 @@ func Make(p Plan) (*Made, error) {
 		}
 		f := FilesOf(dir, node)
 		// The key first: a daemon that reads between the two keeps what it has.
-		if err := errors.Join(write(f.Key, key, 0o600, p.Force), write(f.Cert, cert, 0o644, p.Force)); err != nil {
+		if err := write(f.Key, key, 0o600, p.Force); err != nil {
 			return nil, err
+		}
+		if err := write(f.Cert, cert, 0o644, p.Force); err != nil {
+			return nil, fmt.Errorf("%w; %s is new already, and of no use without it: make both again with --force", err, f.Key)
 		}
 		list, err := Parse(cert)
 		if err != nil {
@@ -153,7 +156,14 @@ func makeIn(dir string, p Plan) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a, errors.Join(write(filepath.Join(dir, CAKeyFile), key, 0o600, false), write(filepath.Join(dir, CAFile), cert, 0o644, false))
+	keyFile := filepath.Join(dir, CAKeyFile)
+	if err := write(keyFile, key, 0o600, false); err != nil {
+		return nil, err
+	}
+	if err := write(filepath.Join(dir, CAFile), cert, 0o644, false); err != nil {
+		return nil, errors.Join(err, os.Remove(keyFile)) // half an authority would be in the way of the next
+	}
+	return a, nil
 }
 
 // write puts a file in place complete or not at all, and replaces one only if told
