@@ -262,7 +262,7 @@ func TestReady(t *testing.T) {
 // Who connects and says nothing, or too much, is not waited for, and keeps nobody out.
 func TestSlow(t *testing.T) {
 	s := New(Options{Source: newFake(t)})
-	if s.with.ReadHeaderTimeout != readTimeout || s.with.MaxHeaderBytes != maxHeader || s.with.IdleTimeout != idleTimeout {
+	if s.with.WriteTimeout != writeTimeout || s.without.WriteTimeout != writeTimeout || s.with.ReadHeaderTimeout != readTimeout || s.with.MaxHeaderBytes != maxHeader || s.with.IdleTimeout != idleTimeout {
 		t.Error("there are no limits")
 	}
 	w := httptest.NewServer(s.handler(true))

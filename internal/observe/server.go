@@ -85,7 +85,9 @@ func New(o Options) *Server {
 	s.metrics = promhttp.HandlerFor(newGatherer(registry), promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
 	server := func(profiles bool) *http.Server {
 		return &http.Server{
-			Handler: guarded(s.handler(profiles), o.Hosts), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+			// A client that does not read is not waited for, whatever it asks: profiles and events
+			// have more time than WriteTimeout, and give it to themselves.
+			Handler: guarded(s.handler(profiles), o.Hosts), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 			BaseContext: func(net.Listener) context.Context { return ctx },
 			ConnState:   note,
 		}
@@ -116,28 +118,21 @@ func (s *Server) Close() error {
 // handler returns what answers requests.
 func (s *Server) handler(profiles bool) http.Handler {
 	mux := http.NewServeMux()
-	timed := func(pattern string, h http.HandlerFunc) {
-		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
-			// A client that does not read is not waited for.
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
-			h(w, r)
-		})
-	}
-	timed("/metrics", s.metrics.ServeHTTP)
-	timed("/healthz", s.healthz)
-	timed("/readyz", s.readyz)
-	timed("/statusz", s.statusz)
+	mux.Handle("GET /metrics", s.metrics)
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /statusz", s.statusz)
 	if profiles {
 		s.profiles(mux)
 	} else {
-		timed("/debug/pprof/", func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("GET /debug/pprof/", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "profiles are to be had by the Unix socket only, unless observe.pprof is true", http.StatusForbidden)
 		})
 	}
 	if page := s.options.Page; page != nil {
 		mux.Handle("/", page)
 	} else {
-		timed("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "rdmad\n\n/metrics\n/healthz\n/readyz\n/statusz\n/debug/pprof/\n")
 		})
 	}
