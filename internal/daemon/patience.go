@@ -46,12 +46,14 @@ func (s *supervisor) newPatience() (p *patience, stop func()) {
 }
 
 // count counts a tick. It reports whether the pulse has beaten since the last one, and whether
-// patience is over: the limit has passed without. A supervisor that did not run for a while knows
-// nothing: perhaps the whole machine stood still, and the core gets as long as anybody to go on.
-func (p *patience) count(now time.Time, beats uint64) (over, alive bool) {
+// patience is over: the limit has passed without. A core that starts has as long as it takes, because
+// it may have much memory to register; its time begins when it is ready. A supervisor that did not run
+// for a while knows nothing: perhaps the whole machine stood still, and the core gets as long as
+// anybody to go on.
+func (p *patience) count(now time.Time, beats uint64, ready bool) (over, alive bool) {
 	alive = beats != p.beats
 	p.silent++
-	if alive || now.Sub(p.last) >= 2*p.every {
+	if alive || !ready || now.Sub(p.last) >= 2*p.every {
 		p.silent = 0
 	}
 	p.last, p.beats = now, beats

@@ -187,12 +187,11 @@ func (s *supervisor) follow(ctx context.Context, upgrades, reloads <-chan os.Sig
 		case <-ready:
 			s.served()
 		case now := <-patience.ticks:
-			over, alive := patience.count(now, s.pulse.beats.Load())
+			over, alive := patience.count(now, s.pulse.beats.Load(), s.core.known)
 			if alive {
 				s.backup.Tell("WATCHDOG=1")
 			}
-			// A core that starts has as long as it takes: it may have much memory to register.
-			if over && s.core.known {
+			if over {
 				return s.giveUp()
 			}
 		case <-upgrades:
