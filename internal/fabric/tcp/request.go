@@ -165,13 +165,15 @@ func (e *Endpoint) atomic(f *frame) bool {
 		e.refuse(f.seq, fabric.StatusRemoteInvalid)
 		return false
 	}
+	// Before there is an answer, whose header promises a value.
+	if !r.acquire() {
+		e.refuse(f.seq, fabric.StatusRemoteAccess)
+		return false
+	}
+	defer r.release()
 	a := e.answer(&frame{op: wireAtomicAnswer, seq: f.seq, length: atomicSize})
 	if a == nil {
 		e.refuse(f.seq, fabric.StatusRemoteInvalid)
-		return false
-	}
-	if !r.acquire() {
-		e.refuse(f.seq, fabric.StatusRemoteAccess)
 		return false
 	}
 	compare := binary.LittleEndian.Uint64(e.rx.operand[:])
@@ -185,7 +187,6 @@ func (e *Endpoint) atomic(f *frame) bool {
 			old = word.Load()
 		}
 	}
-	r.release()
 	binary.LittleEndian.PutUint64(a.head[headerSize:], old)
 	a.used += atomicSize
 	return true
