@@ -134,8 +134,9 @@ func (m *Method) Go(ctx context.Context, req []byte) (*Future, error) {
 // Wait is client.Future.Wait.
 func (f *Future) Wait(ctx context.Context) ([]byte, error) {
 	answer, err := f.f.Wait(ctx)
-	if _, _, ok := f.f.Result(); ok {
-		f.once.Do(func() { endSpan(f.span, err) })
+	// The outcome, which may have come since Wait gave up for its context.
+	if _, outcome, ok := f.f.Result(); ok {
+		f.once.Do(func() { endSpan(f.span, outcome) })
 	}
 	return answer, err
 }
