@@ -101,7 +101,7 @@ func (m *Method) Post(ctx context.Context, msg []byte) error {
 			}
 			return err
 		}
-		d.oneWay()
+		d.h.Kind = slots.KindOneWay
 		copy(d.l.ring.Payload(d.u), msg)
 		err := d.publish()
 		if err == nil && m.conn.ended.Load() && d.l.revoke(d.u) {

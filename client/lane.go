@@ -33,8 +33,6 @@ type lane struct {
 	quota int
 	// due is what it may still claim while there is any limit.
 	due due
-	// posts: one-way messages were sent here, whose slots the daemon frees.
-	posts atomic.Bool
 	// claimers lets one goroutine at a time sleep for free slots, so that a
 	// full ring blocks one thread of the process and not one per goroutine.
 	claimers chan struct{}
@@ -167,19 +165,10 @@ func (l *lane) claim(ctx context.Context, k int, noWait bool) (slots.Run, error)
 		if l.conn.wait.reapIfFree() {
 			continue
 		}
-		// The daemon says when there is room under a limit of slots of this process.
-		told := errors.Is(err, errQuota) || errors.Is(err, errShare) || !l.posts.Load() && !errors.Is(err, slots.ErrFull)
-		if !l.conn.wait.sleepForRoom(l.ring.FreeBell(), bell, told) {
+		// The daemon says when there is room under a limit of this process.
+		if !l.conn.wait.sleepForRoom(l, k, bell, !errors.Is(err, slots.ErrFull)) {
 			nap.Sleep(l.ring.FreeBell(), bell, l.conn.wait.room)
 		}
-	}
-}
-
-// oneWay makes the header that of a one-way message.
-func (d *draft) oneWay() {
-	d.h.Kind = slots.KindOneWay
-	if !d.l.posts.Load() {
-		d.l.posts.Store(true)
 	}
 }
 

@@ -50,7 +50,7 @@ func (m *Method) postLarge(ctx context.Context, msg []byte) error {
 		if err := m.writePart(ctx, t.r, t.run(), &d); err != nil {
 			return nil, err
 		}
-		d.oneWay()
+		d.h.Kind = slots.KindOneWay
 		d.h.Encode(d.l.ring.Header(d.u))
 		return nil, d.l.publish(d.u, false)
 	})

@@ -146,8 +146,7 @@ func (m *Method) closeExchange(r *route, id uint64, to uint16) {
 	if m.writePart(ctx, r, &part{head: exchange.PartRequest{ID: id, Op: exchange.OpClose}, to: to}, &d) != nil {
 		return
 	}
-	d.oneWay()
-	d.h.Deadline = 0
+	d.h.Kind, d.h.Deadline = slots.KindOneWay, 0
 	d.h.Encode(d.l.ring.Header(d.u))
 	_ = d.l.publish(d.u, false) // without it the exchange ends later
 }

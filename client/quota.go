@@ -195,6 +195,29 @@ func (l *lane) admit(share slots.Share, k int, waiter bool) error {
 	return why
 }
 
+// mayHold looks at the rings and reports whether the process may hold k slots of the lane
+// more now.
+func (l *lane) mayHold(k int) bool {
+	if b := &l.conn.bytes; b.most > 0 {
+		b.mu.Lock()
+		b.left = b.most - l.conn.held()
+		ok := b.left >= k*l.ring.Geometry().SlotSize || b.left >= b.most
+		b.mu.Unlock()
+		if !ok {
+			return false
+		}
+	}
+	share := l.ring.Share()
+	limit, _ := l.limit(share)
+	if limit == 0 {
+		return true
+	}
+	l.due.mu.Lock()
+	defer l.due.mu.Unlock()
+	l.due.count(l, limit, share)
+	return l.due.left >= k || l.due.left >= limit
+}
+
 // held is how many bytes of slots this process holds in all lanes.
 func (c *Conn) held() (bytes int) {
 	for _, l := range c.allLanes() {
@@ -215,6 +238,9 @@ func (l *lane) wakeAfter() int {
 	if limit, _ := l.limit(l.ring.Share()); limit > 0 {
 		n = min(n, max(limit/2, 1))
 	}
+	if most := l.conn.bytes.most; most > 0 {
+		n = min(n, max(most/l.ring.Geometry().SlotSize/2, 1))
+	}
 	return n
 }
 
@@ -227,7 +253,8 @@ func (l *lane) freed(n int) {
 	// They are room in the other lanes too.
 	for _, other := range l.conn.allLanes() {
 		if other != l {
-			other.ring.Freed(n * l.ring.Geometry().SlotSize / other.ring.Geometry().SlotSize)
+			size := other.ring.Geometry().SlotSize
+			other.ring.Freed((n*l.ring.Geometry().SlotSize + size - 1) / size)
 		}
 	}
 }

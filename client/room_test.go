@@ -63,3 +63,84 @@ func posts(m *client.Method, n int) error {
 	}
 	return nil
 }
+
+// The same where not half of what it may hold becomes free: most of it is held by requests
+// that take long, or it waits for more than half.
+func TestPostsBesideWhatStaysAreWoken(t *testing.T) {
+	const quota, slot = 16, 128
+	a, b := daemontest.Pair(t, tiny+"[limits]\nworker_slots=25\n")
+	g := newGate()
+	defer g.Open()
+	serve(t, b, 1, handlers{"gate": g.handle})
+	serve(t, b, 1, handlers{"post": func(*server.Call) error { return nil }}) // a process that has nothing else to do
+	conn := attach(t, a)
+	m := method(t, conn, "b/t/post")
+	in := func(what string, f func() error) {
+		t.Helper()
+		ended := make(chan error, 1)
+		go func() { ended <- f() }()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: somebody waits for room who was not woken", what)
+		}
+	}
+	client.SleepForRoomUntilWoken(conn)
+	large := make([]byte, 12*slot) // more than half of the quota, so that most of it must be free
+	in("messages of one slot and of many", func() error {
+		for i := range 1000 {
+			msg := large[:1]
+			if i%5 == 4 {
+				msg = large
+			}
+			if err := m.Post(context.Background(), msg); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	fs := outstanding(t, method(t, conn, "b/t/gate"), 10)
+	in("beside requests that take long", func() error { return posts(m, 1000) })
+	g.Open()
+	for _, f := range fs {
+		if _, err := f.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The quota of bytes counts in all lanes, so that what is done in one is room in another.
+func TestPostsInTwoLanesAreWoken(t *testing.T) {
+	const classes = "[[class]]\nname=\"small\"\nslot_size=128\nslots=256\nmax_run=16\n[[class]]\nname=\"large\"\nslot_size=4096\nslots=64\nmax_run=4\n"
+	a, b := daemontest.Pair(t, classes+"[limits]\nworker_bytes=8192\n")
+	serve(t, b, 1, handlers{"post": func(*server.Call) error { return nil }})
+	conn := attach(t, a)
+	m := method(t, conn, "b/t/post")
+	client.SleepForRoomUntilWoken(conn)
+	ended := make(chan error, 1)
+	go func() {
+		msg := make([]byte, 3000)
+		for i := range 2000 {
+			n := 20
+			if i%4 == 3 {
+				n = len(msg)
+			}
+			if err := m.Post(context.Background(), msg[:n]); err != nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- nil
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("somebody waits for room who was not woken")
+	}
+}

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/faultpoint"
@@ -232,17 +231,20 @@ func (w *waiting) reapIfFree() bool {
 
 // sleepForRoom sleeps until an answer of this process arrives, whose slots are room for
 // another request, but not for longer than w.room. Unless told, which means that the daemon
-// wakes this process when it has room, it also ends when free, whose value was old, moves, because
-// slots were freed for anybody. False: another goroutine leads, and will take the answers out.
-func (w *waiting) sleepForRoom(free *atomic.Uint32, old uint32, told bool) bool {
+// wakes this process when it may hold more of the lane l, it also ends when the lane's free bell,
+// whose value was old, moves, because slots were freed for anybody. k slots are wanted. False:
+// another goroutine leads, and will take the answers out.
+func (w *waiting) sleepForRoom(l *lane, k int, old uint32, told bool) bool {
 	if !w.lead.TryLock() {
 		return false
 	}
-	down := &w.conn.session.Rings.Down
+	down, free := &w.conn.session.Rings.Down, l.ring.FreeBell()
+	// SYNC POINT (room): announced before the last look at the slots; the agent frees them
+	// before it looks who sleeps.
 	bell := down.PrepareSleep()
 	switch {
 	case w.stirring():
-	case free.Load() != old: // freed since the last look, maybe before the sleep was announced
+	case told && l.mayHold(k):
 	case told:
 		w.nap.Sleep(down.Bell(), bell, w.room)
 	default:

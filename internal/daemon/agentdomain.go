@@ -170,7 +170,7 @@ func (d *agentDomain) wake() {
 		woken, sleeper := w.rings.Down.Rouse()
 		if woken {
 			d.agent.count.Wakes++
-			w.freed = 0
+			w.freed, w.freedBytes = 0, 0
 		}
 		switch {
 		case sleeper == nil:

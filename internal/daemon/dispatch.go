@@ -17,9 +17,9 @@ type agentWorker struct {
 	// come in.
 	gone    bool
 	touched bool // in domain.touched
-	// freed is how many slots of its one-way messages were freed since it was last woken, or
-	// more; see outLane.freedFor.
-	freed int
+	// freed is how many slots of its one-way messages were freed since it was last woken, of
+	// freedBytes, and postBytes are those of such messages in the journals; see outLane.freedFor.
+	freed, freedBytes, postBytes int
 	// pid is its process. wentAt is when it went, by CLOCK_MONOTONIC.
 	pid    int
 	wentAt int64
@@ -412,6 +412,7 @@ func (d *agentDomain) bury(w *agentWorker) {
 	}
 	d.workers[w.id] = nil
 	d.present = without(d.present, w)
+	d.touched = without(d.touched, w) // its rings are unmapped next
 	for _, m := range d.methods {
 		if m != nil && m.orders != nil {
 			m.orders.forget(w)

@@ -45,7 +45,7 @@ func (l *outLane) note(i int, e *entry) {
 	l.row.Busy++
 	l.row.BusySlots += uint64(e.word.Run())
 	l.cover(i, e.word.Run(), true)
-	l.hold(e.word, 1)
+	l.hold(e.word, e.oneway, 1)
 }
 
 // strike takes a request out of the journal, after all that was to be done for it.
@@ -61,7 +61,7 @@ func (l *outLane) strike(i int) {
 	l.row.Busy--
 	l.row.BusySlots -= uint64(e.word.Run())
 	l.cover(i, e.word.Run(), false)
-	l.hold(e.word, -1)
+	l.hold(e.word, e.oneway, -1)
 }
 
 func (l *outLane) cover(i, run int, on bool) {

@@ -276,13 +276,13 @@ func (l *outLane) settle(i int) {
 	case !l.domain.hint(w, slots.MakeHint(l.id, i, e.word.Ticket())):
 		w.rings.SetOverflow()
 	}
-	if w != nil && e.oneway {
-		l.freedFor(w, e.word.Run())
-	}
-	owner := e.word.Owner()
+	owner, posted := e.word.Owner(), e.oneway
 	l.strike(i)
-	if w == nil {
+	switch {
+	case w == nil:
 		l.domain.consoled(owner)
+	case posted && !w.gone:
+		l.freedFor(w, e.word.Run())
 	}
 }
 

@@ -22,6 +22,10 @@ type sharing struct {
 	// taken are the slots in the journal by owner, sum all of them.
 	taken [slots.MaxOwner + 1]uint32
 	sum   int
+	// posts is how much of taken are one-way messages. high: the owner has had so much that it
+	// perhaps waits until it has less.
+	posts [slots.MaxOwner + 1]uint32
+	high  [slots.MaxOwner + 1]bool
 	// word is what is published, and next when to look at the ring again.
 	word slots.Share
 	next int64
@@ -55,9 +59,15 @@ func newSharing(r *slots.Ring) *sharing {
 }
 
 // add notes that n slots of a worker were journalled, or struck if n is negative.
-func (s *sharing) add(owner, n int) {
+func (s *sharing) add(owner, n int, oneway bool) {
 	s.taken[owner] += uint32(n)
 	s.sum += n
+	if oneway {
+		s.posts[owner] += uint32(n)
+	}
+	if n > 0 && int(s.taken[owner]) > s.low() {
+		s.high[owner] = true
+	}
 }
 
 // Why a request is beyond what its worker may have.
@@ -82,13 +92,22 @@ func (s *sharing) excess(i int, w slots.Word) string {
 	return ""
 }
 
-// half is half of the most slots that a worker may hold at present.
-func (s *sharing) half() int {
-	n := s.quota
-	if m := s.word.Slots(); m > 0 && m < n {
-		n = m
+// limit is the most slots that a worker may hold at present, all if there is no limit.
+func (s *sharing) limit() int {
+	if m := s.word.Slots(); m > 0 && m < s.quota {
+		return m
 	}
-	return max(n/2, 1)
+	return s.quota
+}
+
+// half is half of what a worker may hold.
+func (s *sharing) half() int { return max(s.limit()/2, 1) }
+
+// low is how much a worker can hold and be sure to have room for the longest run and for half
+// of what it may hold.
+func (s *sharing) low() int {
+	n := s.limit()
+	return max(min(n/2, n-s.ring.Geometry().MaxRun), 0)
 }
 
 // bound is the largest share that a claim of these epochs can have been made under, and a
@@ -250,27 +269,42 @@ func (d *agentDomain) balance(resting bool) {
 }
 
 // grown wakes those who were above the share of a lane and may go on: those who wait for any
-// free slot, and those who have one-way messages there, or will with the next that is done.
+// free slot, and those who have had many.
 func (d *agentDomain) grown(l *outLane) {
 	l.ring.WakeFree()
 	bit := uint64(1) << (l.id % 64)
 	for _, w := range d.present {
-		if w.uses[l.id/64]&bit == 0 {
-			continue
-		}
-		if w.freed > 0 {
+		if w.uses[l.id/64]&bit != 0 && l.sharing.high[w.id] {
 			d.touch(w)
 		}
-		w.freed += l.geo.Slots
 	}
 }
 
-// freedFor notes that n slots of one-way messages of w were freed. It has no answers to wait
-// for then: where it has reached what it may hold, this wakes it, with room for half of that.
+// freedFor wakes a worker for whose one-way messages, which have no answers that would wake
+// it, n slots were freed: when that makes half of what it may hold, and when it has had more
+// and none of them is left.
 func (l *outLane) freedFor(w *agentWorker, n int) {
-	if w.freed += n; w.freed >= l.sharing.half() {
+	s, size := l.sharing, n*l.geo.SlotSize
+	w.freed, w.freedBytes = w.freed+n, w.freedBytes+size
+	last := s.posts[w.id] == 0
+	room := w.freed >= s.half() || last && s.high[w.id]
+	if last {
+		s.high[w.id] = false
+	}
+	if most := l.domain.mostBytes(w); most > 0 {
+		room = room || w.freedBytes >= most/2 || w.postBytes == 0
+	}
+	if room {
 		l.domain.touch(w)
 	}
+}
+
+// mostBytes is the most bytes of slots that a worker may have in flight; 0 for no limit.
+func (d *agentDomain) mostBytes(w *agentWorker) int {
+	if w.told {
+		return w.mostBytes
+	}
+	return d.workerBytes
 }
 
 // excess says why a published request is more than its worker may have, and counts
@@ -279,11 +313,7 @@ func (l *outLane) excess(i int, w slots.Word) string {
 	d, owner := l.domain, l.domain.workers[w.Owner()]
 	why := l.sharing.excess(i, w)
 	if why == "" && owner != nil {
-		most := d.workerBytes
-		if owner.told {
-			most = owner.mostBytes
-		}
-		if most > 0 && owner.bytes > 0 && owner.bytes+w.Run()*l.geo.SlotSize > most {
+		if most := d.mostBytes(owner); most > 0 && owner.bytes > 0 && owner.bytes+w.Run()*l.geo.SlotSize > most {
 			why = beyondBytes
 		}
 	}
@@ -298,9 +328,15 @@ func (l *outLane) excess(i int, w slots.Word) string {
 
 // hold notes that the run of the journalled word w is in flight, or, with sign -1,
 // that it is not any more.
-func (l *outLane) hold(w slots.Word, sign int) {
-	l.sharing.add(w.Owner(), sign*w.Run())
-	if owner := l.domain.workers[w.Owner()]; owner != nil {
-		owner.bytes += sign * w.Run() * l.geo.SlotSize
+func (l *outLane) hold(w slots.Word, oneway bool, sign int) {
+	l.sharing.add(w.Owner(), sign*w.Run(), oneway)
+	owner := l.domain.workers[w.Owner()]
+	if owner == nil {
+		return
+	}
+	size := sign * w.Run() * l.geo.SlotSize
+	owner.bytes += size
+	if oneway {
+		owner.postBytes += size
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -184,5 +185,40 @@ func TestShareOfACrowdedRing(t *testing.T) {
 	s.bury(b)
 	if out.sharing.users != 0 {
 		t.Errorf("%d users are left", out.sharing.users)
+	}
+}
+
+// A worker that has gone with messages in its lanes is not woken once it is buried: its rings
+// are unmapped then.
+func TestBuriedWorkersAreNotWoken(t *testing.T) {
+	for name, look := range map[string]func(*side){
+		"cycle":  func(s *side) { s.a.cycle() },
+		"rescan": func(s *side) { s.a.rescan() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSide(t, nil)
+			out, _ := s.localLane(t)
+			s.addService()
+			w := s.addWorker(11)
+			s.d.joins(w.view, rigLane)
+			for range 40 { // more than half of what it may hold, published without ringing, and late
+				u, err := out.ring.Claim(w.id, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := slots.Header{Ticket: u.Ticket, Run: 1, Length: 8, Kind: slots.KindOneWay, Method: rigMethod, From: uint16(w.id), Deadline: 1}
+				h.Encode(out.ring.Header(u))
+				if !out.ring.Publish(u, w.id) {
+					t.Fatal("not published")
+				}
+			}
+			s.d.detach(w.view)
+			look(s)
+			s.d.bury(w.view)
+			if slices.Contains(s.d.touched, w.view) {
+				t.Error("its bell is to be rung")
+			}
+			allFree(t, out.ring, 0)
+		})
 	}
 }

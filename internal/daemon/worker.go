@@ -109,7 +109,7 @@ func (c *conductor) serveWorker(conn *attach.Conn) {
 // is called.
 func (c *conductor) farewell(conn *attach.Conn) (stop func() bool) {
 	return context.AfterFunc(c.ctx, func() {
-		_ = conn.Send(&attach.Message{Type: attach.TypeGoodbye, Reason: "the daemon is stopping"})
+		_ = conn.Offer(&attach.Message{Type: attach.TypeGoodbye, Reason: "the daemon is stopping"}) // not waiting for one that does not read
 		_ = conn.Close()
 	})
 }

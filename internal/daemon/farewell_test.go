@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/attach"
+)
+
+// A core that stops does not wait for a worker that does not read.
+func TestFarewellToADeafWorker(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fds[1]) }()
+	for err == nil {
+		_, err = unix.Write(fds[0], make([]byte, 100))
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fds[0]), "worker")
+	sock, err := net.FileConn(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	conn := attach.NewConn(sock.(*net.UnixConn))
+	ctx, stop := context.WithCancel(context.Background())
+	c := &conductor{ctx: ctx}
+	c.farewell(conn)
+	stop()
+	// A message that waits for the worker takes 5 s to fail.
+	p := []unix.PollFd{{Fd: int32(fds[1]), Events: unix.POLLRDHUP}}
+	if n, err := unix.Poll(p, 3000); n != 1 || err != nil {
+		t.Errorf("the connection is not closed: %v", err)
+	}
+}
