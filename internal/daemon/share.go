@@ -23,9 +23,10 @@ type sharing struct {
 	taken [slots.MaxOwner + 1]uint32
 	sum   int
 	// posts is how much of taken are one-way messages. high: the owner has had so much that it
-	// perhaps waits until it has less.
-	posts [slots.MaxOwner + 1]uint32
-	high  [slots.MaxOwner + 1]bool
+	// perhaps waits until it has less. grown: it may hold more since the last of its messages was
+	// done, and perhaps waits with what was much then and is little now.
+	posts       [slots.MaxOwner + 1]uint32
+	high, grown [slots.MaxOwner + 1]bool
 	// word is what is published, and next when to look at the ring again.
 	word slots.Share
 	next int64
@@ -55,7 +56,16 @@ const (
 
 func newSharing(r *slots.Ring) *sharing {
 	n := r.Geometry().Slots
-	return &sharing{ring: r, quota: n, since: make([]slots.Word, n), last: make([]slots.Word, n), most: n, before: n}
+	s := &sharing{ring: r, quota: n, since: make([]slots.Word, n), last: make([]slots.Word, n), most: n, before: n}
+	s.grow() // since another core, perhaps
+	return s
+}
+
+// grow notes that everybody may hold more now.
+func (s *sharing) grow() {
+	for i := range s.grown {
+		s.grown[i] = true
+	}
 }
 
 // add notes that n slots of a worker were journalled, or struck if n is negative.
@@ -272,6 +282,7 @@ func (d *agentDomain) balance(resting bool) {
 // free slot, and those who have had many.
 func (d *agentDomain) grown(l *outLane) {
 	l.ring.WakeFree()
+	l.sharing.grow()
 	bit := uint64(1) << (l.id % 64)
 	for _, w := range d.present {
 		if w.uses[l.id/64]&bit != 0 && l.sharing.high[w.id] {
@@ -282,14 +293,14 @@ func (d *agentDomain) grown(l *outLane) {
 
 // freedFor wakes a worker for whose one-way messages, which have no answers that would wake
 // it, n slots were freed: when that makes half of what it may hold, and when it has had more
-// and none of them is left.
+// or may hold more, and none of them is left.
 func (l *outLane) freedFor(w *agentWorker, n int) {
 	s, size := l.sharing, n*l.geo.SlotSize
 	w.freed, w.freedBytes = w.freed+n, w.freedBytes+size
 	last := s.posts[w.id] == 0
-	room := w.freed >= s.half() || last && s.high[w.id]
+	room := w.freed >= s.half() || last && (s.high[w.id] || s.grown[w.id])
 	if last {
-		s.high[w.id] = false
+		s.high[w.id], s.grown[w.id] = false, false
 	}
 	if most := l.domain.mostBytes(w); most > 0 {
 		room = room || w.freedBytes >= most/2 || w.postBytes == 0

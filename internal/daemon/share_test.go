@@ -222,3 +222,36 @@ func TestBuriedWorkersAreNotWoken(t *testing.T) {
 		})
 	}
 }
+
+// A worker that waits with all of its small share, and may hold more before the agent has taken
+// what it published, is woken when that is done, although it is little now.
+func TestShareGrowsBeforeItsMessagesAreTaken(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	service, w := s.addService(), s.addWorker(11)
+	s.d.joins(w.view, rigLane)
+	s.sendAs(t, w, out.ring, slots.Header{Kind: slots.KindOneWay}) // since which nothing has grown
+	settle(s)
+	s.work(service, in.ring, 1)
+	settle(s)
+	out.sharing.publish(8)
+	for range 8 {
+		s.sendAs(t, w, out.ring, slots.Header{Kind: slots.KindOneWay})
+	}
+	out.sharing.publish(0)
+	s.d.grown(out)
+	w.rings.Down.PrepareSleep()
+	wakes := s.a.count.Wakes
+	settle(s)
+	if n := s.a.count.Wakes - wakes; n != 0 {
+		t.Fatalf("woken %d times with nothing done", n)
+	}
+	for range 8 {
+		s.work(service, in.ring, 64)
+		settle(s)
+	}
+	allFree(t, out.ring, 0)
+	if n := s.a.count.Wakes - wakes; n != 1 {
+		t.Errorf("woken %d times", n)
+	}
+}
