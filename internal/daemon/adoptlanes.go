@@ -62,6 +62,7 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 			}
 			if out != nil && in != nil {
 				out.local, in.local = in, out
+				out.adopting = true // the agent runs between these commands
 				local = append(local, out)
 			}
 			if in != nil {
@@ -98,6 +99,7 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 		faultpoint.Here("adopt.after_dispatch")
 		for _, l := range local {
 			l.rejoin()
+			l.adopting = false
 			l.send()
 		}
 		d.view.resume()

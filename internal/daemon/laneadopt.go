@@ -166,8 +166,10 @@ func (d *agentDomain) dispatchAdopted(waiting []queued) {
 }
 
 // rejoin makes the two ends of an adopted local lane agree: what the one has sent and the
-// other does not know arrives now, and answers that are there are delivered.
+// other does not know arrives now, in the order it was sent in, and answers that are there are
+// delivered.
 func (l *outLane) rejoin() {
+	var unknown []int
 	for i := range l.journal {
 		e := &l.journal[i]
 		if !e.taken {
@@ -175,11 +177,15 @@ func (l *outLane) rejoin() {
 		}
 		switch rec := &l.local.records[i]; {
 		case !rec.seen || rec.ticket != e.word.Ticket():
-			l.local.deliver(groupsend.Group{Index: i, Count: 1}.Imm())
+			unknown = append(unknown, i)
 		case rec.done:
 			l.local.answers.Add(i, int(rec.run), rec.length)
 			l.local.later()
 		}
+	}
+	l.sortSent(unknown)
+	for _, i := range unknown {
+		l.local.deliver(groupsend.Group{Index: i, Count: 1}.Imm())
 	}
 }
 

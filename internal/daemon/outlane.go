@@ -39,6 +39,9 @@ type outLane struct {
 	// node does not know slots.FlagCarry.
 	peer  *agentPeer
 	plain bool
+	// adopting: nothing new is sent, because what the last core has taken is not dispatched again
+	// yet, and requests of an order keep it.
+	adopting bool
 	// deferred are answers that came before the completion of their request's
 	// group: their slots stay until that has arrived too.
 	deferred []int
@@ -79,10 +82,10 @@ func newOutLane(d *agentDomain, id uint16, r *slots.Ring, v *vault.Vault, groupM
 // send takes what is published and posts it. It returns how many requests it took.
 func (l *outLane) send() int {
 	limit := groupBudget(l.pair, l.local != nil)
-	if limit == 0 {
+	if limit == 0 || l.adopting {
 		l.delay.Late()
 		l.noRoom()
-		return 0 // suspended, down, or full: then sent() comes back here
+		return 0 // suspended, down, not adopted yet, or full: then sent() comes back here
 	}
 	if len(l.resend) > 0 {
 		if l.pair.unordered {

@@ -94,11 +94,16 @@ func (l *outLane) resync(list []sentRequest, verdicts []byte) {
 			l.resend = append(l.resend, s.index)
 		}
 	}
-	slices.SortFunc(l.resend, func(a, b int) int {
+	l.sortSent(l.resend)
+	l.domain.work += l.send()
+}
+
+// sortSent puts journalled requests in the order they were first sent in.
+func (l *outLane) sortSent(list []int) {
+	slices.SortFunc(list, func(a, b int) int {
 		// Signed: the numbers wrap.
 		return cmp.Compare(int32(l.journal[a].seq-l.journal[b].seq), 0)
 	})
-	l.domain.work += l.send()
 }
 
 // checkVerdicts judges what the other end says of n requests.
