@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
@@ -187,6 +191,49 @@ func TestRegionsOfConnections(t *testing.T) {
 	if _, err := first.AllocRegion(gone, 1<<20); !errors.Is(err, context.Canceled) && err != nil {
 		t.Errorf("alloc without time: %v", err)
 	}
+}
+
+// A process that keeps the descriptor of a region that it has freed does not keep its memory.
+func TestFreedRegionsTakeNoMemory(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	conn := attachTo(t, a)
+	const size = 1 << 20
+	// kept returns a descriptor of the process's region.
+	kept := func() int {
+		t.Helper()
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			n, err := strconv.Atoi(e.Name())
+			var st unix.Stat_t
+			if err == nil && unix.Fstat(n, &st) == nil && st.Size >= size && st.Size < 2*size && st.Blocks*512 >= size {
+				if n, err = unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+		}
+		t.Fatal("it has no descriptor")
+		return -1
+	}
+	r, err := conn.AllocRegion(t.Context(), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := kept()
+	defer func() { _ = unix.Close(fd) }()
+	if err := r.Free(); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "the memory is given back", func() error {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Blocks > 0 {
+			return fmt.Errorf("%d bytes are left: %v", st.Blocks*512, err)
+		}
+		return nil
+	})
 }
 
 // The context's end ends a call whose handler goes on, and the region's memory stays

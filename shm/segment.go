@@ -233,6 +233,19 @@ func (s *Segment) Close() error {
 	return errors.Join(s.mem.Unmap(), s.file.Close())
 }
 
+// Discard gives the segment's memory back to the system, before the Close of the last who needs
+// it, although other processes may hold it longer: every byte is zero there from now on, and what
+// they write to takes memory anew, on their account. Nothing may use the bytes at the same time.
+func (s *Segment) Discard() error {
+	const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	for range 1000 { // as often as prefault, for the same reason
+		if err := unix.Fallocate(s.FD(), mode, 0, int64(len(s.mem))); err != unix.EINTR {
+			return err
+		}
+	}
+	return unix.EINTR
+}
+
 // RestoreHeader writes the header again, of which other processes may have left anything
 // since Create. Do so before the descriptor is given to another one, which would not
 // map a segment without. Who is mapping it meanwhile sees what was there or what is.

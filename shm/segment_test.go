@@ -178,6 +178,29 @@ func TestOpenSharesMemory(t *testing.T) {
 	}
 }
 
+// What is discarded takes no memory, whoever holds it, and is zero there.
+func TestDiscard(t *testing.T) {
+	s := testSegment(t)
+	o, err := shm.Open(dup(t, s.FD()), shm.KindTest, testSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shm.Uint64At(s.Bytes(), 8192).Store(42)
+	if err := s.Discard(); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(o.FD(), &st); err != nil || st.Blocks != 0 || st.Size != int64(len(s.Bytes())) {
+		t.Errorf("%d blocks, %d bytes: %v", st.Blocks, st.Size, err)
+	}
+	if got := shm.Uint64At(o.Bytes(), 8192).Load(); got != 0 {
+		t.Errorf("read %d", got)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // memfd makes a memfd by hand, with a good header unless change spoils it.
 func memfd(t *testing.T, size int64, seals int, change func(h []byte)) int {
 	t.Helper()

@@ -351,6 +351,8 @@ func (c *conductor) release(r *region) {
 	r.owner.regions.freed--
 	c.unreserveLocked(r.owner, r.size)
 	c.mu.Unlock()
+	// Its owner may hold it for ever, and that must not count for nobody.
+	_ = r.seg.Discard()
 	_ = r.seg.Close()
 	c.dispose(d)
 }
