@@ -234,7 +234,7 @@ func (c *Call) conclude(status slots.Status, text string) {
 		}
 	}
 	if c.largeIn != nil {
-		c.server.exchanges.remove(c.largeIn)
+		c.server.exchanges.handed(c.largeIn)
 		c.large, c.largeIn = nil, nil
 	}
 	c.spilled = nil

@@ -52,6 +52,9 @@ type serverExchange struct {
 	// block is where the bytes are, if they are in one: the exchange holds it while it is
 	// open. Guarded by exchanges.mu.
 	block *attach.Block
+	// handled: a handler has the bytes, and they count until it returns, whatever becomes of the
+	// exchange. Guarded by exchanges.mu.
+	handled bool
 	// from is who has it with this process, and began when, by CLOCK_MONOTONIC.
 	from  caller
 	began int64
@@ -128,11 +131,28 @@ func (x *exchanges) keep(e *serverExchange, b *attach.Block) bool {
 	return true
 }
 
-// remove forgets an exchange. It reports whether it was there.
+// hand notes that a handler gets the bytes of the exchange: handed must follow. False: it is
+// over already.
+func (x *exchanges) hand(e *serverExchange) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e.handled = x.open[e.id] == e
+	return e.handled
+}
+
+// handed forgets an exchange whose handler has returned.
+func (x *exchanges) handed(e *serverExchange) {
+	x.mu.Lock()
+	e.handled = false
+	x.mu.Unlock()
+	x.remove(e)
+}
+
+// remove forgets an exchange, unless a handler has its bytes. It reports whether it was there.
 func (x *exchanges) remove(e *serverExchange) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.open[e.id] != e {
+	if x.open[e.id] != e || e.handled {
 		return false
 	}
 	delete(x.open, e.id)
@@ -213,30 +233,49 @@ const (
 type largeRequest struct {
 	mu  sync.Mutex
 	buf []byte
-	// got is how many bytes have come, busy how many parts are on their way into
-	// buf.
-	got  uint64
-	busy int
-	over bool // the handler has it, or nobody
+	// parts are those that have come or are on their way into buf, got is how many bytes have
+	// come, and busy how many parts are on their way.
+	parts extents
+	got   uint64
+	busy  int
+	over  bool // the handler has it, or nobody
 }
 
-// reserve checks a part and counts it; arrived must follow if it returns memory.
+// begin gives the request its memory, the first n bytes of which are there.
+func (r *largeRequest) begin(buf []byte, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.buf, r.got = buf, uint64(n)
+	r.parts.add(0, r.got)
+}
+
+// reserve checks a part and notes it; arrived or failed must follow if it returns memory, which
+// no other part gets.
 func (r *largeRequest) reserve(off uint64, n uint32) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over || !slots.Inside(off, uint64(n), uint64(len(r.buf))) || r.got+uint64(n) > uint64(len(r.buf)) {
+	if r.over || !slots.Inside(off, uint64(n), uint64(len(r.buf))) || !r.parts.add(off, off+uint64(n)) {
 		return nil
 	}
 	r.busy++
 	return r.buf[off : off+uint64(n) : off+uint64(n)]
 }
 
-// arrived ends what reserve began, for n bytes that have come.
-func (r *largeRequest) arrived(n int) {
+// arrived ends what reserve began: the n bytes have come.
+func (r *largeRequest) arrived(n uint32) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.got += uint64(n)
 	r.busy--
-	r.mu.Unlock()
+}
+
+// failed ends what reserve began: the bytes have not come, or not all of them, and may be sent
+// again.
+func (r *largeRequest) failed(off uint64, n uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parts.drop(off, off+uint64(n))
+	r.busy--
 }
 
 // take returns the request if it is complete, once.

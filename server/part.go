@@ -161,11 +161,7 @@ func (x *exchanges) opened(p *part, e *serverExchange, b *attach.Block, data []b
 	} else {
 		buf = b.Mem()[:e.bytes:e.bytes]
 	}
-	n := copy(buf, data)
-	r := e.request
-	r.mu.Lock()
-	r.buf, r.got = buf, uint64(n)
-	r.mu.Unlock()
+	e.request.begin(buf, copy(buf, data))
 	p.answer(&exchange.PartAnswer{ID: e.id, Credit: uint64(e.bytes), Kind: exchange.KindOpened}, nil, nil)
 }
 
@@ -187,6 +183,10 @@ func (c *Call) takeLarge() (status slots.Status, text string) {
 		b.Release()
 		return slots.StatusInvalid, "a request that is not complete"
 	}
+	if !x.hand(e) {
+		b.Release()
+		return slots.StatusNotExecuted, unknownExchange
+	}
 	// The block stays the handler's, should the exchange end before it returns.
 	c.large, c.largeIn, c.blocks = buf, e, append(c.blocks, b)
 	return slots.StatusOK, ""
@@ -200,25 +200,24 @@ func (x *exchanges) push(p *part, e *serverExchange, b *attach.Block, data []byt
 		return
 	}
 	if p.head.Flags&exchange.FlagRegion == 0 {
-		e.request.arrived(copy(to, data))
+		copy(to, data)
+		e.request.arrived(p.head.Length)
 		p.ack(e)
 		return
 	}
 	p.elsewhere(b, func(c *Call) {
-		n, err := p.head.Length, error(nil)
+		var err error
 		if from := c.Region(c.NumRegions() - 1); b != nil {
 			err = from.ReadInto(blockRef(b, p.head.Offset, len(to)), 0)
 		} else {
 			_, err = from.ReadAt(to, 0)
 		}
 		if err != nil {
-			n = 0
-		}
-		e.request.arrived(int(n))
-		if err != nil {
+			e.request.failed(p.head.Offset, p.head.Length)
 			p.notMoved(err)
 			return
 		}
+		e.request.arrived(p.head.Length)
 		p.ack(e)
 	})
 }
