@@ -52,6 +52,29 @@ func TestDueCountsWhatIsFreed(t *testing.T) {
 	}
 }
 
+// A claim that began before there was a share, and finds one, adds nothing to what others of the
+// process may still claim, who have counted meanwhile.
+func TestClaimsThatAShareOvertakes(t *testing.T) {
+	const share = 8
+	l := dueLane(t, 0)
+	l.due.limited.Store(true) // there was one before
+	l.ring.SetShare(l.ring.Share().Next(share))
+	if _, err := l.tryClaim(1, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, stale, err := l.claimUnder(0, 4); !stale || err != nil {
+		t.Fatal(stale, err)
+	}
+	for range 2 * share {
+		if _, err := l.tryClaim(1, true); err != nil {
+			break
+		}
+	}
+	if n := l.ring.Held(l.conn.id); n != share {
+		t.Errorf("holds %d slots under a share of %d", n, share)
+	}
+}
+
 // However claims, frees and counts meet, no slot is due twice.
 func TestDueNeverExceedsTheLimit(t *testing.T) {
 	const limit = 5

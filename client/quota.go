@@ -89,7 +89,11 @@ func (l *lane) tryClaim(k int, waiter bool) (slots.Run, error) {
 		if !l.due.unlimited.Load() {
 			l.due.unlimited.Store(true)
 		}
-		if u, stale, err := l.claimUnder(0, k); !stale {
+		u, stale, err := l.claimUnder(0, k)
+		if !l.due.unlimited.Load() { // somebody has counted meanwhile, maybe before the claim
+			l.due.unlimited.Store(true)
+		}
+		if !stale {
 			return u, err
 		}
 	}
@@ -109,7 +113,9 @@ func (l *lane) claimUnder(seen slots.Share, k int) (u slots.Run, stale bool, err
 	if had := seen.Slots(); now == 0 || had > 0 && now >= had {
 		return u, false, nil
 	}
-	l.abort(u)
+	// No credit: the caller knows whether left has it.
+	l.ring.Abort(u)
+	l.freed(k)
 	return slots.Run{}, true, nil
 }
 
@@ -153,10 +159,11 @@ func (l *lane) claimLimited(k int, waiter bool) (u slots.Run, err error) {
 		}
 		l.due.left -= k
 		u, stale, err := l.claimUnder(share, k)
-		if err != nil {
-			l.due.left += k
+		if err == nil && !stale {
+			return u, nil
 		}
-		if !stale {
+		l.due.left += k
+		if err != nil {
 			return u, err
 		}
 	}
