@@ -171,6 +171,7 @@ func (c *Conn) addLane(l attach.Lane, r *slots.Ring) {
 func (c *Conn) laneClosed(id uint16, _ func()) {
 	if l := c.lanes[int(id)%slots.MaxLanes].Load(); l != nil && c.gate.enter() {
 		defer c.gate.leave()
+		l.lost.Store(true)
 		l.ring.SetState(slots.LaneClosed)
 		l.ring.WakeFree()
 		c.wait.failLane(l)

@@ -75,6 +75,30 @@ func TestClaimsThatAShareOvertakes(t *testing.T) {
 	}
 }
 
+// What is held in a lane that the daemon has lost is nothing of the quota of bytes.
+func TestLostLanesHoldNoQuota(t *testing.T) {
+	lost, other := dueLane(t, 0), dueLane(t, 0)
+	c := lost.conn
+	other.conn, c.bytes.most, c.opened = c, 4*128, []*lane{lost, other}
+	for range 4 {
+		if _, err := lost.tryClaim(1, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := other.tryClaim(1, true); err == nil {
+		t.Fatal("five slots under a quota of four")
+	}
+	c.lanes[3].Store(lost)
+	c.wait.conn = c
+	c.session.Rings = slots.NewWorkerRings(shm.AlignedBytes(slots.WorkerSegmentSize))
+	c.laneClosed(3, nil)
+	for range 4 {
+		if _, err := other.tryClaim(1, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // However claims, frees and counts meet, no slot is due twice.
 func TestDueNeverExceedsTheLimit(t *testing.T) {
 	const limit = 5

@@ -31,6 +31,8 @@ type lane struct {
 	chains  [chains]chain
 	// quota is the most slots that this process may hold here; 0 for no limit.
 	quota int
+	// lost: the daemon does not know the lane any more, and nobody frees what is held in it.
+	lost atomic.Bool
 	// due is what it may still claim while there is any limit.
 	due due
 	// claimers lets one goroutine at a time sleep for free slots, so that a

@@ -228,7 +228,9 @@ func (l *lane) mayHold(k int) bool {
 // held is how many bytes of slots this process holds in all lanes.
 func (c *Conn) held() (bytes int) {
 	for _, l := range c.allLanes() {
-		bytes += l.ring.Held(c.id) * l.ring.Geometry().SlotSize
+		if !l.lost.Load() {
+			bytes += l.ring.Held(c.id) * l.ring.Geometry().SlotSize
+		}
 	}
 	return bytes
 }
