@@ -30,6 +30,7 @@ type manager struct {
 	mu    sync.Mutex
 	kept  map[string]int
 	ready int
+	died  int // how often it was told that a core died
 }
 
 func newManager(t *testing.T, dir string) *manager {
@@ -75,6 +76,8 @@ func (m *manager) listen() {
 			delete(m.kept, name)
 		case said["READY"] == "1":
 			m.ready++
+		case strings.Contains(said["STATUS"], "died"):
+			m.died++
 		}
 		m.mu.Unlock()
 		shm.CloseFDs(fds)
@@ -179,5 +182,66 @@ func TestServiceManagerKeepsDescriptors(t *testing.T) {
 		t.Errorf("the last supervisor: %v", err)
 	}
 	eventually(t, "nothing is kept", func() bool { return len(m.names()) == 0 })
+	<-conn.Done()
+}
+
+// What is kept outlives a core that cannot start, as after a mistake in the configuration or while
+// a device is away.
+func TestServiceManagerKeepsWhatACoreCannotUse(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{Extra: "[log]\nlevel = \"error\"\n"}, "a")
+	none := newCluster(t, sandbox.Settings{Fabric: "verbs", Verbs: map[string]string{"device": "no_such_device"}, Extra: "[log]\nlevel = \"error\"\n"}, "a", "b")
+	m := newManager(t, c.dir)
+	file := filepath.Join(c.dir, "a.toml")
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad, err := os.ReadFile(filepath.Join(none.dir, "a.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad = []byte(strings.ReplaceAll(string(bad), none.dir, c.dir))
+	args := []string{programs.rdmad, "run", "-c", file}
+	now := m.run(args...)
+	eventually(t, "the node runs", func() bool {
+		conn, err := client.Attach(bounded(t), c.socket("a"))
+		return err == nil && conn.Close() == nil
+	})
+	service := startService(t, c, "a", "jobs")
+	conn := c.attach("a")
+	if _, err := conn.Call(bounded(t), "a/jobs/who", nil); err != nil {
+		t.Fatal(err)
+	}
+	again := func(text []byte) {
+		t.Helper()
+		if err := now.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = now.Wait()
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		now = m.run(args...)
+	}
+	again(bad)
+	eventually(t, "the core cannot start", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.died >= 2
+	})
+	again(good)
+	if _, err := conn.Call(bounded(t), "a/jobs/who", nil); err != nil {
+		t.Error(err)
+	}
+	var counted tally
+	_ = service.in.Close()
+	service.hear(&counted)
+	service.finish()
+	if err := now.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := now.Wait(); err != nil {
+		t.Errorf("the last supervisor: %v", err)
+	}
 	<-conn.Done()
 }

@@ -209,6 +209,7 @@ func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error 
 	}
 	log.Info().Int("pid", pid).Str("incarnation", c.incarnation).Str("socket", cfg.Node.Socket).Str("listen", cfg.Node.Listen).Msg("core ready")
 	*ready = true
+	c.identify()
 	if err := store.Ready(); err != nil {
 		return fmt.Errorf("core: %w", err)
 	}

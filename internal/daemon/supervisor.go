@@ -133,7 +133,10 @@ func (s *supervisor) run(ctx context.Context) error {
 	signal.Notify(reloads, syscall.SIGHUP)
 	defer signal.Stop(reloads)
 	var again restarts
-	for first := true; ; first = false {
+	// A core that cannot start ends the first one's supervisor, but not that of attached processes
+	// whose memory the service manager has kept: it would be lost to a mistake that can be mended.
+	kept, _ := s.depot.Size()
+	for first := kept == 0; ; first = false {
 		core, err := s.startCore(s.exe)
 		if err == nil {
 			faultpoint.Here("supervise.started")

@@ -88,6 +88,9 @@ func (c *conductor) takeOver(items []depot.Item) (*leftovers, error) {
 		left = &leftovers{items: left.items}
 	}
 	if left.node != nil {
+		// Until this core serves it has changed nothing that the program before it does not know,
+		// and that is started again if this one does not get so far: see identify.
+		node.Versions = left.node.Versions
 		node.Incarnation, node.Errors, node.Out = left.node.Incarnation, left.node.Errors, left.node.Out
 	} else {
 		var id [8]byte
@@ -103,12 +106,16 @@ func (c *conductor) takeOver(items []depot.Item) (*leftovers, error) {
 		return nil, fmt.Errorf("incarnation %q: %w", printable(node.Incarnation), errKept)
 	}
 	c.incarnation, c.salt = node.Incarnation, binary.LittleEndian.Uint32(id)
-	// Of the program that runs now: what it keeps from here on is its own.
 	c.identity = node
 	c.keep(nodeKey, node)
 	faultpoint.Here("adopt.incarnation")
 	c.dropUnknown(left)
 	return left, nil
+}
+
+// identify makes what is kept that of the program that runs now, which is about to serve.
+func (c *conductor) identify() {
+	c.keepIdentity(func(n *nodeMeta) { n.Versions = OwnVersions() })
 }
 
 // errKept is wrapped by the errors about what is in the depot.

@@ -123,10 +123,23 @@ func TestTakeOver(t *testing.T) {
 		before := openNow(t)
 		items, worker := leftBy(t, cfg)
 		items = c.change(items)
+		kept := OwnVersions()
+		for _, i := range items {
+			var n nodeMeta
+			if c.usable && i.Key == nodeKey && json.Unmarshal(i.Meta, &n) == nil {
+				kept = n.Versions
+			}
+		}
 		k := &conductor{cfg: cfg, log: zerolog.Nop()}
 		left, err := k.takeOver(items)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
+		}
+		if k.identity.Versions != kept {
+			t.Errorf("%s: before it serves it has made the memory one of %+v, of %+v", name, k.identity.Versions, kept)
+		}
+		if k.identify(); k.identity.Versions != OwnVersions() {
+			t.Errorf("%s: when it serves it has %+v", name, k.identity.Versions)
 		}
 		if adopted := k.incarnation == "0123456789abcdef"; adopted != c.usable || k.salt == 0 {
 			t.Errorf("%s: incarnation %s, salt %#x", name, k.incarnation, k.salt)

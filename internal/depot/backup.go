@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,8 @@ type Backup struct {
 	sock    int
 	catalog *catalog
 	report  func(error)
+	// deaf: the last message waited in vain, and the next one does not.
+	deaf atomic.Bool
 	// kept are the descriptors that were passed to this process, by name, until they
 	// are taken.
 	kept map[string]int
@@ -285,7 +288,8 @@ func (b *Backup) Tell(text string) {
 // is told.
 var ErrManager = errors.New("depot: notify the service manager")
 
-// notifyTimeout bounds the wait for a service manager that does not read.
+// notifyTimeout bounds the wait for a service manager that does not read: once, not for each
+// message, because a core is not started before they are sent.
 const notifyTimeout = 5 * time.Second
 
 // notify sends the service manager a message.
@@ -294,10 +298,14 @@ func (b *Backup) notify(text string, fds ...int) {
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
-	err := error(unix.EINTR)
-	for errors.Is(err, unix.EINTR) {
-		err = unix.Sendmsg(b.sock, []byte(text), rights, nil, unix.MSG_NOSIGNAL)
+	flags, err := unix.MSG_NOSIGNAL, error(unix.EINTR)
+	if b.deaf.Load() {
+		flags |= unix.MSG_DONTWAIT
 	}
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Sendmsg(b.sock, []byte(text), rights, nil, flags)
+	}
+	b.deaf.Store(errors.Is(err, unix.EAGAIN))
 	if err != nil {
 		b.report(fmt.Errorf("%w: %w", ErrManager, err))
 	}
