@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -28,6 +29,11 @@ type Backup struct {
 	sock    int
 	catalog *catalog
 	report  func(error)
+	// most is how many descriptors the manager stores, as far as that is known, stored how many it
+	// has been given of items, and names what their names are with a separator each.
+	most, stored, names int
+	// unkept are the items for which there was no room.
+	unkept map[string]bool
 	// deaf: the last message waited in vain, and the next one does not.
 	deaf atomic.Bool
 	// kept are the descriptors that were passed to this process, by name, until they
@@ -54,10 +60,21 @@ func OpenBackup(p *Passed, report func(error)) (*Backup, error) {
 		closeAll(kept)
 		return nil, fmt.Errorf("depot: NOTIFY_SOCKET: %w", err)
 	}
-	b := &Backup{sock: sock, report: report, kept: kept}
+	b := &Backup{sock: sock, report: report, kept: kept, most: math.MaxInt, unkept: make(map[string]bool)}
+	if n, err := strconv.Atoi(os.Getenv("FDSTORE")); err == nil && n > 0 { // since systemd 254
+		b.most = n - ownDescriptors
+	}
 	b.awaitCore()
 	return b, nil
 }
+
+// The manager passes the names of all descriptors in one variable of the environment, which
+// Linux bounds by 128 KiB: with more no supervisor would start again. Of what it stores some
+// descriptors are the backup's own: catalogs and the core's pidfd.
+const (
+	maxNames       = 120 << 10
+	ownDescriptors = 4
+)
 
 // dialManager connects a datagram socket, which has no net.Conn because those send no
 // descriptors once they are connected.
@@ -138,6 +155,7 @@ func (b *Backup) Restore(s *Store) error {
 		s.items[i.Key] = i
 		s.order = append(s.order, i.Key)
 		s.fds += len(i.FDs)
+		b.count(i, 1)
 		b.record(record{Op: opPut, Key: i.Key, Meta: i.Meta, FDs: len(i.FDs)})
 	}
 	b.commit()
@@ -218,6 +236,13 @@ func (b *Backup) put(i *Item) {
 	if b == nil {
 		return
 	}
+	b.count(i, 1)
+	if b.stored > b.most || b.names > maxNames {
+		b.report(fmt.Errorf("depot: %s is not kept by the service manager: %d descriptors with names of %d bytes, at most %d (FileDescriptorStoreMax=) and %d", i.Key, b.stored, b.names, b.most, maxNames))
+		b.count(i, -1)
+		b.unkept[i.Key] = true
+		return
+	}
 	for n, fd := range i.FDs {
 		b.notify("FDSTORE=1\nFDPOLL=0\nFDNAME="+fdName(i.Key, n), fd)
 	}
@@ -225,8 +250,16 @@ func (b *Backup) put(i *Item) {
 	b.record(record{Op: opPut, Key: i.Key, Meta: i.Meta, FDs: len(i.FDs)})
 }
 
+// count counts the descriptors of an item, with sign -1 those of one that goes.
+func (b *Backup) count(i *Item, sign int) {
+	b.stored += sign * len(i.FDs)
+	for n := range i.FDs {
+		b.names += sign * (len(fdName(i.Key, n)) + 1)
+	}
+}
+
 func (b *Backup) update(i *Item) {
-	if b != nil {
+	if b != nil && !b.unkept[i.Key] {
 		b.record(record{Op: opMeta, Key: i.Key, Meta: i.Meta})
 	}
 }
@@ -235,6 +268,11 @@ func (b *Backup) drop(i *Item) {
 	if b == nil {
 		return
 	}
+	if b.unkept[i.Key] {
+		delete(b.unkept, i.Key)
+		return
+	}
+	b.count(i, -1)
 	b.record(record{Op: opDrop, Key: i.Key})
 	for n := range i.FDs {
 		b.notify("FDSTOREREMOVE=1\nFDNAME=" + fdName(i.Key, n))
@@ -268,8 +306,9 @@ func (b *Backup) compact(s *Store) {
 	old := b.catalog
 	b.catalog = c
 	for _, key := range s.order {
-		i := s.items[key]
-		b.record(record{Op: opPut, Key: key, Meta: i.Meta, FDs: len(i.FDs)})
+		if i := s.items[key]; !b.unkept[key] {
+			b.record(record{Op: opPut, Key: key, Meta: i.Meta, FDs: len(i.FDs)})
+		}
 	}
 	b.commit()
 	b.notify("FDSTOREREMOVE=1\nFDNAME=" + old.name())

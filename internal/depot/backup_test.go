@@ -1,7 +1,11 @@
 package depot
 
 import (
+	"encoding/json"
 	"errors"
+	"math"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,5 +57,135 @@ func TestDeafManager(t *testing.T) {
 	b.Tell("READY=1")
 	if errs := r.take(); len(errs) > 0 || b.deaf.Load() {
 		t.Errorf("when it has read: %v, deaf %v", errs, b.deaf.Load())
+	}
+}
+
+// stored does what a service manager with the store kept was told since the last call.
+func stored(t *testing.T, sock int, kept map[string]int) {
+	t.Helper()
+	for {
+		text, oob := make([]byte, 4096), make([]byte, 100)
+		n, oobn, _, _, err := unix.Recvmsg(sock, text, oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(err, unix.EAGAIN) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := string(text[:n])
+		_, name, _ := strings.Cut(said, "FDNAME=")
+		if strings.HasPrefix(said, "FDSTOREREMOVE") {
+			if fd, ok := kept[name]; ok {
+				_ = unix.Close(fd)
+				delete(kept, name)
+			}
+			continue
+		}
+		list, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%q with %d: %v", said, len(list), err)
+		}
+		fds, err := unix.ParseUnixRights(&list[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept[name] = fds[0]
+	}
+}
+
+// What the service manager has no room for is said and left out, and nothing else is lost: neither
+// by the number of descriptors nor by the length of their names.
+func TestFullManager(t *testing.T) {
+	for name, c := range map[string]struct{ most, names int }{
+		"descriptors": {5, 0},
+		"names":       {math.MaxInt, maxNames - 5*len("a#0:")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = errors.Join(unix.Close(fds[0]), unix.Close(fds[1])) }()
+			kept := make(map[string]int)
+			defer func() { closeAll(kept) }()
+			s, r := newStore(t, Limits{Items: 100, FDs: 100})
+			b := &Backup{sock: fds[0], report: r.add, most: c.most, unkept: make(map[string]bool)}
+			if err := b.Restore(s); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = unix.Close(b.catalog.fd) }()
+			b.names += c.names
+			do := func(m *message, n int) {
+				t.Helper()
+				var list []int
+				for range n {
+					fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					list = append(list, fd)
+				}
+				if err := s.apply(m, list); err != nil {
+					t.Fatal(err)
+				}
+				stored(t, fds[1], kept)
+			}
+			put := func(key string, n int) { do(&message{Op: opPut, Key: key, Meta: json.RawMessage(`1`)}, n) }
+			put("a", 2)
+			put("b", 1)
+			put("c", 3) // no room
+			put("d", 1)
+			do(&message{Op: opMeta, Key: "c", Meta: json.RawMessage(`2`)}, 0)
+			do(&message{Op: opMeta, Key: "d", Meta: json.RawMessage(`2`)}, 0)
+			do(&message{Op: opDrop, Key: "a"}, 0)
+			put("e", 2)
+			put("f", 2) // no room
+			do(&message{Op: opDrop, Key: "c"}, 0)
+			if errs := r.take(); len(errs) != 2 || !strings.Contains(errs[0].Error(), "c is not") || !strings.Contains(errs[1].Error(), "f is not") {
+				t.Errorf("%d errors: %v", len(errs), errs)
+			}
+			if items, n := s.Size(); items != 4 || n != 6 {
+				t.Errorf("%d items, %d descriptors are kept for the next core", items, n)
+			}
+			var got []string
+			items, _ := (&Backup{kept: kept}).restored()
+			for _, i := range items {
+				got = append(got, i.Key+string(i.Meta))
+				i.Close()
+			}
+			if strings.Join(got, " ") != "b1 d2 e1" {
+				t.Errorf("the next supervisor gets %v", got)
+			}
+		})
+	}
+}
+
+// An item without descriptors is replaced in one step, so that a supervisor that dies meanwhile
+// leaves the one or the other.
+func TestReplacedInOneStep(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(unix.Close(fds[0]), unix.Close(fds[1])) }()
+	s, r := newStore(t, Limits{Items: 100, FDs: 100})
+	b := &Backup{sock: fds[0], report: r.add, most: math.MaxInt, unkept: make(map[string]bool)}
+	if err := b.Restore(s); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(b.catalog.fd) }()
+	for _, text := range []string{"1", "2"} {
+		if err := s.apply(&message{Op: opPut, Key: "node", Meta: json.RawMessage(text)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	records, complete := readCatalog(b.catalog.fd)
+	for _, rec := range records {
+		if rec.Op == opDrop {
+			t.Errorf("dropped in between: %+v", records)
+		}
+	}
+	if i := s.items["node"]; !complete || i == nil || string(i.Meta) != "2" {
+		t.Errorf("kept %+v", i)
 	}
 }

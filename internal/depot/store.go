@@ -159,6 +159,12 @@ func (s *Store) apply(m *message, fds []int) error {
 			shm.CloseFDs(fds)
 			return fmt.Errorf("depot: %s is not kept: %d items and %d descriptors, at most %d and %d are", m.Key, items, n, s.limits.Items, s.limits.FDs)
 		}
+		if old != nil && n == s.fds && len(fds) == 0 {
+			// In one step: a supervisor that dies between two would leave neither.
+			old.Meta = m.Meta
+			s.backup.update(old)
+			break
+		}
 		if old != nil {
 			s.remove(old)
 		}
