@@ -53,11 +53,10 @@ func (e *Endpoint) begin(a address) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch e.phase() {
-	case phaseNew:
-	case phaseClosed:
+	switch {
+	case e.phase() == phaseClosed || e.destroyed: // it has failed with its device
 		return fabric.ErrClosed
-	default:
+	case e.phase() != phaseNew:
 		return fabric.ErrInvalid
 	}
 	if a.token == e.addr.token {

@@ -130,21 +130,23 @@ func (q *cq) join(e *Endpoint) error {
 		return err
 	}
 	q.active++
+	e.joined = true
 	if fd := e.lib.fd(); q.poller != nil && fd >= 0 {
 		if err := q.poller.Add(fd, unix.EPOLLIN, ledger.WakeUp{}); err != nil {
-			q.set.remove(e.lib)
-			q.active--
+			q.part(e)
 			return err
 		}
 	}
 	return nil
 }
 
-// part is the opposite of join.
+// part is the opposite of join, for an endpoint whose library's is there. One that has failed before
+// it was activated has not joined.
 func (q *cq) part(e *Endpoint) {
-	if e.destroyed {
+	if !e.joined {
 		return
 	}
+	e.joined = false
 	q.set.remove(e.lib)
 	q.active--
 	if fd := e.lib.fd(); q.poller != nil && fd >= 0 {

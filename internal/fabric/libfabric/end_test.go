@@ -4,6 +4,8 @@ package libfabric
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -126,4 +128,60 @@ func (p *pairing) until(what string, so func() bool) {
 			p.Fatal("not so: " + what)
 		}
 	}
+}
+
+// An endpoint that fails with its device before it is connected, or before it is activated, is of no
+// use and harms nothing: not the queue that it was to join, nor what others move through it.
+func TestFailsBeforeItIsActivated(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		p := newPairing(t, cfg, 16, 4096)
+		active := p.cq[0].(*cq).active
+		for _, connected := range []bool{false, true} {
+			var ends [2]*Endpoint
+			for i := range ends {
+				e, err := p.pd[i].CreateEndpoint(fabric.EndpointAttr{CQ: p.cq[i], Tag: 7, SendDepth: 16, RecvDepth: 16})
+				p.must(err)
+				ends[i] = e.(*Endpoint)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			connect := func() error {
+				passive := make(chan error, 1)
+				go func() { passive <- ends[1].Connect(ctx, ends[0].Address(), fabric.Passive) }()
+				err := ends[0].Connect(ctx, ends[1].Address(), fabric.Active)
+				if err != nil {
+					cancel()
+				}
+				return errors.Join(err, <-passive)
+			}
+			if connected {
+				p.must(connect())
+			}
+			ends[0].fail(fabric.StatusFatal, 0, true)
+			if !connected {
+				if err := connect(); !errors.Is(err, fabric.ErrClosed) {
+					t.Errorf("connect: %v", err)
+				}
+			}
+			cancel()
+			if err := ends[0].Activate(); connected && err != nil {
+				t.Errorf("activate: %v", err)
+			}
+			if n := p.cq[0].(*cq).active; n != active {
+				t.Errorf("%d endpoints are polled, want %d", n, active)
+			}
+			p.must(errors.Join(ends[0].Close(), ends[1].Close()))
+		}
+		key := p.mr[1].Remote()
+		_, err := p.ep[0].PostSend([]fabric.SendWR{{
+			ID: 1, Op: fabric.OpWrite, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: p.mr[0], Len: 64}, RemoteAddr: key.Addr, RemoteKey: key.Key,
+		}})
+		p.must(err)
+		p.collect(func(end int, c fabric.Completion) bool {
+			if c.Op == fabric.OpWrite && c.Status != fabric.StatusSuccess {
+				t.Fatalf("end %d: %+v", end, c)
+			}
+			return c.Op == fabric.OpWrite
+		})
+		p.close()
+	})
 }

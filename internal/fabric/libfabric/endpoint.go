@@ -53,6 +53,7 @@ type Endpoint struct {
 
 	mu        sync.Mutex
 	destroyed bool    // the library's endpoint is
+	joined    bool    // it is polled; see cq.join
 	unmapped  bool    // see files.go
 	peer      address // set by Connect
 	isLost    bool
