@@ -18,6 +18,9 @@ const (
 	letterTime = 2 * time.Second
 	// lastTime is the same for all of a device that is closed.
 	lastTime = 100 * time.Millisecond
+	// heardAtOnce is how many messages are taken before others are sent: peers that never stop
+	// keep nobody from hearing of an end.
+	heardAtOnce = 256
 )
 
 // controlPeer is the control endpoint of a peer's device; guarded by Device.mu.
@@ -108,13 +111,13 @@ func (d *Device) serve() {
 	fds := []unix.PollFd{{Fd: int32(d.bell.FD()), Events: unix.POLLIN}, {Fd: int32(d.ctl.fd), Events: unix.POLLIN}}
 	for {
 		departed := d.departed()
-		working := d.receive()
+		working, more := d.receive()
 		d.forget(departed)
 		timeout, open := d.deliver(time.Now())
 		if !open {
 			return
 		}
-		if working && d.waits && !d.ctl.arm() {
+		if working && (more || d.waits && !d.ctl.arm()) {
 			timeout = 0
 		}
 		if !working {
@@ -127,15 +130,17 @@ func (d *Device) serve() {
 	}
 }
 
-// receive handles messages that have come. It returns false if there will be no more.
-func (d *Device) receive() bool {
-	for {
+// receive handles messages that have come. working is false if there will be none ever again, and
+// more true if there may be some now.
+func (d *Device) receive() (working, more bool) {
+	for range heardAtOnce {
 		m, ok, err := d.ctl.receive()
 		if err != nil || !ok {
-			return err == nil
+			return err == nil, false
 		}
 		d.heard(m)
 	}
+	return true, true
 }
 
 // heard handles a message, which may come from anybody who knows the token.

@@ -11,6 +11,10 @@ import (
 	"github.com/rdmad/rdmad/internal/fabric"
 )
 
+// heardAtOnce is how many messages are taken before others are sent: peers that never stop keep
+// nobody from hearing of an end.
+const heardAtOnce = 256
+
 // eventBacklog is how many events wait for a reader of Device.Events.
 const eventBacklog = 64
 
@@ -34,6 +38,8 @@ func (d *Device) EventsDropped() uint64 { return d.counts.dropped.Load() }
 type server struct {
 	dev *Device
 	fds []unix.PollFd
+	// more: there may be messages that no event will tell of.
+	more bool
 }
 
 // Places in server.fds.
@@ -70,8 +76,11 @@ func (s *server) run() {
 		if !open {
 			return
 		}
+		if s.more {
+			timeout = 0
+		}
 		// An interrupted wait is one without events.
-		if n, err := unix.Poll(s.fds, timeout); n <= 0 || err != nil {
+		if n, err := unix.Poll(s.fds, timeout); n < 0 || err != nil || n == 0 && !s.more {
 			continue
 		}
 		if s.fds[fdBell].Revents != 0 {
@@ -80,7 +89,7 @@ func (s *server) run() {
 		if s.fds[fdAsync].Revents != 0 && !s.async() {
 			s.fds[fdAsync].Fd = -1
 		}
-		if s.fds[fdMessages].Revents != 0 && !s.messages() {
+		if (s.fds[fdMessages].Revents != 0 || s.more) && !s.messages() {
 			s.fds[fdMessages].Fd = -1
 		}
 	}
@@ -92,16 +101,19 @@ func (s *server) messages() bool {
 	if d.cm != nil {
 		return d.cm.serve()
 	}
+	s.more = false
 	if err := d.ctl.rearm(); err != nil {
 		return false
 	}
-	for {
+	for range heardAtOnce {
 		m, ok, err := d.ctl.receive()
 		if err != nil || !ok {
 			return err == nil
 		}
 		d.heard(m)
 	}
+	s.more = true
+	return true
 }
 
 // async handles asynchronous events. It returns false if there will be no more.
