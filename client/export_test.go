@@ -11,7 +11,7 @@ func HoldSpills(c *Conn) (read func()) {
 
 // SleepForRoomUntilWoken keeps c from looking for room unless it is woken. No goroutine may
 // use c at the same time.
-func SleepForRoomUntilWoken(c *Conn) { c.wait.room = time.Hour }
+func SleepForRoomUntilWoken(c *Conn) { c.wait.room, c.wait.net = time.Hour, time.Hour }
 
 // Pace returns whether large messages of c may take all the room there is, and when others were
 // seen last.

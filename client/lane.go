@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -150,7 +149,7 @@ func (l *lane) claim(ctx context.Context, k int, noWait bool) (slots.Run, error)
 		return u, ErrClosed
 	}
 	var nap shm.Nap
-	for {
+	for room := l.conn.wait.room; ; room = min(2*room, roomGrowth*l.conn.wait.room) {
 		bell := l.ring.WaitFree(l.wakeAfter())
 		u, err := l.tryClaim(k, true)
 		if err == nil || !mayPass(err) {
@@ -167,17 +166,14 @@ func (l *lane) claim(ctx context.Context, k int, noWait bool) (slots.Run, error)
 		if l.conn.wait.reapIfFree() {
 			continue
 		}
-		// The daemon says when there is room under a limit of this process.
-		if !l.conn.wait.sleepForRoom(l, k, bell, !errors.Is(err, slots.ErrFull)) {
-			nap.Sleep(l.ring.FreeBell(), bell, l.conn.wait.room)
+		if end, ok := ctx.Deadline(); ok {
+			room = min(room, max(time.Until(end), l.conn.wait.room))
+		}
+		if !l.conn.wait.sleepForRoom(ctx, l, k, err, bell, room) {
+			nap.Sleep(l.ring.FreeBell(), bell, room)
 		}
 	}
 }
-
-// freeSleep is how long a wait for free slots sleeps at a time. Whoever frees
-// slots ends it when enough are free; it bounds how long fewer, or the end of a
-// context, go unnoticed.
-const freeSleep = 5 * time.Millisecond
 
 // publish hands a written request to the daemon; unless it does so silently it tells
 // the daemon, which announce does otherwise. It returns slots.ErrClosed, having freed

@@ -23,10 +23,11 @@ func mayPass(err error) bool {
 }
 
 // due is how many slots this process may still claim in a lane before it must count
-// again what it holds there. Counting is a look at every word of the ring: nothing
-// has to be counted while there is no limit, and what the daemon frees counts too.
-// Among hundreds of processes a look is dear, because the others have written the words
-// since the last one; so what this process frees itself is added without one.
+// again what it holds there. Nothing has to be counted while there is no limit, and what
+// the daemon frees counts too: the first count is a look at every word of the ring, and later
+// ones at those of the runs that this process had then or has claimed since. Among hundreds of
+// processes a look is dear, because the others have written the words since the last one; so what
+// this process frees itself is added without one.
 type due struct {
 	// limited: there was a limit before, so what is freed is noted in freed.
 	limited atomic.Bool
@@ -36,6 +37,8 @@ type due struct {
 
 	mu   sync.Mutex
 	left int
+	// runs has all that this process holds in the lane, unless limit is 0 or unlimited is set.
+	runs []slots.Run
 	// limit and share are those that left is about; limit is 0 for none.
 	limit int
 	under slots.Share
@@ -69,10 +72,26 @@ func (d *due) adjust(k, limit int, share slots.Share) bool {
 
 // count looks at the ring. The caller holds mu.
 func (d *due) count(l *lane, limit int, share slots.Share) {
-	d.unlimited.Store(false)
-	d.left, d.limit, d.under = limit-l.ring.Held(l.conn.id), limit, share
+	held := 0
+	if d.limit == 0 || d.unlimited.Swap(false) {
+		d.runs, held = l.ring.HeldRuns(l.conn.id, d.runs)
+	} else {
+		d.runs, held = l.ring.StillHeld(l.conn.id, d.runs)
+	}
+	d.left, d.limit, d.under = limit-held, limit, share
 	// SYNC POINT (credit): pairs with credit.
 	d.freed.Store(0)
+}
+
+// claimed notes a run that was claimed under the limit. The caller holds mu.
+func (d *due) claimed(l *lane, u slots.Run) {
+	if d.limit == 0 {
+		return
+	}
+	if len(d.runs) >= 2*d.limit {
+		d.runs, _ = l.ring.StillHeld(l.conn.id, d.runs)
+	}
+	d.runs = append(d.runs, u)
 }
 
 // byteQuota bounds the bytes of slots that this process holds in all lanes.
@@ -160,6 +179,7 @@ func (l *lane) claimLimited(k int, waiter bool) (u slots.Run, err error) {
 		l.due.left -= k
 		u, stale, err := l.claimUnder(share, k)
 		if err == nil && !stale {
+			l.due.claimed(l, u)
 			return u, nil
 		}
 		l.due.left += k

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -62,6 +63,51 @@ func posts(m *client.Method, n int) error {
 		}
 	}
 	return nil
+}
+
+// The same where each wait takes long, so that the process waits without a thread; and the end of a
+// context ends such a wait, too.
+func TestSlowPostsAtALimitAreWoken(t *testing.T) {
+	a, b := daemontest.Pair(t, tiny+"[limits]\nworker_slots=25\n")
+	g := newGate()
+	defer g.Open()
+	serve(t, b, 1, handlers{"gate": g.handle, "post": func(*server.Call) error {
+		time.Sleep(5 * time.Millisecond) // it has so much to do
+		return nil
+	}})
+	conn := attach(t, a)
+	m := method(t, conn, "b/t/post")
+	client.SleepForRoomUntilWoken(conn)
+	ended := make(chan error, 1)
+	go func() { ended <- posts(m, 100) }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("somebody waits for room who was not woken")
+	}
+	stuck := method(t, conn, "b/t/gate")
+	for range 3 {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		go func() {
+			var err error
+			for err == nil {
+				err = stuck.Post(ctx, []byte("waits"))
+			}
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, client.ErrDeadline) {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the end of its context does not wake it")
+		}
+		cancel()
+	}
 }
 
 // The same where not half of what it may hold becomes free: most of it is held by requests

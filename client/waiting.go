@@ -23,8 +23,9 @@ type waiting struct {
 	linger shm.Linger
 	nap    shm.Nap
 	watch  watch
-	// room is how long a wait for room sleeps at a time: freeSleep.
-	room time.Duration
+	// room is how long a wait for room sleeps at first where nobody else need wake it, freeSleep,
+	// and net where the daemon is to: roomNet.
+	room, net time.Duration
 	// freed is the lane in which the leader has freed slots and not yet woken
 	// those who wait for some.
 	freed *lane
@@ -227,33 +228,6 @@ func (w *waiting) reapIfFree() bool {
 	w.lead.Unlock()
 	w.promote()
 	return n > 0
-}
-
-// sleepForRoom sleeps until an answer of this process arrives, whose slots are room for
-// another request, but not for longer than w.room. Unless told, which means that the daemon
-// wakes this process when it may hold more of the lane l, it also ends when the lane's free bell,
-// whose value was old, moves, because slots were freed for anybody. k slots are wanted. False:
-// another goroutine leads, and will take the answers out.
-func (w *waiting) sleepForRoom(l *lane, k int, old uint32, told bool) bool {
-	if !w.lead.TryLock() {
-		return false
-	}
-	down, free := &w.conn.session.Rings.Down, l.ring.FreeBell()
-	// SYNC POINT (room): announced before the last look at the slots; the agent frees them
-	// before it looks who sleeps.
-	bell := down.PrepareSleep()
-	switch {
-	case w.stirring():
-	case told && l.mayHold(k):
-	case told:
-		w.nap.Sleep(down.Bell(), bell, w.room)
-	default:
-		shm.FutexWaitEither(free, old, down.Bell(), bell, w.room)
-	}
-	down.CancelSleep()
-	w.lead.Unlock()
-	w.promote()
-	return true
 }
 
 // reap completes every future whose answer has been announced. Only the holder

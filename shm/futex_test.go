@@ -160,13 +160,18 @@ func TestFutexWakesOnlyN(t *testing.T) {
 
 // Either of two words ends the sleep, and so does a value that has changed before.
 func TestFutexWaitEither(t *testing.T) {
+	t.Run("FutexWaitEither", func(t *testing.T) { testWaitEither(t, shm.FutexWaitEither) })
+	t.Run("Nap", func(t *testing.T) { testWaitEither(t, new(shm.Nap).SleepEither) })
+}
+
+func testWaitEither(t *testing.T, wait func(a *atomic.Uint32, oldA uint32, b *atomic.Uint32, oldB uint32, limit time.Duration)) {
 	words := [2]atomic.Uint32{}
 	for k := range words {
 		var wg sync.WaitGroup
 		start := time.Now()
 		wg.Go(func() {
 			for words[k].Load() == 0 && time.Since(start) < hang {
-				shm.FutexWaitEither(&words[0], 0, &words[1], 0, hang)
+				wait(&words[0], 0, &words[1], 0, hang)
 			}
 		})
 		for woken := 0; woken == 0; {
@@ -179,12 +184,12 @@ func TestFutexWaitEither(t *testing.T) {
 		words[k].Store(1)
 		shm.FutexWake(&words[k], shm.WakeAll)
 		wg.Wait()
-		shm.FutexWaitEither(&words[0], 1-words[0].Load(), &words[1], 1-words[1].Load(), hang) // other values: no sleep
+		wait(&words[0], 1-words[0].Load(), &words[1], 1-words[1].Load(), hang) // other values: no sleep
 		if took := time.Since(start); took > patience {
 			t.Errorf("word %d: %v", k, took)
 		}
 		words[k].Store(0)
 	}
-	shm.FutexWaitEither(&words[0], 0, &words[1], 0, 0)
-	shm.FutexWaitEither(&words[0], 0, &words[1], 0, time.Millisecond) // nobody wakes it
+	wait(&words[0], 0, &words[1], 0, 0)
+	wait(&words[0], 0, &words[1], 0, time.Millisecond) // nobody wakes it
 }

@@ -26,11 +26,7 @@ func FutexWaitEither(a *atomic.Uint32, oldA uint32, b *atomic.Uint32, oldB uint3
 	if timeout <= 0 {
 		return
 	}
-	words := [2]waitv{
-		{val: uint64(oldA), addr: uint64(uintptr(unsafe.Pointer(a))), flags: futex32},
-		{val: uint64(oldB), addr: uint64(uintptr(unsafe.Pointer(b))), flags: futex32},
-	}
-	end := unix.NsecToTimespec(Nanotime() + int64(timeout))
+	words, end := waitvFor(a, oldA, b, oldB, timeout)
 	_, _, errno := syscall.Syscall6(unix.SYS_FUTEX_WAITV, uintptr(unsafe.Pointer(&words)), 2, 0,
 		uintptr(unsafe.Pointer(&end)), unix.CLOCK_MONOTONIC, 0)
 	runtime.KeepAlive(a) // the kernel had their addresses only
@@ -38,4 +34,28 @@ func FutexWaitEither(a *atomic.Uint32, oldA uint32, b *atomic.Uint32, oldB uint3
 	if errno == unix.ENOSYS || errno == unix.EPERM {
 		FutexWait(a, oldA, timeout)
 	}
+}
+
+// futexWaitEitherRaw is FutexWaitEither without telling the Go scheduler, as FutexWaitRaw.
+func futexWaitEitherRaw(a *atomic.Uint32, oldA uint32, b *atomic.Uint32, oldB uint32, timeout time.Duration) {
+	if timeout <= 0 {
+		return
+	}
+	words, end := waitvFor(a, oldA, b, oldB, timeout)
+	_, _, errno := syscall.RawSyscall6(unix.SYS_FUTEX_WAITV, uintptr(unsafe.Pointer(&words)), 2, 0,
+		uintptr(unsafe.Pointer(&end)), unix.CLOCK_MONOTONIC, 0)
+	runtime.KeepAlive(a)
+	runtime.KeepAlive(b)
+	if errno == unix.ENOSYS || errno == unix.EPERM {
+		FutexWaitRaw(a, oldA, timeout)
+	}
+}
+
+// waitvFor is what the kernel wants for a sleep of timeout from now on.
+func waitvFor(a *atomic.Uint32, oldA uint32, b *atomic.Uint32, oldB uint32, timeout time.Duration) (words [2]waitv, end unix.Timespec) {
+	words = [2]waitv{
+		{val: uint64(oldA), addr: uint64(uintptr(unsafe.Pointer(a))), flags: futex32},
+		{val: uint64(oldB), addr: uint64(uintptr(unsafe.Pointer(b))), flags: futex32},
+	}
+	return words, unix.NsecToTimespec(Nanotime() + int64(timeout))
 }

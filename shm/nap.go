@@ -72,6 +72,21 @@ func (n *Nap) Sleep(word *atomic.Uint32, old uint32, limit time.Duration) {
 	n.sleep(word, old, limit, false)
 }
 
+// SleepEither is Sleep that also ends when the word other, whose value was was, changes; see
+// FutexWaitEither.
+func (n *Nap) SleepEither(word *atomic.Uint32, old uint32, other *atomic.Uint32, was uint32, limit time.Duration) {
+	if n.since == 0 {
+		n.since = Nanotime()
+	}
+	if most, raw := n.raw(limit); raw {
+		futexWaitEitherRaw(word, old, other, was, most)
+		rawSleepers.Add(-1)
+	} else {
+		FutexWaitEither(word, old, other, was, limit)
+	}
+	n.note(word.Load() != old || other.Load() != was)
+}
+
 // SleepBeside is Sleep where other goroutines have work for which they need a processor, such
 // as handlers that are under way: if there is one only, it is left to them.
 func (n *Nap) SleepBeside(word *atomic.Uint32, old uint32, limit time.Duration) {
@@ -85,22 +100,25 @@ func (n *Nap) sleep(word *atomic.Uint32, old uint32, limit time.Duration, leave 
 	if n.since == 0 {
 		n.since = Nanotime()
 	}
-	if n.long || leave {
+	if leave {
 		FutexWait(word, old, limit)
+	} else if most, raw := n.raw(limit); raw {
+		FutexWaitRaw(word, old, most)
+		rawSleepers.Add(-1)
 	} else {
-		n.short(word, old, limit)
+		FutexWait(word, old, limit)
 	}
-	n.note(word, old)
+	n.note(word.Load() != old)
 }
 
-// note is called after each sleep.
-func (n *Nap) note(word *atomic.Uint32, old uint32) {
+// note is called after each sleep; over says that the wait has ended.
+func (n *Nap) note(over bool) {
 	lasted := Nanotime() - n.since
 	n.long = lasted > longWait
 	if lasted >= int64(ParkAfter) {
 		n.lasting, n.brief = true, 0
 	}
-	if word.Load() == old {
+	if !over {
 		return
 	}
 	n.since = 0
@@ -124,23 +142,25 @@ func (n *Nap) Park(p *Pages, word *atomic.Uint32, old uint32) error {
 		n.since = Nanotime()
 	}
 	if word.Load() != old {
-		n.note(word, old)
+		n.note(true)
 		return nil
 	}
 	monitorRests.Store(true) // soon, for other threads
 	err := p.Wait()
 	monitorRests.Store(true) // by now, for this one
-	n.note(word, old)
+	n.note(word.Load() != old)
 	return err
 }
 
-// short is Sleep during a short wait.
-func (n *Nap) short(word *atomic.Uint32, old uint32, limit time.Duration) {
-	sleepers := rawSleepers.Add(1)
-	if sleepers > maxRawSleepers() {
+// raw reports whether a sleep of up to limit is to be one behind the Go scheduler's back, and how
+// long it may be: it is while waits are short. rawSleepers is to be decremented after it.
+func (n *Nap) raw(limit time.Duration) (most time.Duration, ok bool) {
+	if n.long {
+		return 0, false
+	}
+	if rawSleepers.Add(1) > maxRawSleepers() {
 		rawSleepers.Add(-1)
-		FutexWait(word, old, limit)
-		return
+		return 0, false
 	}
 	// This thread may have been the one that waited for all descriptors and timers of the
 	// process. Until it does so again, the monitor must see to it that another does: any
@@ -148,12 +168,11 @@ func (n *Nap) short(word *atomic.Uint32, old uint32, limit time.Duration) {
 	if monitorRests.Load() && monitorRests.Swap(false) {
 		_, _, _ = syscall.Syscall(unix.SYS_GETPID, 0, 0, 0)
 	}
-	most := RawLimit
+	most = RawLimit
 	if goroutinesFirst() {
 		most = soleLimit
 	}
-	FutexWaitRaw(word, old, min(limit, most))
-	rawSleepers.Add(-1)
+	return min(limit, most), true
 }
 
 // goroutinesFirst lets the goroutines run that wait for this processor (P): one that the caller

@@ -2,6 +2,7 @@ package slots_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -105,6 +106,48 @@ func TestHolders(t *testing.T) {
 	r.Sweep(3, func(int) bool { return false })
 	if n := r.Held(3); n != 0 {
 		t.Errorf("holds %d after its death", n)
+	}
+}
+
+// Who knows its runs counts what it holds of them as a look at the whole ring would.
+func TestHeldRuns(t *testing.T) {
+	r, _ := newRing(t, small)
+	var mine []slots.Run
+	claim := func(owner, k int) slots.Run {
+		t.Helper()
+		u, err := r.Claim(owner, k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	for _, k := range []int{1, 4, 2} {
+		mine = append(mine, claim(3, k))
+		claim(9, 1)
+	}
+	held, n := r.HeldRuns(3, []slots.Run{{Index: 7}})
+	if !slices.Equal(held, mine) || n != 7 {
+		t.Fatalf("%v, %d slots; claimed %v", held, n, mine)
+	}
+	// One is freed, and another has its slots now; of another only slots behind the first are free.
+	r.Free(mine[1].Index, 4)
+	other := claim(9, 4)
+	for other.Index != mine[1].Index {
+		other = claim(9, 4)
+	}
+	held, n = r.StillHeld(3, held)
+	if !slices.Equal(held, []slots.Run{mine[0], mine[2]}) || n != 3 || n != r.Held(3) {
+		t.Errorf("%v, %d slots", held, n)
+	}
+	// The same slot again is another run.
+	r.Free(mine[0].Index, 1)
+	r.Free(mine[2].Index, 2)
+	again := claim(3, 1)
+	for again.Index != mine[0].Index {
+		again = claim(3, 1)
+	}
+	if held, n = r.StillHeld(3, []slots.Run{mine[0], again}); len(held) != 1 || held[0] != again || n != 1 {
+		t.Errorf("%v, %d slots", held, n)
 	}
 }
 

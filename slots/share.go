@@ -42,6 +42,33 @@ func (r *Ring) Held(owner int) (n int) {
 	return n
 }
 
+// HeldRuns is Held, and returns the runs of the slots instead of what is in runs.
+func (r *Ring) HeldRuns(owner int, runs []Run) (held []Run, n int) {
+	runs = runs[:0]
+	mine, words := MakeWord(0, 0, owner, 0), r.words
+	for i := range words {
+		if w := Word(words[i].Load()); w&(MaxOwner<<ownerShift) == mine && w.State() != Free {
+			if n++; w.State() != Follow {
+				runs = append(runs, Run{Index: i, Len: w.Run(), Ticket: w.Ticket()})
+			}
+		}
+	}
+	return runs, n
+}
+
+// StillHeld returns those of the runs that owner holds still, and of how many slots they are.
+func (r *Ring) StillHeld(owner int, runs []Run) (held []Run, n int) {
+	held = runs[:0]
+	for _, u := range runs {
+		// The first slot of a run is the last that becomes free.
+		if w := r.Word(u.Index); w.State() != Free && w.Owner() == owner && w.Ticket() == u.Ticket {
+			held = append(held, u)
+			n += u.Len
+		}
+	}
+	return held, n
+}
+
 // Holders adds to held[id], for every attach id, the slots that it holds, and
 // returns their sum.
 func (r *Ring) Holders(held *[MaxOwner + 1]uint32) (sum int) {

@@ -60,7 +60,9 @@ type agentDomain struct {
 	// workerBytes is the most bytes of slots that a worker may have in flight; 0
 	// for no limit. held is used by balance.
 	workerBytes int
-	held        [slots.MaxOwner + 1]uint32
+	// largestRun is the most bytes of slots of one request in any lane.
+	largestRun int
+	held       [slots.MaxOwner + 1]uint32
 	// regions are the workers' regions by index, peers those with which there are
 	// operations on regions, and movers what carries the operations out; near is
 	// the one for those between workers of this node.

@@ -19,7 +19,9 @@ type agentWorker struct {
 	touched bool // in domain.touched
 	// freed is how many slots of its one-way messages were freed since it was last woken, of
 	// freedBytes, and postBytes are those of such messages in the journals; see outLane.freedFor.
+	// highBytes: it has had so many bytes in lanes that it perhaps waits until it has less.
 	freed, freedBytes, postBytes int
+	highBytes                    bool
 	// pid is its process. wentAt is when it went, by CLOCK_MONOTONIC.
 	pid    int
 	wentAt int64
@@ -315,6 +317,7 @@ func (d *agentDomain) method(id uint32) *agentMethod {
 
 // addWorker makes the agent know an attached process.
 func (d *agentDomain) addWorker(w *agentWorker) {
+	w.highBytes = true // since another core, perhaps
 	d.workers[w.id] = w
 	d.present = append(d.present, w)
 }
@@ -443,6 +446,7 @@ func (d *agentDomain) unsettled(id int) bool {
 func (d *agentDomain) addOut(l *outLane) {
 	d.outs[l.id] = l
 	d.outLanes = append(d.outLanes, l)
+	d.largestRun = max(d.largestRun, l.geo.MaxRun*l.geo.SlotSize)
 }
 
 func (d *agentDomain) addIn(l *inLane) {

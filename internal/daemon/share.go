@@ -30,8 +30,14 @@ type sharing struct {
 	// word is what is published, and next when to look at the ring again.
 	word slots.Share
 	next int64
-	// calm is since when less than a quarter of the ring has been held.
-	calm int64
+	// calm is since when less than a quarter of the ring has been held, for so many looks.
+	calm  int64
+	looks int
+	// wants and wanted are the most slots that each owner has wanted in this period and in the
+	// one before it, of which this one began at turned and has had turns looks.
+	wants, wanted [slots.MaxOwner + 1]uint32
+	turned        int64
+	turns         int
 	// Shares are enforced on what was claimed in the present epoch and in the one before
 	// it, which the tickets in since tell, the words at the beginning of that one; those in
 	// last are of the beginning of the present one. One epoch would not do: an agent that
@@ -49,6 +55,9 @@ const (
 	// a large ring takes no more than a small part of the agent's time.
 	shareEvery = 500 * time.Microsecond
 	shareCost  = 16
+	// calmLooks is how often less than a quarter must have been held before shares end, so that
+	// they do not end because the agent has not run for an epoch.
+	calmLooks = 8
 	// epoch is how long it takes, at least, until a smaller share is enforced. A worker
 	// needs no time to notice it: it looks at the share again after its claim.
 	epoch = 100 * time.Millisecond
@@ -157,8 +166,12 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	if 4*sum >= n {
 		s.calm = now
 	}
-	stays := now == s.calm || !resting && now-s.calm < int64(epoch)
+	if s.looks++; now == s.calm {
+		s.looks = 0
+	}
+	stays := now == s.calm || !resting && (now-s.calm < int64(epoch) || s.looks < calmLooks)
 	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && stays) {
+		s.demand(now, held)
 		share = fairShare(held, n/2)
 	}
 	grown = s.publish(share)
@@ -178,6 +191,28 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	took := shm.Nanotime() - now
 	s.next = now + max(int64(shareEvery), shareCost*took)
 	return grown
+}
+
+// demand makes of what each owner holds what it has wanted lately: hundreds of processes that do not
+// run all at the same time hold next to nothing now and then, and what is shared among the few that
+// do just then fills the ring when all of them run. Who holds as much as it may wants more.
+func (s *sharing) demand(now int64, held *[slots.MaxOwner + 1]uint32) {
+	limit := uint32(s.word.Slots())
+	if limit == 0 {
+		clear(s.wants[:])
+		clear(s.wanted[:])
+		s.turned, s.turns = now, 0
+	} else if s.turns++; now-s.turned >= int64(epoch) && s.turns >= calmLooks {
+		s.wanted, s.turned, s.turns = s.wants, now, 0
+		clear(s.wants[:])
+	}
+	for o, h := range held {
+		if limit > 0 && 8*h >= 7*limit {
+			h = uint32(len(s.since))
+		}
+		s.wants[o] = max(s.wants[o], h)
+		held[o] = max(s.wants[o], s.wanted[o])
+	}
 }
 
 // publish makes n the share, 0 for none, unless it hardly differs from the present
@@ -298,12 +333,16 @@ func (l *outLane) freedFor(w *agentWorker, n int) {
 	s, size := l.sharing, n*l.geo.SlotSize
 	w.freed, w.freedBytes = w.freed+n, w.freedBytes+size
 	last := s.posts[w.id] == 0
-	room := w.freed >= s.half() || last && (s.high[w.id] || s.grown[w.id])
+	room := w.freed >= s.half() && int(s.taken[w.id]) <= s.limit()-s.half() || last && (s.high[w.id] || s.grown[w.id])
 	if last {
 		s.high[w.id], s.grown[w.id] = false, false
 	}
 	if most := l.domain.mostBytes(w); most > 0 {
-		room = room || w.freedBytes >= most/2 || w.postBytes == 0
+		last = w.postBytes == 0
+		room = room || w.freedBytes >= most/2 && w.bytes <= most-most/2 || last && w.highBytes
+		if last {
+			w.highBytes = false
+		}
 	}
 	if room {
 		l.domain.touch(w)
@@ -349,5 +388,9 @@ func (l *outLane) hold(w slots.Word, oneway bool, sign int) {
 	owner.bytes += size
 	if oneway {
 		owner.postBytes += size
+	}
+	// As sharing.high.
+	if most := l.domain.mostBytes(owner); most > 0 && owner.bytes > min(most/2, most-l.domain.largestRun) {
+		owner.highBytes = true
 	}
 }

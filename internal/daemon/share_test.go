@@ -172,10 +172,13 @@ func TestShareOfACrowdedRing(t *testing.T) {
 	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 {
 		t.Errorf("share %d just after the ring was crowded", n)
 	}
-	out.sharing.next, out.sharing.calm = 0, shm.Nanotime()-int64(epoch)
-	s.a.cycle()
-	if n := out.ring.Share().Slots(); n != 0 {
-		t.Errorf("share %d of an empty ring", n)
+	// An agent that has not run for an epoch looks some times before it ends.
+	for looks := range calmLooks {
+		out.sharing.next, out.sharing.calm = 0, shm.Nanotime()-int64(epoch)
+		s.a.cycle()
+		if n := out.ring.Share().Slots(); (n == 0) != (looks >= calmLooks-2) {
+			t.Errorf("share %d of an empty ring after %d looks more", n, looks+1)
+		}
 	}
 	out.sharing.publish(9)
 	s.bury(a)
@@ -185,6 +188,50 @@ func TestShareOfACrowdedRing(t *testing.T) {
 	s.bury(b)
 	if out.sharing.users != 0 {
 		t.Errorf("%d users are left", out.sharing.users)
+	}
+}
+
+// A share is of all who have wanted something lately: of hundreds that take turns at a processor
+// few hold anything at a time.
+func TestSharesOfThoseWhoDoNotRun(t *testing.T) {
+	sh := newSharing(newRing(t))
+	now := int64(epoch)
+	share := func(held ...uint32) int {
+		var all [slots.MaxOwner + 1]uint32
+		copy(all[100:], held)
+		now += int64(shareEvery)
+		sh.demand(now, &all)
+		return fairShare(&all, rigGeometry.Slots/2)
+	}
+	if n := share(16, 16, 16, 16); n != 8 {
+		t.Fatalf("share %d of four that hold everything", n)
+	}
+	sh.publish(8)
+	for range 2 * calmLooks {
+		if n := share(8, 0, 0, 0); n != 8 {
+			t.Fatalf("share %d while the others do not run", n)
+		}
+	}
+	// Who holds less than it may wants no more.
+	now += int64(epoch)
+	for range calmLooks {
+		share(8, 2, 2, 2)
+	}
+	now += int64(epoch)
+	if n := share(8, 2, 2, 2); n != 26 {
+		t.Errorf("share %d of one that wants more", n)
+	}
+	sh.publish(26)
+	for range calmLooks {
+		share(26, 0, 0, 0)
+	}
+	now += int64(epoch)
+	for range calmLooks {
+		share(26, 0, 0, 0)
+	}
+	now += int64(epoch)
+	if n := share(26); n != 32 {
+		t.Errorf("share %d of the only one that wants something", n)
 	}
 }
 

@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+const (
+	// freeSleep is how long a wait for free slots of a full ring sleeps at first. Whoever frees
+	// slots ends it when enough are free; it bounds how long fewer go unnoticed. Each look in vain
+	// makes the next sleep longer, until it is roomGrowth as long: a look goes through the whole
+	// ring, and hundreds of processes that look take the processor from the agent that would make
+	// room.
+	freeSleep  = 5 * time.Millisecond
+	roomGrowth = 16
+	// roomNet is how long a process at a limit waits to be told that it may hold more, before it
+	// looks by itself. The daemon tells it: this is for one that dies meanwhile.
+	roomNet = time.Second
+)
+
+// sleepForRoom sleeps until there may be room for a run of k slots of the lane l, for whose lack a
+// claim has failed with why, or an answer of this process arrives, whose slots are room for another
+// request. It ends with ctx. free is what the lane's free bell was before that claim, and room how long
+// to sleep at most for slots that anybody may free. False: another goroutine leads, and will take the
+// answers out.
+func (w *waiting) sleepForRoom(ctx context.Context, l *lane, k int, why error, free uint32, room time.Duration) bool {
+	if !w.lead.TryLock() {
+		return false
+	}
+	if errors.Is(why, slots.ErrFull) {
+		w.untilFreed(l, free, room)
+	} else {
+		w.untilTold(ctx, l, k)
+	}
+	w.lead.Unlock()
+	w.promote()
+	return true
+}
+
+// untilFreed sleeps until slots of the lane's full ring are freed.
+func (w *waiting) untilFreed(l *lane, free uint32, room time.Duration) {
+	down := &w.conn.session.Rings.Down
+	bell := down.PrepareSleep()
+	if !w.stirring() {
+		w.nap.SleepEither(l.ring.FreeBell(), free, down.Bell(), bell, room)
+	}
+	down.CancelSleep()
+}
+
+// untilTold sleeps at a limit of this process until the daemon says that it may hold more: by its
+// bell for answers.
+func (w *waiting) untilTold(ctx context.Context, l *lane, k int) {
+	down := &w.conn.session.Rings.Down
+	due := func() bool { return w.stirring() || ctx.Err() != nil || l.mayHold(k) }
+	pages := w.conn.session.Pages()
+	for sleeps := 0; ; sleeps++ {
+		parks := pages != nil && w.nap.Lasting()
+		if sleeps == 1 || sleeps == 0 && parks {
+			// It takes long. The end of ctx, or of the patience for the daemon, rings the bell.
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, w.net)
+			defer cancel()
+			w.watch.begin(ctx, w.conn.session.Wake)
+			defer w.watch.end()
+		}
+		if parks {
+			w.park(pages, due)
+			return
+		}
+		// SYNC POINT (room): announced before the last look at the slots; the agent frees them
+		// before it looks who sleeps.
+		bell := down.PrepareSleep()
+		rest := !due()
+		if rest {
+			limit := firstSleep
+			if sleeps > 0 {
+				limit = shm.ParkAfter
+			}
+			w.nap.Sleep(down.Bell(), bell, limit)
+		}
+		down.CancelSleep()
+		if !rest || down.Bell().Load() != bell {
+			return
+		}
+	}
+}
