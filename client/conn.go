@@ -57,7 +57,7 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Conn, error) {
 	c := &Conn{over: make(chan struct{}), looked: make(map[string]*Method)}
 	c.life, c.endLife = context.WithCancel(context.Background())
 	c.methods.Store(&map[string]*Method{})
-	c.wait.room, c.wait.net = freeSleep, roomNet
+	c.wait.room = freeSleep
 	c.wait.conn, c.wait.poll.Mode, c.wait.linger.Goroutines = c, o.wait, true
 	// Held until session is set: the session's events lock it too.
 	c.mu.Lock()

@@ -11,7 +11,10 @@ func HoldSpills(c *Conn) (read func()) {
 
 // SleepForRoomUntilWoken keeps c from looking for room unless it is woken. No goroutine may
 // use c at the same time.
-func SleepForRoomUntilWoken(c *Conn) { c.wait.room, c.wait.net = time.Hour, time.Hour }
+func SleepForRoomUntilWoken(c *Conn) { c.wait.room = time.Hour }
+
+// WaitsToBeTold reports whether c waits for the daemon to say that it may hold more.
+func WaitsToBeTold(c *Conn) bool { return c.wait.told.Load() }
 
 // Pace returns whether large messages of c may take all the room there is, and when others were
 // seen last.

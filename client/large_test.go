@@ -335,3 +335,22 @@ func TestLargeMessagesAtOnce(t *testing.T) {
 	all.Wait()
 	quiet(t, a, b)
 }
+
+// A message goes by slots although a process may not hold two parts of it at a time.
+func TestLargeBelowALimit(t *testing.T) {
+	const size = 100_000
+	a, b := daemontest.PairOfEach(t, "[limits]\nregion_bytes = 0\nworker_slots = 1\n[[class]]\nname=\"small\"\nslot_size=4160\nslots=128\nmax_run=8\n", "[[class]]\nname=\"small\"\nslot_size=4160\nslots=128\nmax_run=8\n")
+	serve(t, b, 1, handlers{})
+	m := method(t, attach(t, a), "b/t/echo")
+	daemontest.InTime(t, "a large message", func(ctx context.Context) bool {
+		got, err := m.Call(ctx, pattern(size, 5))
+		if err != nil {
+			t.Log(err)
+			return false
+		}
+		if !bytes.Equal(got, pattern(size, 5)) {
+			t.Fatalf("%d bytes", len(got))
+		}
+		return true
+	})
+}

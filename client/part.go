@@ -22,6 +22,8 @@ type part struct {
 	room int
 	// region is where the bytes are instead, or are to go, if head says so.
 	region RegionRef
+	// noWait: ErrBackpressure where there is no room at once.
+	noWait bool
 }
 
 // spillRoom is the room for an answer that is expected to be fetched in parts, or that
@@ -43,7 +45,7 @@ func (m *Method) writePart(ctx context.Context, r *route, p *part, d *draft) err
 	if p.head.Op == exchange.OpRun || p.head.Op == exchange.OpOpenStream {
 		v.opts.carry = m.opts.carry
 	}
-	v.opts.noWait = m.opts.noWait && p.head.ID == 0 // what has begun goes on
+	v.opts.noWait = m.opts.noWait && p.head.ID == 0 || p.noWait // what has begun goes on
 	d.extra = v.extra(r, size)
 	s, run, answer, err := v.pick(r, size, d.extra, false)
 	if err != nil {

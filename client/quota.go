@@ -276,6 +276,10 @@ func (l *lane) wakeAfter() int {
 // freed wakes those who wait for slots, after this process has freed n.
 func (l *lane) freed(n int) {
 	l.ring.Freed(n)
+	// SYNC POINT (room freed here): after the slots were freed, which Freed has ordered.
+	if l.conn.wait.told.Load() {
+		l.conn.session.Wake()
+	}
 	if l.conn.bytes.most == 0 {
 		return
 	}

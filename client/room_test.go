@@ -158,6 +158,47 @@ func TestPostsBesideWhatStaysAreWoken(t *testing.T) {
 	}
 }
 
+// Slots that the process frees itself are room, too, for one that waits to be told of some.
+func TestOwnAnswersAreRoomAtALimit(t *testing.T) {
+	const quota = 16
+	a, b := daemontest.Pair(t, tiny+"[limits]\nworker_slots=25\n")
+	serve(t, b, 1, handlers{"post": func(*server.Call) error { return nil }})
+	conn := attach(t, a)
+	m := method(t, conn, "b/t/post")
+	client.SleepForRoomUntilWoken(conn)
+	for range 3 { // at the last the process waits without a thread
+		var answers []client.Answer
+		for range quota {
+			answer, err := m.With(client.AnswerSize(1)).CallInPlace(t.Context(), []byte("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, answer)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- m.Post(context.Background(), []byte("x")) }()
+		daemontest.Eventually(t, "it waits", func() error {
+			if !client.WaitsToBeTold(conn) {
+				return errors.New("it does not")
+			}
+			return nil
+		})
+		time.Sleep(20 * time.Millisecond) // it waits for long
+		answers[0].Release()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("somebody waits for room who was not woken")
+		}
+		for _, answer := range answers[1:] {
+			answer.Release()
+		}
+	}
+}
+
 // The quota of bytes counts in all lanes, so that what is done in one is room in another.
 func TestPostsInTwoLanesAreWoken(t *testing.T) {
 	const classes = "[[class]]\nname=\"small\"\nslot_size=128\nslots=256\nmax_run=16\n[[class]]\nname=\"large\"\nslot_size=4096\nslots=64\nmax_run=4\n"

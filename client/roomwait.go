@@ -17,16 +17,16 @@ const (
 	// room.
 	freeSleep  = 5 * time.Millisecond
 	roomGrowth = 16
-	// roomNet is how long a process at a limit waits to be told that it may hold more, before it
-	// looks by itself. The daemon tells it: this is for one that dies meanwhile.
-	roomNet = time.Second
+	// toldGrowth is by how much longer a process at a limit waits to be told that it may hold more,
+	// before it looks by itself: 0.1 s at first, and 1.6 s in the end.
+	toldGrowth = 20
 )
 
 // sleepForRoom sleeps until there may be room for a run of k slots of the lane l, for whose lack a
 // claim has failed with why, or an answer of this process arrives, whose slots are room for another
 // request. It ends with ctx. free is what the lane's free bell was before that claim, and room how long
-// to sleep at most for slots that anybody may free. False: another goroutine leads, and will take the
-// answers out.
+// to sleep at most for slots that anybody may free; it is longer where the daemon says so. False: another
+// goroutine leads, and will take the answers out.
 func (w *waiting) sleepForRoom(ctx context.Context, l *lane, k int, why error, free uint32, room time.Duration) bool {
 	if !w.lead.TryLock() {
 		return false
@@ -34,7 +34,7 @@ func (w *waiting) sleepForRoom(ctx context.Context, l *lane, k int, why error, f
 	if errors.Is(why, slots.ErrFull) {
 		w.untilFreed(l, free, room)
 	} else {
-		w.untilTold(ctx, l, k)
+		w.untilTold(ctx, l, k, toldGrowth*room)
 	}
 	w.lead.Unlock()
 	w.promote()
@@ -51,18 +51,21 @@ func (w *waiting) untilFreed(l *lane, free uint32, room time.Duration) {
 	down.CancelSleep()
 }
 
-// untilTold sleeps at a limit of this process until the daemon says that it may hold more: by its
-// bell for answers.
-func (w *waiting) untilTold(ctx context.Context, l *lane, k int) {
+// untilTold sleeps at a limit of this process until the daemon says that it may hold more, by its
+// bell for answers, or the process frees slots itself; or for patience.
+func (w *waiting) untilTold(ctx context.Context, l *lane, k int, patience time.Duration) {
 	down := &w.conn.session.Rings.Down
+	// SYNC POINT (room freed here): stored before the look at the slots; pairs with lane.freed.
+	w.told.Store(true)
+	defer w.told.Store(false)
 	due := func() bool { return w.stirring() || ctx.Err() != nil || l.mayHold(k) }
 	pages := w.conn.session.Pages()
 	for sleeps := 0; ; sleeps++ {
 		parks := pages != nil && w.nap.Lasting()
 		if sleeps == 1 || sleeps == 0 && parks {
-			// It takes long. The end of ctx, or of the patience for the daemon, rings the bell.
+			// It takes long. The end of ctx, or of patience, rings the bell.
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, w.net)
+			ctx, cancel = context.WithTimeout(ctx, patience)
 			defer cancel()
 			w.watch.begin(ctx, w.conn.session.Wake)
 			defer w.watch.end()

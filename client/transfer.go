@@ -63,13 +63,19 @@ func (t *transfer) move(ctx context.Context, buf []byte, from int, up bool) erro
 		if next < len(buf) && err == nil && count < window {
 			n := min(size, len(buf)-next)
 			k := (first + count) % ampleWindow
-			var f *Future
-			if f, err = t.send(ctx, k, buf[next:next+n], next, up); err == nil {
+			// Nobody waits for room who has answers to take that hold it: they may be all that
+			// this process may hold.
+			f, e := t.send(ctx, k, buf[next:next+n], next, up, count > 0)
+			if e == nil {
 				t.flying[k] = flyingPart{f, next, n}
 				next += n
 				count++
+				continue
 			}
-			continue
+			if count == 0 || !errors.Is(e, ErrBackpressure) {
+				err = e
+				continue
+			}
 		}
 		k := first % ampleWindow
 		e := t.await(ctx, k, buf, up)
@@ -113,15 +119,16 @@ func (t *transfer) again(ctx context.Context, k int, buf []byte, up bool) error 
 	}
 	p := &t.flying[k]
 	var err error
-	if p.f, err = t.send(ctx, k, buf[p.off:p.off+p.n], p.off, up); err != nil {
+	if p.f, err = t.send(ctx, k, buf[p.off:p.off+p.n], p.off, up, false); err != nil {
 		return err
 	}
 	return t.await(ctx, k, buf, up)
 }
 
-// send publishes the k-th part of those under way.
-func (t *transfer) send(ctx context.Context, k int, buf []byte, off int, up bool) (*Future, error) {
-	p := &part{head: exchange.PartRequest{ID: t.id, Offset: uint64(off), Op: exchange.OpPull, Length: uint32(len(buf))}, to: t.to}
+// send publishes the k-th part of those under way; with noWait ErrBackpressure where there is no
+// room at once.
+func (t *transfer) send(ctx context.Context, k int, buf []byte, off int, up, noWait bool) (*Future, error) {
+	p := &part{head: exchange.PartRequest{ID: t.id, Offset: uint64(off), Op: exchange.OpPull, Length: uint32(len(buf))}, to: t.to, noWait: noWait}
 	rights := MayWrite
 	if up {
 		p.head.Op, rights = exchange.OpPush, MayRead

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/faultpoint"
@@ -23,9 +24,11 @@ type waiting struct {
 	linger shm.Linger
 	nap    shm.Nap
 	watch  watch
-	// room is how long a wait for room sleeps at first where nobody else need wake it, freeSleep,
-	// and net where the daemon is to: roomNet.
-	room, net time.Duration
+	// room is how long a wait for room sleeps at first: freeSleep.
+	room time.Duration
+	// told: the leader waits for the daemon to say that this process may hold more, and slots that
+	// the process frees itself are room, too.
+	told atomic.Bool
 	// freed is the lane in which the leader has freed slots and not yet woken
 	// those who wait for some.
 	freed *lane

@@ -16,12 +16,15 @@ type waitv struct {
 	flags, _  uint32
 }
 
+// eitherAlone bounds a sleep that one of two words cannot end.
+const eitherAlone = 5 * time.Millisecond
+
 // futex32 is FUTEX_32: a word of 32 bits, which other processes may share.
 const futex32 = 2
 
 // FutexWaitEither is FutexWait on two words: it sleeps while *a == oldA and *b == oldB,
 // until somebody wakes one of them. Kernels before 5.16 cannot do that; there it sleeps on
-// a alone.
+// a alone, and for no more than eitherAlone.
 func FutexWaitEither(a *atomic.Uint32, oldA uint32, b *atomic.Uint32, oldB uint32, timeout time.Duration) {
 	if timeout <= 0 {
 		return
@@ -32,7 +35,7 @@ func FutexWaitEither(a *atomic.Uint32, oldA uint32, b *atomic.Uint32, oldB uint3
 	runtime.KeepAlive(a) // the kernel had their addresses only
 	runtime.KeepAlive(b)
 	if errno == unix.ENOSYS || errno == unix.EPERM {
-		FutexWait(a, oldA, timeout)
+		FutexWait(a, oldA, min(timeout, eitherAlone))
 	}
 }
 
@@ -47,7 +50,7 @@ func futexWaitEitherRaw(a *atomic.Uint32, oldA uint32, b *atomic.Uint32, oldB ui
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(b)
 	if errno == unix.ENOSYS || errno == unix.EPERM {
-		FutexWaitRaw(a, oldA, timeout)
+		FutexWaitRaw(a, oldA, min(timeout, eitherAlone))
 	}
 }
 

@@ -135,6 +135,6 @@ func (l *outLane) setDraining() {
 	l.draining = true
 	if l.ring.State() == slots.LaneOpen {
 		l.ring.SetState(slots.LaneDraining)
-		l.ring.WakeFree()
+		l.wakeUsers()
 	}
 }

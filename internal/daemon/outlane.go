@@ -451,7 +451,7 @@ func (l *outLane) down(why string) {
 			l.refuse(i, w, h.Kind, slots.StatusNotExecuted, why)
 		}
 	}
-	l.ring.WakeFree()
+	l.wakeUsers()
 }
 
 // isClosed reports whether the lane is down, and not only suspended. Any goroutine may

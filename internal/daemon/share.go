@@ -38,6 +38,8 @@ type sharing struct {
 	wants, wanted [slots.MaxOwner + 1]uint32
 	turned        int64
 	turns         int
+	// runs and ran are the longest runs of each owner that were journalled in these periods.
+	runs, ran [slots.MaxOwner + 1]uint16
 	// Shares are enforced on what was claimed in the present epoch and in the one before
 	// it, which the tickets in since tell, the words at the beginning of that one; those in
 	// last are of the beginning of the present one. One epoch would not do: an agent that
@@ -84,8 +86,11 @@ func (s *sharing) add(owner, n int, oneway bool) {
 	if oneway {
 		s.posts[owner] += uint32(n)
 	}
-	if n > 0 && int(s.taken[owner]) > s.low() {
-		s.high[owner] = true
+	if n > 0 {
+		s.runs[owner] = max(s.runs[owner], uint16(n))
+		if int(s.taken[owner]) > s.low() {
+			s.high[owner] = true
+		}
 	}
 }
 
@@ -171,7 +176,7 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	}
 	stays := now == s.calm || !resting && (now-s.calm < int64(epoch) || s.looks < calmLooks)
 	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && stays) {
-		s.demand(now, held)
+		s.demand(now, held, resting)
 		share = fairShare(held, n/2)
 	}
 	grown = s.publish(share)
@@ -195,19 +200,21 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 
 // demand makes of what each owner holds what it has wanted lately: hundreds of processes that do not
 // run all at the same time hold next to nothing now and then, and what is shared among the few that
-// do just then fills the ring when all of them run. Who holds as much as it may wants more.
-func (s *sharing) demand(now int64, held *[slots.MaxOwner + 1]uint32) {
+// do just then fills the ring when all of them run. Who holds as much as it may, or has no room for
+// another run such as its last ones, wants more. resting says that looks are rare.
+func (s *sharing) demand(now int64, held *[slots.MaxOwner + 1]uint32, resting bool) {
 	limit := uint32(s.word.Slots())
 	if limit == 0 {
 		clear(s.wants[:])
 		clear(s.wanted[:])
 		s.turned, s.turns = now, 0
-	} else if s.turns++; now-s.turned >= int64(epoch) && s.turns >= calmLooks {
-		s.wanted, s.turned, s.turns = s.wants, now, 0
+	} else if s.turns++; now-s.turned >= int64(epoch) && (resting || s.turns >= calmLooks) {
+		s.wanted, s.ran, s.turned, s.turns = s.wants, s.runs, now, 0
 		clear(s.wants[:])
+		clear(s.runs[:])
 	}
 	for o, h := range held {
-		if limit > 0 && 8*h >= 7*limit {
+		if limit > 0 && h > 0 && (8*h >= 7*limit || h+uint32(max(s.runs[o], s.ran[o])) > limit) {
 			h = uint32(len(s.since))
 		}
 		s.wants[o] = max(s.wants[o], h)
@@ -229,6 +236,9 @@ func (s *sharing) publish(n int) (grown bool) {
 		s.most = len(s.since)
 	}
 	s.most = max(s.most, n)
+	for o, have := range s.taken {
+		s.high[o] = s.high[o] || int(have) > s.low()
+	}
 	return n == 0 || old > 0 && n > old
 }
 
@@ -309,6 +319,17 @@ func (d *agentDomain) balance(resting bool) {
 		}
 		if l.sharing.balance(now, &d.held, resting) {
 			d.grown(l)
+		}
+	}
+}
+
+// wakeUsers wakes all who may wait for room in the lane, to look at its state.
+func (l *outLane) wakeUsers() {
+	l.ring.WakeFree()
+	bit := uint64(1) << (l.id % 64)
+	for _, w := range l.domain.present {
+		if w.uses[l.id/64]&bit != 0 {
+			l.domain.touch(w)
 		}
 	}
 }

@@ -200,7 +200,7 @@ func TestSharesOfThoseWhoDoNotRun(t *testing.T) {
 		var all [slots.MaxOwner + 1]uint32
 		copy(all[100:], held)
 		now += int64(shareEvery)
-		sh.demand(now, &all)
+		sh.demand(now, &all, false)
 		return fairShare(&all, rigGeometry.Slots/2)
 	}
 	if n := share(16, 16, 16, 16); n != 8 {
@@ -233,6 +233,61 @@ func TestSharesOfThoseWhoDoNotRun(t *testing.T) {
 	if n := share(26); n != 32 {
 		t.Errorf("share %d of the only one that wants something", n)
 	}
+}
+
+// Who has no room for another run wants more, although it does not hold all that it may.
+func TestSharesOfLongRuns(t *testing.T) {
+	sh := newSharing(newRing(t))
+	var all [slots.MaxOwner + 1]uint32
+	for o := range 8 {
+		all[100+o] = 3
+		sh.add(100+o, 3, false)
+		sh.add(100+o, -3, false)
+	}
+	sh.publish(4)
+	sh.demand(int64(epoch), &all, false)
+	if n := fairShare(&all, rigGeometry.Slots/2); n != 4 {
+		t.Errorf("share %d", n)
+	}
+}
+
+// A worker that had little of a ring without shares, and has much of its share, is woken when the last of
+// its messages is done, and when the share grows; and when the lane goes down.
+func TestWokenUnderASmallerShare(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	service, w := s.addService(), s.addWorker(11)
+	s.d.joins(w.view, rigLane)
+	s.sendAs(t, w, out.ring, slots.Header{Kind: slots.KindOneWay})
+	settle(s)
+	s.work(service, in.ring, 1)
+	settle(s)
+	s.sendAs(t, w, out.ring, slots.Header{Kind: slots.KindOneWay})
+	for range 6 {
+		s.send(w, out.ring, 8, false, 1)
+	}
+	settle(s)
+	if out.sharing.high[w.id] || out.sharing.grown[w.id] {
+		t.Fatal("it has much already")
+	}
+	out.sharing.publish(7)
+	woken := func(what string, do func()) {
+		t.Helper()
+		w.rings.Down.PrepareSleep()
+		before := s.a.count.Wakes
+		do()
+		settle(s)
+		if s.a.count.Wakes == before {
+			t.Error("not woken by " + what)
+		}
+	}
+	woken("the last message", func() { s.work(service, in.ring, 1) })
+	out.sharing.publish(6)
+	woken("a larger share", func() {
+		out.sharing.publish(20)
+		s.d.grown(out)
+	})
+	woken("a lane that goes out of service", out.setDraining)
 }
 
 // A worker that has gone with messages in its lanes is not woken once it is buried: its rings

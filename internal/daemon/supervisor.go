@@ -70,6 +70,8 @@ type supervisor struct {
 	path string
 	// core is the one that runs, or ran last.
 	core *runningCore
+	// ready: a core of this supervisor has served.
+	ready bool
 	// upgraded is how the last upgrade went; nil before the first.
 	upgraded *UpgradeStatus
 	// reloaded is how the last reload went; nil before the first.
@@ -156,11 +158,23 @@ func (s *supervisor) run(ctx context.Context) error {
 		wait := again.next(time.Now(), core != nil && s.core.known)
 		event.CoreDied.On(&s.log).Err(err).Dur("restart_in", wait).Msg("the core died")
 		// Nothing hangs while there is no core, and the next one has all the time again.
-		s.backup.Tell("WATCHDOG=1\nSTATUS=The core died and is started again")
+		s.backup.Tell("WATCHDOG=1\nSTATUS=The core died and is started again" + s.extension(wait))
 		if !sleep(ctx, wait) {
 			return nil
 		}
 	}
+}
+
+// startPatience is how long the service manager is to wait for a core that is started again.
+const startPatience = 90 * time.Second
+
+// extension asks the service manager for more time than it gives a service to start, if the first core
+// of this supervisor has not served yet: stopped, the supervisor would drop what is kept.
+func (s *supervisor) extension(wait time.Duration) string {
+	if s.ready {
+		return ""
+	}
+	return fmt.Sprintf("\nEXTEND_TIMEOUT_USEC=%d", (wait + startPatience).Microseconds())
 }
 
 // stopGrace is how long a core may take to end besides its drain.
@@ -219,7 +233,7 @@ func (s *supervisor) follow(ctx context.Context, upgrades, reloads <-chan os.Sig
 
 // served notes that the core that runs is ready.
 func (s *supervisor) served() {
-	s.core.known = true
+	s.core.known, s.ready = true, true
 	s.backup.Tell("READY=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket)
 	s.tell()
 }

@@ -158,10 +158,12 @@ func (b *Backup) Restore(s *Store) error {
 		b.count(i, 1)
 		b.record(record{Op: opPut, Key: i.Key, Meta: i.Meta, FDs: len(i.FDs)})
 	}
-	b.commit()
+	known := b.commit()
 	// Only now are the old catalogs, and what belongs to nothing, of no use.
 	for name, fd := range b.kept {
-		b.notify("FDSTOREREMOVE=1\nFDNAME=" + name)
+		if known {
+			b.notify("FDSTOREREMOVE=1\nFDNAME=" + name)
+		}
 		_ = unix.Close(fd)
 	}
 	b.kept = nil
@@ -244,7 +246,14 @@ func (b *Backup) put(i *Item) {
 		return
 	}
 	for n, fd := range i.FDs {
-		b.notify("FDSTORE=1\nFDPOLL=0\nFDNAME="+fdName(i.Key, n), fd)
+		if !b.notify("FDSTORE=1\nFDPOLL=0\nFDNAME="+fdName(i.Key, n), fd) {
+			b.unkept[i.Key] = true // and has been reported
+			b.count(i, -1)
+			for n := range n {
+				b.notify("FDSTOREREMOVE=1\nFDNAME=" + fdName(i.Key, n))
+			}
+			return
+		}
 	}
 	// After the descriptors: what is in the catalog is complete.
 	b.record(record{Op: opPut, Key: i.Key, Meta: i.Meta, FDs: len(i.FDs)})
@@ -286,16 +295,16 @@ func (b *Backup) record(r record) {
 	}
 }
 
-// commit makes the catalog count, once it says everything.
-func (b *Backup) commit() {
+// commit makes the catalog count, once it says everything. False: the manager does not have it.
+func (b *Backup) commit() bool {
 	b.record(record{Op: opEnd})
-	b.notify("FDSTORE=1\nFDPOLL=0\nFDNAME="+b.catalog.name(), b.catalog.fd)
+	return b.notify("FDSTORE=1\nFDPOLL=0\nFDNAME="+b.catalog.name(), b.catalog.fd)
 }
 
 // compact begins a new catalog when the old one is mostly about what was. Called with
 // the store's mu held.
 func (b *Backup) compact(s *Store) {
-	if b == nil || !b.catalog.wasteful() {
+	if b == nil || !b.catalog.wasteful() || b.deaf.Load() {
 		return
 	}
 	c, err := newCatalog(b.catalog.generation + 1)
@@ -310,7 +319,12 @@ func (b *Backup) compact(s *Store) {
 			b.record(record{Op: opPut, Key: key, Meta: i.Meta, FDs: len(i.FDs)})
 		}
 	}
-	b.commit()
+	if !b.commit() {
+		// The old one says the same.
+		_ = unix.Close(c.fd)
+		b.catalog = old
+		return
+	}
 	b.notify("FDSTOREREMOVE=1\nFDNAME=" + old.name())
 	_ = unix.Close(old.fd)
 }
@@ -331,8 +345,8 @@ var ErrManager = errors.New("depot: notify the service manager")
 // message, because a core is not started before they are sent.
 const notifyTimeout = 5 * time.Second
 
-// notify sends the service manager a message.
-func (b *Backup) notify(text string, fds ...int) {
+// notify sends the service manager a message, and reports whether it has it.
+func (b *Backup) notify(text string, fds ...int) bool {
 	var rights []byte
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
@@ -348,6 +362,7 @@ func (b *Backup) notify(text string, fds ...int) {
 	if err != nil {
 		b.report(fmt.Errorf("%w: %w", ErrManager, err))
 	}
+	return err == nil
 }
 
 // Close ends the backup in good order, after Store.Clear: nothing of it is left with the

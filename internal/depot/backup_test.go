@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -188,4 +189,60 @@ func TestReplacedInOneStep(t *testing.T) {
 	if i := s.items["node"]; !complete || i == nil || string(i.Meta) != "2" {
 		t.Errorf("kept %+v", i)
 	}
+}
+
+// What a service manager did not hear of is not in the catalog, and the catalog that it has stays the one
+// that counts.
+func TestWhatADeafManagerMissed(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(unix.Close(fds[0]), unix.Close(fds[1])) }()
+	limit := unix.NsecToTimeval(int64(10 * time.Millisecond))
+	if err := unix.SetsockoptTimeval(fds[0], unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
+		t.Fatal(err)
+	}
+	kept := make(map[string]int)
+	defer func() { closeAll(kept) }()
+	s, r := newStore(t, Limits{Items: 1 << 20, FDs: 100})
+	b := &Backup{sock: fds[0], report: r.add, most: math.MaxInt, unkept: make(map[string]bool)}
+	if err := b.Restore(s); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(b.catalog.fd) }()
+	put := func(key string) {
+		t.Helper()
+		fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.apply(&message{Op: opPut, Key: key, Meta: json.RawMessage(`1`)}, []int{fd}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a")
+	stored(t, fds[1], kept)
+	for len(r.take()) == 0 { // until its queue is full
+		b.Tell("FDSTOREREMOVE=1\nFDNAME=none")
+	}
+	put("b")
+	for n := range 20_000 { // the catalog is mostly about what was
+		if err := s.apply(&message{Op: opMeta, Key: "a", Meta: json.RawMessage(strconv.Itoa(n))}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored(t, fds[1], kept)
+	put("c")
+	stored(t, fds[1], kept)
+	var got []string
+	items, _ := (&Backup{kept: kept}).restored()
+	for _, i := range items {
+		got = append(got, i.Key+string(i.Meta))
+		i.Close()
+	}
+	if strings.Join(got, " ") != "a19999 c1" {
+		t.Errorf("the next supervisor gets %v", got)
+	}
+	r.take()
 }
