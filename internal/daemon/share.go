@@ -19,9 +19,10 @@ type sharing struct {
 	quota int
 	// users is how many clients have the lane.
 	users int
-	// taken are the slots in the journal by owner, sum all of them.
-	taken [slots.MaxOwner + 1]uint32
-	sum   int
+	// taken are the slots in the journal by owner, sum all of them, and peak the most that were since
+	// the last look.
+	taken     [slots.MaxOwner + 1]uint32
+	sum, peak int
 	// posts is how much of taken are one-way messages. high: the owner has had so much that it
 	// perhaps waits until it has less. grown: it may hold more since the last of its messages was
 	// done, and perhaps waits with what was much then and is little now.
@@ -83,6 +84,7 @@ func (s *sharing) grow() {
 func (s *sharing) add(owner, n int, oneway bool) {
 	s.taken[owner] += uint32(n)
 	s.sum += n
+	s.peak = max(s.peak, s.sum)
 	if oneway {
 		s.posts[owner] += uint32(n)
 	}
@@ -178,7 +180,12 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && stays) {
 		s.demand(now, held, resting)
 		share = fairShare(held, n/2)
+		if old := s.word.Slots(); old > 0 && 8*s.peak >= 7*n {
+			// The ring was full although there are shares: many want some who have had none yet.
+			share = min(share, max(old/2, n/2/s.users, 1))
+		}
 	}
+	s.peak = s.sum
 	grown = s.publish(share)
 	if now-s.began >= int64(epoch) {
 		s.began, s.before, s.most = now, s.most, n

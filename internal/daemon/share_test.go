@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -148,13 +149,13 @@ func TestShareOfACrowdedRing(t *testing.T) {
 		t.Error("a share although nobody else has the lane")
 	}
 	s.d.joins(b.view, rigLane)
-	s.a.cycle()
 	out.sharing.next = 0
 	s.a.cycle()
 	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 || out.sharing.users != 2 {
 		t.Errorf("share %d, %d users", n, out.sharing.users)
 	}
 	out.ring.SetShare(slots.Share(0).Next(1))
+	out.sharing.next = math.MaxInt64 // no look, which would find the ring full still
 	s.a.cycle()
 	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 {
 		t.Errorf("share %d after somebody has written it", n)
@@ -167,7 +168,7 @@ func TestShareOfACrowdedRing(t *testing.T) {
 		c.answered(t, 0)
 	}
 	// It is full again at once, perhaps: the share stays for an epoch.
-	out.sharing.next, out.sharing.calm = 0, shm.Nanotime()+int64(time.Hour)
+	out.sharing.next, out.sharing.peak, out.sharing.calm = 0, 0, shm.Nanotime()+int64(time.Hour)
 	s.a.cycle()
 	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 {
 		t.Errorf("share %d just after the ring was crowded", n)
@@ -248,6 +249,30 @@ func TestSharesOfLongRuns(t *testing.T) {
 	sh.demand(int64(epoch), &all, false)
 	if n := fairShare(&all, rigGeometry.Slots/2); n != 4 {
 		t.Errorf("share %d", n)
+	}
+}
+
+// Shares under which the ring was full were too large, whoever holds how much at the moment: they are
+// halved, down to what there would be for everybody.
+func TestSharesOfAFullRing(t *testing.T) {
+	sh := newSharing(newRing(t))
+	sh.users = 6
+	sh.publish(20)
+	var held [slots.MaxOwner + 1]uint32
+	for _, want := range []int{10, 5, 5} {
+		sh.add(11, 60, false)
+		sh.add(11, -60, false)
+		now := shm.Nanotime()
+		sh.calm, sh.next = now, now
+		sh.balance(now, &held, false)
+		if n := sh.word.Slots(); n != want {
+			t.Errorf("share %d, want %d", n, want)
+		}
+	}
+	now := shm.Nanotime()
+	sh.calm, sh.next = now, now
+	if sh.balance(now, &held, false); sh.word.Slots() != rigGeometry.Slots/2 {
+		t.Errorf("share %d when it was not full any more", sh.word.Slots())
 	}
 }
 
