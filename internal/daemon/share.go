@@ -19,10 +19,9 @@ type sharing struct {
 	quota int
 	// users is how many clients have the lane.
 	users int
-	// taken are the slots in the journal by owner, sum all of them, and peak the most that were since
-	// the last look.
-	taken     [slots.MaxOwner + 1]uint32
-	sum, peak int
+	// taken are the slots in the journal by owner, sum all of them.
+	taken [slots.MaxOwner + 1]uint32
+	sum   int
 	// posts is how much of taken are one-way messages. high: the owner has had so much that it
 	// perhaps waits until it has less. grown: it may hold more since the last of its messages was
 	// done, and perhaps waits with what was much then and is little now.
@@ -34,13 +33,6 @@ type sharing struct {
 	// calm is since when less than a quarter of the ring has been held, for so many looks.
 	calm  int64
 	looks int
-	// wants and wanted are the most slots that each owner has wanted in this period and in the
-	// one before it, of which this one began at turned and has had turns looks.
-	wants, wanted [slots.MaxOwner + 1]uint32
-	turned        int64
-	turns         int
-	// runs and ran are the longest runs of each owner that were journalled in these periods.
-	runs, ran [slots.MaxOwner + 1]uint16
 	// Shares are enforced on what was claimed in the present epoch and in the one before
 	// it, which the tickets in since tell, the words at the beginning of that one; those in
 	// last are of the beginning of the present one. One epoch would not do: an agent that
@@ -84,15 +76,11 @@ func (s *sharing) grow() {
 func (s *sharing) add(owner, n int, oneway bool) {
 	s.taken[owner] += uint32(n)
 	s.sum += n
-	s.peak = max(s.peak, s.sum)
 	if oneway {
 		s.posts[owner] += uint32(n)
 	}
-	if n > 0 {
-		s.runs[owner] = max(s.runs[owner], uint16(n))
-		if int(s.taken[owner]) > s.low() {
-			s.high[owner] = true
-		}
+	if n > 0 && int(s.taken[owner]) > s.low() {
+		s.high[owner] = true
 	}
 }
 
@@ -178,14 +166,8 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	}
 	stays := now == s.calm || !resting && (now-s.calm < int64(epoch) || s.looks < calmLooks)
 	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && stays) {
-		s.demand(now, held, resting)
 		share = fairShare(held, n/2)
-		if old := s.word.Slots(); old > 0 && 8*s.peak >= 7*n {
-			// The ring was full although there are shares: many want some who have had none yet.
-			share = min(share, max(old/2, n/2/s.users, 1))
-		}
 	}
-	s.peak = s.sum
 	grown = s.publish(share)
 	if now-s.began >= int64(epoch) {
 		s.began, s.before, s.most = now, s.most, n
@@ -203,30 +185,6 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	took := shm.Nanotime() - now
 	s.next = now + max(int64(shareEvery), shareCost*took)
 	return grown
-}
-
-// demand makes of what each owner holds what it has wanted lately: hundreds of processes that do not
-// run all at the same time hold next to nothing now and then, and what is shared among the few that
-// do just then fills the ring when all of them run. Who holds as much as it may, or has no room for
-// another run such as its last ones, wants more. resting says that looks are rare.
-func (s *sharing) demand(now int64, held *[slots.MaxOwner + 1]uint32, resting bool) {
-	limit := uint32(s.word.Slots())
-	if limit == 0 {
-		clear(s.wants[:])
-		clear(s.wanted[:])
-		s.turned, s.turns = now, 0
-	} else if s.turns++; now-s.turned >= int64(epoch) && (resting || s.turns >= calmLooks) {
-		s.wanted, s.ran, s.turned, s.turns = s.wants, s.runs, now, 0
-		clear(s.wants[:])
-		clear(s.runs[:])
-	}
-	for o, h := range held {
-		if limit > 0 && h > 0 && (8*h >= 7*limit || h+uint32(max(s.runs[o], s.ran[o])) > limit) {
-			h = uint32(len(s.since))
-		}
-		s.wants[o] = max(s.wants[o], h)
-		held[o] = max(s.wants[o], s.wanted[o])
-	}
 }
 
 // publish makes n the share, 0 for none, unless it hardly differs from the present

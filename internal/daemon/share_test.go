@@ -168,7 +168,7 @@ func TestShareOfACrowdedRing(t *testing.T) {
 		c.answered(t, 0)
 	}
 	// It is full again at once, perhaps: the share stays for an epoch.
-	out.sharing.next, out.sharing.peak, out.sharing.calm = 0, 0, shm.Nanotime()+int64(time.Hour)
+	out.sharing.next, out.sharing.calm = 0, shm.Nanotime()+int64(time.Hour)
 	s.a.cycle()
 	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 {
 		t.Errorf("share %d just after the ring was crowded", n)
@@ -189,90 +189,6 @@ func TestShareOfACrowdedRing(t *testing.T) {
 	s.bury(b)
 	if out.sharing.users != 0 {
 		t.Errorf("%d users are left", out.sharing.users)
-	}
-}
-
-// A share is of all who have wanted something lately: of hundreds that take turns at a processor
-// few hold anything at a time.
-func TestSharesOfThoseWhoDoNotRun(t *testing.T) {
-	sh := newSharing(newRing(t))
-	now := int64(epoch)
-	share := func(held ...uint32) int {
-		var all [slots.MaxOwner + 1]uint32
-		copy(all[100:], held)
-		now += int64(shareEvery)
-		sh.demand(now, &all, false)
-		return fairShare(&all, rigGeometry.Slots/2)
-	}
-	if n := share(16, 16, 16, 16); n != 8 {
-		t.Fatalf("share %d of four that hold everything", n)
-	}
-	sh.publish(8)
-	for range 2 * calmLooks {
-		if n := share(8, 0, 0, 0); n != 8 {
-			t.Fatalf("share %d while the others do not run", n)
-		}
-	}
-	// Who holds less than it may wants no more.
-	now += int64(epoch)
-	for range calmLooks {
-		share(8, 2, 2, 2)
-	}
-	now += int64(epoch)
-	if n := share(8, 2, 2, 2); n != 26 {
-		t.Errorf("share %d of one that wants more", n)
-	}
-	sh.publish(26)
-	for range calmLooks {
-		share(26, 0, 0, 0)
-	}
-	now += int64(epoch)
-	for range calmLooks {
-		share(26, 0, 0, 0)
-	}
-	now += int64(epoch)
-	if n := share(26); n != 32 {
-		t.Errorf("share %d of the only one that wants something", n)
-	}
-}
-
-// Who has no room for another run wants more, although it does not hold all that it may.
-func TestSharesOfLongRuns(t *testing.T) {
-	sh := newSharing(newRing(t))
-	var all [slots.MaxOwner + 1]uint32
-	for o := range 8 {
-		all[100+o] = 3
-		sh.add(100+o, 3, false)
-		sh.add(100+o, -3, false)
-	}
-	sh.publish(4)
-	sh.demand(int64(epoch), &all, false)
-	if n := fairShare(&all, rigGeometry.Slots/2); n != 4 {
-		t.Errorf("share %d", n)
-	}
-}
-
-// Shares under which the ring was full were too large, whoever holds how much at the moment: they are
-// halved, down to what there would be for everybody.
-func TestSharesOfAFullRing(t *testing.T) {
-	sh := newSharing(newRing(t))
-	sh.users = 6
-	sh.publish(20)
-	var held [slots.MaxOwner + 1]uint32
-	for _, want := range []int{10, 5, 5} {
-		sh.add(11, 60, false)
-		sh.add(11, -60, false)
-		now := shm.Nanotime()
-		sh.calm, sh.next = now, now
-		sh.balance(now, &held, false)
-		if n := sh.word.Slots(); n != want {
-			t.Errorf("share %d, want %d", n, want)
-		}
-	}
-	now := shm.Nanotime()
-	sh.calm, sh.next = now, now
-	if sh.balance(now, &held, false); sh.word.Slots() != rigGeometry.Slots/2 {
-		t.Errorf("share %d when it was not full any more", sh.word.Slots())
 	}
 }
 
