@@ -146,6 +146,7 @@ func (c *Conn) Close() error {
 	c.sessionEnded(ErrClosed) // frees every waiter
 	<-c.gate.idle
 	c.wait.watch.end() // nobody leads any more
+	c.wait.alarm.stop()
 	c.wait.failAll()
 	close(c.over)
 	err := c.session.Close()

@@ -3,13 +3,13 @@ package client_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/server"
+	"github.com/rdmad/rdmad/shm"
 )
 
 // A process that has as many one-way messages in a ring as it may is woken when half of them are
@@ -32,8 +32,7 @@ func TestPostsAtALimitAreWoken(t *testing.T) {
 				if where == "this node" {
 					target, node = "a/t/post", a
 				}
-				var done atomic.Int64
-				serve(t, node, 1, handlers{"post": func(*server.Call) error { done.Add(1); return nil }})
+				serve(t, node, 1, handlers{"post": func(*server.Call) error { return nil }})
 				ended := make(chan error, c.processes)
 				for range c.processes {
 					conn := attach(t, a)
@@ -42,17 +41,30 @@ func TestPostsAtALimitAreWoken(t *testing.T) {
 					go func() { ended <- posts(m, each) }()
 				}
 				for range c.processes {
-					select {
-					case err := <-ended:
-						if err != nil {
-							t.Fatal(err)
-						}
-					case <-time.After(time.Minute):
-						t.Fatalf("%d of %d messages are done, and somebody waits for room who was not woken", done.Load(), each*c.processes)
-					}
+					isWoken(t, "a process", ended)
 				}
 			})
 		}
+	}
+}
+
+// woken does something that only others can end.
+func woken(t *testing.T, what string, f func() error) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	isWoken(t, what, ended)
+}
+
+func isWoken(t *testing.T, what string, ended <-chan error) {
+	t.Helper()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: somebody waits for room who was not woken", what)
 	}
 }
 
@@ -78,34 +90,19 @@ func TestSlowPostsAtALimitAreWoken(t *testing.T) {
 	conn := attach(t, a)
 	m := method(t, conn, "b/t/post")
 	client.SleepForRoomUntilWoken(conn)
-	ended := make(chan error, 1)
-	go func() { ended <- posts(m, 100) }()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Fatal(err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("somebody waits for room who was not woken")
-	}
+	woken(t, "slow messages", func() error { return posts(m, 100) })
 	stuck := method(t, conn, "b/t/gate")
 	for range 3 {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		go func() {
-			var err error
-			for err == nil {
-				err = stuck.Post(ctx, []byte("waits"))
+		woken(t, "by the end of its context", func() error {
+			for {
+				if err := stuck.Post(ctx, []byte("waits")); errors.Is(err, client.ErrDeadline) {
+					return nil
+				} else if err != nil {
+					return err
+				}
 			}
-			ended <- err
-		}()
-		select {
-		case err := <-ended:
-			if !errors.Is(err, client.ErrDeadline) {
-				t.Error(err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatal("the end of its context does not wake it")
-		}
+		})
 		cancel()
 	}
 }
@@ -121,22 +118,9 @@ func TestPostsBesideWhatStaysAreWoken(t *testing.T) {
 	serve(t, b, 1, handlers{"post": func(*server.Call) error { return nil }}) // a process that has nothing else to do
 	conn := attach(t, a)
 	m := method(t, conn, "b/t/post")
-	in := func(what string, f func() error) {
-		t.Helper()
-		ended := make(chan error, 1)
-		go func() { ended <- f() }()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("%s: somebody waits for room who was not woken", what)
-		}
-	}
 	client.SleepForRoomUntilWoken(conn)
 	large := make([]byte, 12*slot) // more than half of the quota, so that most of it must be free
-	in("messages of one slot and of many", func() error {
+	woken(t, "messages of one slot and of many", func() error {
 		for i := range 1000 {
 			msg := large[:1]
 			if i%5 == 4 {
@@ -149,7 +133,7 @@ func TestPostsBesideWhatStaysAreWoken(t *testing.T) {
 		return nil
 	})
 	fs := outstanding(t, method(t, conn, "b/t/gate"), 10)
-	in("beside requests that take long", func() error { return posts(m, 1000) })
+	woken(t, "beside requests that take long", func() error { return posts(m, 1000) })
 	g.Open()
 	for _, f := range fs {
 		if _, err := f.Wait(t.Context()); err != nil {
@@ -183,16 +167,9 @@ func TestOwnAnswersAreRoomAtALimit(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(20 * time.Millisecond) // it waits for long
+		time.Sleep(2 * shm.ParkAfter) // so long that the next wait is without a thread
 		answers[0].Release()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Fatal(err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatal("somebody waits for room who was not woken")
-		}
+		isWoken(t, "a message", ended)
 		for _, answer := range answers[1:] {
 			answer.Release()
 		}
@@ -207,8 +184,7 @@ func TestPostsInTwoLanesAreWoken(t *testing.T) {
 	conn := attach(t, a)
 	m := method(t, conn, "b/t/post")
 	client.SleepForRoomUntilWoken(conn)
-	ended := make(chan error, 1)
-	go func() {
+	woken(t, "messages of two lanes", func() error {
 		msg := make([]byte, 3000)
 		for i := range 2000 {
 			n := 20
@@ -216,18 +192,9 @@ func TestPostsInTwoLanesAreWoken(t *testing.T) {
 				n = len(msg)
 			}
 			if err := m.Post(context.Background(), msg[:n]); err != nil {
-				ended <- err
-				return
+				return err
 			}
 		}
-		ended <- nil
-	}()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Fatal(err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("somebody waits for room who was not woken")
-	}
+		return nil
+	})
 }

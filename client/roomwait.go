@@ -18,8 +18,9 @@ const (
 	freeSleep  = 5 * time.Millisecond
 	roomGrowth = 16
 	// toldGrowth is by how much longer a process at a limit waits to be told that it may hold more,
-	// before it looks by itself: 0.1 s at first, and 1.6 s in the end.
-	toldGrowth = 20
+	// before it looks by itself: 1 s at first, and 16 s in the end. A process of hundreds waits for a
+	// tenth of a second each time, and must not have a timer run out in it.
+	toldGrowth = 200
 )
 
 // sleepForRoom sleeps until there may be room for a run of k slots of the lane l, for whose lack a
@@ -58,17 +59,19 @@ func (w *waiting) untilTold(ctx context.Context, l *lane, k int, patience time.D
 	// SYNC POINT (room freed here): stored before the look at the slots; pairs with lane.freed.
 	w.told.Store(true)
 	defer w.told.Store(false)
-	due := func() bool { return w.stirring() || ctx.Err() != nil || l.mayHold(k) }
+	defer w.watch.leave(ctx)
+	w.alarm.forget()
+	due := func() bool { return w.stirring() || w.alarm.over.Load() || ctx.Err() != nil || l.mayHold(k) }
 	pages := w.conn.session.Pages()
 	for sleeps := 0; ; sleeps++ {
-		parks := pages != nil && w.nap.Lasting()
-		if sleeps == 1 || sleeps == 0 && parks {
+		parks, limit := pages != nil && w.nap.Lasting(), firstSleep
+		if sleeps > 0 || parks {
 			// It takes long. The end of ctx, or of patience, rings the bell.
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, patience)
-			defer cancel()
-			w.watch.begin(ctx, w.conn.session.Wake)
-			defer w.watch.end()
+			limit = shm.ParkAfter
+			w.alarm.within(patience, w.conn.session.Wake)
+			if ctx.Done() != nil && !w.watch.on(ctx) {
+				w.watch.begin(ctx, w.conn.session.Wake)
+			}
 		}
 		if parks {
 			w.park(pages, due)
@@ -79,10 +82,6 @@ func (w *waiting) untilTold(ctx context.Context, l *lane, k int, patience time.D
 		bell := down.PrepareSleep()
 		rest := !due()
 		if rest {
-			limit := firstSleep
-			if sleeps > 0 {
-				limit = shm.ParkAfter
-			}
 			w.nap.Sleep(down.Bell(), bell, limit)
 		}
 		down.CancelSleep()

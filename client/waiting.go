@@ -19,11 +19,12 @@ type waiting struct {
 	conn *Conn
 	// lead is held by the leader, who alone may touch the hint ring.
 	lead sync.Mutex
-	// poll, nap and watch are the leader's.
+	// poll, nap, watch and alarm are the leader's.
 	poll   shm.Poll
 	linger shm.Linger
 	nap    shm.Nap
 	watch  watch
+	alarm  alarm
 	// room is how long a wait for room sleeps at first: freeSleep.
 	room time.Duration
 	// told: the leader waits for the daemon to say that this process may hold more, and slots that

@@ -1,17 +1,12 @@
 package daemon
 
 import (
-	"context"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
 
-	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
-
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -53,53 +48,18 @@ func (o *orderer) publish(b *slots.Bells) bool {
 // A core that takes over a local lane starts on the requests of an order in the order they were
 // sent in: those that the last core had taken before those that are published meanwhile.
 func TestOrderedRequestsWhileALaneIsAdopted(t *testing.T) {
-	a, err := newAgent("test", idleStrategy{}, 16, nil, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var running sync.WaitGroup
-	running.Go(a.run)
-	defer running.Wait()
-	defer a.commands.do(func() { a.stop = true })
 	class := config.Class{Name: "c", SlotSize: 128, Slots: 4096, MaxRun: 4}
-	c := &conductor{
-		log: zerolog.Nop(), node: "a", ctx: context.Background(),
-		cfg: &config.Config{Classes: []config.Class{class}, Limits: config.Limits{WorkerSlots: 100}},
-	}
-	newDomain := func() *domain {
-		d, err := c.newDomain(config.Domain{Name: "d"}, a, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	before, d := newDomain(), newDomain()
-	defer func() {
-		a.commands.call(func() { a.domains = nil })
-		for _, d := range []*domain{before, d} {
-			if err := a.poll.Remove(d.bell.FD()); err != nil {
-				t.Error(err)
-			}
-			d.close()
-		}
-	}()
-	info, ring, v, err := before.newLane("a", class, 0, true)
+	rig := newAdoption(t, &config.Config{Classes: []config.Class{class}, Limits: config.Limits{WorkerSlots: 100}})
+	a, d := rig.agent, rig.next
+	info, ring, v, err := rig.before.newLane("a", class, 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		a.commands.call(func() { a.domains = nil })
 		info.close()
-	}()
-	item := &depot.Item{}
-	for _, fd := range []int{info.seg.FD(), info.vault.FD()} {
-		copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		item.FDs = append(item.FDs, copied)
-	}
-	left := []leftover[laneMeta]{{item, int(info.ID), laneMeta{info.Lane, laneLocal}}}
+	})
+	left := []leftover[laneMeta]{rig.leave(t, info, laneLocal)}
 
 	// The last core, cycle by cycle. It dies, and with it the process 2 of the service.
 	s := newSide(t, nil)

@@ -13,63 +13,76 @@ import (
 	"github.com/rdmad/rdmad/internal/depot"
 )
 
-// A lane for which the config has no place any more is closed, and another one takes its
-// place: one of a class that has other slots now, or that comes back.
-func TestAdoptedLaneWithoutAPlace(t *testing.T) {
+// adoption is a conductor whose domain before was that of the last core, and whose domain next adopts
+// lanes of it.
+type adoption struct {
+	agent        *agent
+	conductor    *conductor
+	before, next *domain
+}
+
+func newAdoption(t *testing.T, cfg *config.Config) *adoption {
+	t.Helper()
 	a, err := newAgent("test", idleStrategy{}, 16, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
 	running.Go(a.run)
-	defer running.Wait()
-	defer a.commands.do(func() { a.stop = true })
+	t.Cleanup(running.Wait)
+	t.Cleanup(func() { a.commands.do(func() { a.stop = true }) })
+	d := &adoption{agent: a, conductor: &conductor{log: zerolog.Nop(), node: "a", ctx: context.Background(), cfg: cfg}}
+	for _, dom := range []**domain{&d.before, &d.next} {
+		if *dom, err = d.conductor.newDomain(config.Domain{Name: "d"}, a, nil); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			a.commands.call(func() { a.domains = nil })
+			if err := a.poll.Remove((*dom).bell.FD()); err != nil {
+				t.Error(err)
+			}
+			(*dom).close()
+		})
+	}
+	return d
+}
+
+// leave makes a lane of the last core's what it leaves behind.
+func (d *adoption) leave(t *testing.T, o *laneInfo, role string) leftover[laneMeta] {
+	t.Helper()
+	item := &depot.Item{}
+	for _, fd := range []int{o.seg.FD(), o.vault.FD()} {
+		copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		item.FDs = append(item.FDs, copied)
+	}
+	return leftover[laneMeta]{item, int(o.ID), laneMeta{o.Lane, role}}
+}
+
+// A lane for which the config has no place any more is closed, and another one takes its
+// place: one of a class that has other slots now, or that comes back.
+func TestAdoptedLaneWithoutAPlace(t *testing.T) {
 	class := func(name string, slots int) config.Class {
 		return config.Class{Name: name, SlotSize: 128, Slots: slots, MaxRun: 4}
 	}
 	old := []config.Class{class("same", 64), class("changed", 64), class("removed", 64)}
-	c := &conductor{
-		log: zerolog.Nop(), node: "a", ctx: context.Background(),
-		cfg: &config.Config{Classes: []config.Class{old[0], class("changed", 128)}, Peers: []config.Peer{{Name: "b"}}},
-	}
-	newDomain := func() *domain {
-		d, err := c.newDomain(config.Domain{Name: "d"}, a, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	before, d := newDomain(), newDomain()
-	defer func() {
-		for _, d := range []*domain{before, d} {
-			if err := a.poll.Remove(d.bell.FD()); err != nil {
-				t.Error(err)
-			}
-			d.close()
-		}
-	}()
+	a := newAdoption(t, &config.Config{Classes: []config.Class{old[0], class("changed", 128)}, Peers: []config.Peer{{Name: "b"}}})
 	var left []leftover[laneMeta]
 	for _, k := range old {
-		info, _, _, err := before.newLane("b", k, 0, false)
+		info, _, _, err := a.before.newLane("b", k, 0, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		item := &depot.Item{}
-		for _, fd := range []int{info.seg.FD(), info.vault.FD()} {
-			copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			item.FDs = append(item.FDs, copied)
-		}
-		left = append(left, leftover[laneMeta]{item, int(info.ID), laneMeta{info.Lane, laneOut}})
+		left = append(left, a.leave(t, info, laneOut))
 	}
-	d.adoptLanes(left)
-	if len(d.lanes) != len(old) {
-		t.Errorf("%d lanes are adopted", len(d.lanes))
+	a.next.adoptLanes(left)
+	if len(a.next.lanes) != len(old) {
+		t.Errorf("%d lanes are adopted", len(a.next.lanes))
 	}
 	var entered []string
-	for k, o := range d.outs {
+	for k, o := range a.next.outs {
 		entered = append(entered, k.class)
 		if o.lane.isClosed() != (k.class != "same") {
 			t.Errorf("class %s: closed %v", k.class, o.lane.isClosed())

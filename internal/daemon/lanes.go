@@ -18,8 +18,9 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// openTimeout bounds the opening of a lane.
-const openTimeout = 5 * time.Second
+// openTimeout bounds the opening of a lane. It takes milliseconds, but of a processor, which hundreds of
+// processes that start at the same time leave to a node for a hundredth of theirs only.
+const openTimeout = 30 * time.Second
 
 // outgoing is the conductor's side of a lane that requests of this node's
 // workers go out by. It outlives connections: when the peer comes back the same

@@ -14,6 +14,10 @@ import (
 // A peer that does not say which regions it has loses its session, but not before it can have said
 // so, however short links are waited for; who waits for that is not kept waiting by the end of one.
 func TestPeerSaysNothingOfRegions(t *testing.T) {
+	synctest.Test(t, testPeerSaysNothingOfRegions)
+}
+
+func testPeerSaysNothingOfRegions(t *testing.T) {
 	c := &conductor{cfg: &config.Config{Node: config.Node{LinkHold: 0}}, ctx: t.Context()}
 	here, there := net.Pipe()
 	defer there.Close()
@@ -47,7 +51,7 @@ func TestPeerSaysNothingOfRegions(t *testing.T) {
 // A peer that takes long to name its regions keeps its session while it is at it, and not for
 // longer; and not for ever, if it names more than it can have.
 func TestPeerNamesItsRegionsSlowly(t *testing.T) {
-	const hold, between = 10 * time.Second, 9 * time.Second
+	const hold, between = 2 * openTimeout, 2*openTimeout - time.Second
 	for what, c := range map[string]struct {
 		names int
 		says  bool

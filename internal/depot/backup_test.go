@@ -13,13 +13,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A service manager that does not read is waited for once, and not again until it has read.
-func TestDeafManager(t *testing.T) {
+// managerSockets returns the daemon's and the service manager's end of a socket.
+func managerSockets(t *testing.T) [2]int {
+	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = errors.Join(unix.Close(fds[0]), unix.Close(fds[1])) }()
+	t.Cleanup(func() { _ = errors.Join(unix.Close(fds[0]), unix.Close(fds[1])) })
+	return fds
+}
+
+// backedUp returns a store of which a manager behind sock keeps at most so many descriptors.
+func backedUp(t *testing.T, sock int, l Limits, most int) (*Store, *Backup, *reports) {
+	t.Helper()
+	s, r := newStore(t, l)
+	b := &Backup{sock: sock, report: r.add, most: most, unkept: make(map[string]bool)}
+	if err := b.Restore(s); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(b.catalog.fd) })
+	return s, b, r
+}
+
+// A service manager that does not read is waited for once, and not again until it has read.
+func TestDeafManager(t *testing.T) {
+	fds := managerSockets(t)
 	limit := func(d time.Duration) {
 		t.Helper()
 		v := unix.NsecToTimeval(int64(d))
@@ -59,6 +78,16 @@ func TestDeafManager(t *testing.T) {
 	if errs := r.take(); len(errs) > 0 || b.deaf.Load() {
 		t.Errorf("when it has read: %v, deaf %v", errs, b.deaf.Load())
 	}
+}
+
+// someFD returns a descriptor of the store's own.
+func someFD(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
 }
 
 // stored does what a service manager with the store kept was told since the last call.
@@ -102,29 +131,15 @@ func TestFullManager(t *testing.T) {
 		"names":       {math.MaxInt, maxNames - 5*len("a#0:")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = errors.Join(unix.Close(fds[0]), unix.Close(fds[1])) }()
-			kept := make(map[string]int)
+			fds, kept := managerSockets(t), make(map[string]int)
 			defer func() { closeAll(kept) }()
-			s, r := newStore(t, Limits{Items: 100, FDs: 100})
-			b := &Backup{sock: fds[0], report: r.add, most: c.most, unkept: make(map[string]bool)}
-			if err := b.Restore(s); err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = unix.Close(b.catalog.fd) }()
+			s, b, r := backedUp(t, fds[0], Limits{Items: 100, FDs: 100}, c.most)
 			b.names += c.names
 			do := func(m *message, n int) {
 				t.Helper()
 				var list []int
 				for range n {
-					fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-					if err != nil {
-						t.Fatal(err)
-					}
-					list = append(list, fd)
+					list = append(list, someFD(t))
 				}
 				if err := s.apply(m, list); err != nil {
 					t.Fatal(err)
@@ -164,17 +179,8 @@ func TestFullManager(t *testing.T) {
 // An item without descriptors is replaced in one step, so that a supervisor that dies meanwhile
 // leaves the one or the other.
 func TestReplacedInOneStep(t *testing.T) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = errors.Join(unix.Close(fds[0]), unix.Close(fds[1])) }()
-	s, r := newStore(t, Limits{Items: 100, FDs: 100})
-	b := &Backup{sock: fds[0], report: r.add, most: math.MaxInt, unkept: make(map[string]bool)}
-	if err := b.Restore(s); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Close(b.catalog.fd) }()
+	fds := managerSockets(t)
+	s, b, _ := backedUp(t, fds[0], Limits{Items: 100, FDs: 100}, math.MaxInt)
 	for _, text := range []string{"1", "2"} {
 		if err := s.apply(&message{Op: opPut, Key: "node", Meta: json.RawMessage(text)}, nil); err != nil {
 			t.Fatal(err)
@@ -194,30 +200,17 @@ func TestReplacedInOneStep(t *testing.T) {
 // What a service manager did not hear of is not in the catalog, and the catalog that it has stays the one
 // that counts.
 func TestWhatADeafManagerMissed(t *testing.T) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = errors.Join(unix.Close(fds[0]), unix.Close(fds[1])) }()
+	fds := managerSockets(t)
 	limit := unix.NsecToTimeval(int64(10 * time.Millisecond))
 	if err := unix.SetsockoptTimeval(fds[0], unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
 		t.Fatal(err)
 	}
 	kept := make(map[string]int)
 	defer func() { closeAll(kept) }()
-	s, r := newStore(t, Limits{Items: 1 << 20, FDs: 100})
-	b := &Backup{sock: fds[0], report: r.add, most: math.MaxInt, unkept: make(map[string]bool)}
-	if err := b.Restore(s); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Close(b.catalog.fd) }()
+	s, b, r := backedUp(t, fds[0], Limits{Items: 1 << 20, FDs: 100}, math.MaxInt)
 	put := func(key string) {
 		t.Helper()
-		fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.apply(&message{Op: opPut, Key: key, Meta: json.RawMessage(`1`)}, []int{fd}); err != nil {
+		if err := s.apply(&message{Op: opPut, Key: key, Meta: json.RawMessage(`1`)}, []int{someFD(t)}); err != nil {
 			t.Fatal(err)
 		}
 	}
