@@ -7,27 +7,54 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/shm"
 )
 
-// coreFiles counts what a core has open.
-func coreFiles(t *testing.T, n *daemontest.Node) int {
+// coreFiles returns what a core has open, by the kind of it, and how many of each.
+func coreFiles(t *testing.T, n *daemontest.Node) map[string]int {
 	t.Helper()
 	pid, err := n.Core()
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(entries)
+	files := make(map[string]int)
+	for _, e := range entries {
+		if name, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil { // else it was closed in between
+			files[strings.TrimRight(name, "0123456789]")]++ // socket:[12345]
+		}
+	}
+	return files
+}
+
+// moreFiles is what is in now and was not before; nil if there are not more files now.
+func moreFiles(before, now map[string]int) (more []string) {
+	change := 0
+	for kind, n := range now {
+		if n > before[kind] {
+			more = append(more, fmt.Sprintf("%d of %s instead of %d", n, kind, before[kind]))
+		}
+		change += n
+	}
+	for _, n := range before {
+		change -= n
+	}
+	if change <= 0 {
+		return nil
+	}
+	return more
 }
 
 func dialRaw(socket string) (*net.UnixConn, error) {
@@ -113,6 +140,18 @@ func TestStrangersOnTheWorkerSocket(t *testing.T) {
 	serve(t, b)
 	c := attachClient(t, a)
 	callable(t, c, "b/text/upper")
+	// The connection for regions, which stays, is opened for whoever wants one first.
+	region, err := c.AllocRegion(t.Context(), 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := region.Ref(0, region.Len(), client.MayRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.CallRegions(t.Context(), "b/text/upper", []byte("with a region"), ref); err != nil || string(got) != "WITH A REGION" {
+		t.Fatalf("%q, %v", got, err)
+	}
 	before := coreFiles(t, a)
 	stranger := daemontest.Spawn(t, "stranger", a.Socket)
 	if got, err := c.Call(t.Context(), "b/text/upper", []byte("still")); err != nil || string(got) != "STILL" {
@@ -132,8 +171,8 @@ func TestStrangersOnTheWorkerSocket(t *testing.T) {
 				return fmt.Errorf("service %+v", s)
 			}
 		}
-		if now := coreFiles(t, a); now > before {
-			return fmt.Errorf("%d descriptors in the core, %d before", now, before)
+		if more := moreFiles(before, coreFiles(t, a)); more != nil {
+			return fmt.Errorf("more descriptors in the core: %q", more)
 		}
 		return nil
 	})
@@ -211,8 +250,8 @@ func TestStrangersOnTheBootstrapSocket(t *testing.T) {
 		}
 	}
 	daemontest.Eventually(t, "the strangers are gone", func() error {
-		if now := coreFiles(t, b); now > before {
-			return fmt.Errorf("%d descriptors in the core, %d before", now, before)
+		if more := moreFiles(before, coreFiles(t, b)); more != nil {
+			return fmt.Errorf("more descriptors in the core: %q", more)
 		}
 		return nil
 	})
