@@ -183,6 +183,9 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	}
 	if err != nil {
 		pair.discard(d.agent)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%s has not opened it in time (rdmad status on both nodes; is one overloaded?): %w", s.link.name, err)
+		}
 		return err
 	}
 	faultpoint.Here("open.connected")
