@@ -48,7 +48,7 @@ func startNATS(ctx context.Context, h Host, address string) (*Cluster, error) {
 		return c, err
 	}
 	if err := c.ready(ctx, func(context.Context) error {
-		conn, err := nats.Connect("nats://" + address)
+		conn, err := connectNATS(address)
 		if err == nil {
 			conn.Close()
 		}
@@ -88,7 +88,7 @@ func runNATS(ctx context.Context, address string) error {
 
 // serveNATS is the service.
 func serveNATS(ctx context.Context, address string) error {
-	conn, err := nats.Connect("nats://"+address, nats.NoReconnect())
+	conn, err := connectNATS(address, nats.NoReconnect())
 	if err != nil {
 		return err
 	}
@@ -124,6 +124,12 @@ func serveNATS(ctx context.Context, address string) error {
 	return nil
 }
 
+// connectNATS allows for the many processes of a workload that connect at the same time: the 2 s that
+// nats.go does are too few for 256 of them on a slow machine.
+func connectNATS(address string, opts ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect("nats://"+address, append(opts, nats.Timeout(startLimit))...)
+}
+
 func natsSubject(o Op) string { return "bench." + o.String() }
 
 // natsSession is a Pipe and a Poster. Answers come in the order of requests: one subscription
@@ -139,7 +145,7 @@ type natsSession struct {
 func dialNATS(address string, n Need) (*natsSession, error) {
 	s := &natsSession{subject: natsSubject(n.Op), answers: make(chan *nats.Msg, n.Depth), lost: make(chan struct{})}
 	var err error
-	s.conn, err = nats.Connect("nats://"+address, nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(s.lost) }))
+	s.conn, err = connectNATS(address, nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(s.lost) }))
 	if err != nil {
 		return nil, err
 	}
