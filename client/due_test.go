@@ -45,7 +45,7 @@ func TestDueCountsWhatIsFreed(t *testing.T) {
 		l.release(u)
 	}
 	l.due.mu.Lock()
-	ok, left := l.due.adjust(2, 4, l.terms()), l.due.left
+	ok, left := l.due.adjust(2, 4, l.ring.Share()), l.due.left
 	l.due.mu.Unlock()
 	if !ok || left != 2 {
 		t.Errorf("after two of four slots were freed %d are left, want 2", left)
@@ -62,7 +62,7 @@ func TestClaimsThatAShareOvertakes(t *testing.T) {
 	if _, err := l.tryClaim(1, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, stale, err := l.claimUnder(terms{}, 0, 4); !stale || err != nil {
+	if _, stale, err := l.claimUnder(0, 4); !stale || err != nil {
 		t.Fatal(stale, err)
 	}
 	for range 2 * share {
@@ -116,10 +116,10 @@ func TestDueNeverExceedsTheLimit(t *testing.T) {
 	wg.Wait()
 	l.due.mu.Lock()
 	defer l.due.mu.Unlock()
-	if l.due.adjust(1, limit, l.terms()); l.due.left > limit {
+	if l.due.adjust(1, limit, l.ring.Share()); l.due.left > limit {
 		t.Errorf("%d slots are left of %d", l.due.left, limit)
 	}
-	if l.due.count(l, limit, errQuota, l.terms()); l.due.left != limit {
+	if l.due.count(l, limit, l.ring.Share()); l.due.left != limit {
 		t.Errorf("%d slots are left of %d when none is held", l.due.left, limit)
 	}
 }
@@ -175,7 +175,7 @@ func TestClaimUnderAnOldShare(t *testing.T) {
 	} {
 		l.ring.SetShare(c.now)
 		held := l.ring.Held(l.conn.id)
-		u, stale, err := l.claimUnder(terms{share: c.seen}, 0, 1)
+		u, stale, err := l.claimUnder(c.seen, 1)
 		if err != nil || stale != c.stale {
 			t.Errorf("%s: stale %t, %v", what, stale, err)
 		}
@@ -189,89 +189,5 @@ func TestClaimUnderAnOldShare(t *testing.T) {
 	l.ring.SetShare(four.Next(4))
 	if _, err := l.tryClaim(1, true); err == nil {
 		t.Error("a fifth slot under a share of four")
-	}
-}
-
-// What a process has held for long is no part of its share, as far as the daemon says, but of its quota;
-// and who holds nothing else may have one run, however long.
-func TestDueLeavesOutWhatLasts(t *testing.T) {
-	const share, lasting, quota = 4, 8, 14
-	l := dueLane(t, 0)
-	claim := func(k int) (u slots.Run) {
-		t.Helper()
-		u, err := l.tryClaim(k, true)
-		if err != nil {
-			t.Fatalf("%d slots beside %d: %v", k, l.ring.Held(l.conn.id), err)
-		}
-		return u
-	}
-	refused := func(k int, when string) {
-		t.Helper()
-		if u, err := l.tryClaim(k, true); err == nil {
-			t.Fatalf("%d slots %s, beside %d", u.Len, when, l.ring.Held(l.conn.id)-k)
-		}
-	}
-	l.ring.SetShare(l.ring.Share().Next(share))
-	l.ring.SetLasting(lasting)
-	// age makes all that is held old.
-	age := func() {
-		for range 2 {
-			l.mayHold(1)
-			l.due.seen -= int64(slots.LastingAfter)
-		}
-		l.mayHold(1)
-	}
-	first := claim(4)
-	refused(1, "at the share")
-	age()
-	second := claim(4)
-	refused(1, "at the share, besides what lasts")
-	age()
-	third := claim(3)
-	claim(1)
-	refused(1, "at the share, besides all that may last")
-	age()
-	refused(1, "with more than may last")
-
-	// What becomes free of what lasts is not due twice.
-	l.release(first)
-	l.release(third)
-	fourth := claim(4)
-	refused(1, "after others were freed")
-	l.release(fourth)
-	claim(4)
-	refused(1, "after one that was new was freed")
-
-	// Less may last.
-	age()
-	l.ring.SetLasting(1)
-	refused(1, "when less may last")
-	l.release(second)
-	refused(1, "when less may last and some was freed")
-	l.ring.SetLasting(lasting)
-
-	// A quota is for everything.
-	for _, u := range l.due.runs {
-		l.ring.Free(u.Index, u.Len)
-	}
-	l.quota = quota
-	l.ring.SetLasting(16)
-	for range 3 {
-		claim(4)
-		age()
-	}
-	refused(3, "beyond the quota")
-	claim(2)
-}
-
-// Claims that a smaller figure of what may last overtakes are given back.
-func TestClaimUnderLessThatLasts(t *testing.T) {
-	l := dueLane(t, 0)
-	l.ring.SetShare(l.ring.Share().Next(4))
-	for besides, stale := range map[int]bool{0: false, 3: false, 4: true} {
-		l.ring.SetLasting(3)
-		if _, is, err := l.claimUnder(terms{l.ring.Share(), 8}, besides, 1); is != stale || err != nil {
-			t.Errorf("with %d besides: stale %t, %v", besides, is, err)
-		}
 	}
 }

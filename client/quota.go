@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rdmad/rdmad/slots"
 )
@@ -21,6 +22,78 @@ func mayPass(err error) bool {
 	return errors.Is(err, slots.ErrFull) || errors.Is(err, errQuota) || errors.Is(err, errBytes) || errors.Is(err, errShare)
 }
 
+// due is how many slots this process may still claim in a lane before it must count
+// again what it holds there. Nothing has to be counted while there is no limit, and what
+// the daemon frees counts too: the first count is a look at every word of the ring, and later
+// ones at those of the runs that this process had then or has claimed since. Among hundreds of
+// processes a look is dear, because the others have written the words since the last one; so what
+// this process frees itself is added without one.
+type due struct {
+	// limited: there was a limit before, so what is freed is noted in freed.
+	limited atomic.Bool
+	freed   atomic.Int64
+	// unlimited: something was claimed that left does not know of.
+	unlimited atomic.Bool
+
+	mu   sync.Mutex
+	left int
+	// runs has all that this process holds in the lane, unless limit is 0 or unlimited is set.
+	runs []slots.Run
+	// limit and share are those that left is about; limit is 0 for none.
+	limit int
+	under slots.Share
+}
+
+// credit notes that the caller is about to free n slots of this process.
+func (d *due) credit(n int) {
+	// SYNC POINT (credit): added before the slots are freed; a count forgets what was
+	// added before its end, so that no slot is counted as free and added as well.
+	if d.limited.Load() {
+		d.freed.Add(int64(n))
+	}
+}
+
+// adjust makes left what may be claimed under a limit, as far as that is known without
+// looking at the ring, and reports whether k slots may. The caller holds mu.
+func (d *due) adjust(k, limit int, share slots.Share) bool {
+	if !d.limited.Load() {
+		d.limited.Store(true)
+	}
+	if d.limit == 0 || d.unlimited.Load() {
+		return false
+	}
+	if d.freed.Load() > 0 {
+		d.left += int(d.freed.Swap(0))
+	}
+	d.left += limit - d.limit
+	d.limit, d.under = limit, share
+	return d.left >= k
+}
+
+// count looks at the ring. The caller holds mu.
+func (d *due) count(l *lane, limit int, share slots.Share) {
+	held := 0
+	if d.limit == 0 || d.unlimited.Swap(false) {
+		d.runs, held = l.ring.HeldRuns(l.conn.id, d.runs)
+	} else {
+		d.runs, held = l.ring.StillHeld(l.conn.id, d.runs)
+	}
+	d.left, d.limit, d.under = limit-held, limit, share
+	// SYNC POINT (credit): pairs with credit.
+	d.freed.Store(0)
+}
+
+// claimed notes a run that was claimed under the limit. The caller holds mu.
+func (d *due) claimed(l *lane, u slots.Run) {
+	if d.limit == 0 {
+		return
+	}
+	if len(d.runs) >= 2*d.limit {
+		d.runs, _ = l.ring.StillHeld(l.conn.id, d.runs)
+	}
+	d.runs = append(d.runs, u)
+}
+
 // byteQuota bounds the bytes of slots that this process holds in all lanes.
 type byteQuota struct {
 	most int // 0 for no limit
@@ -35,7 +108,7 @@ func (l *lane) tryClaim(k int, waiter bool) (slots.Run, error) {
 		if !l.due.unlimited.Load() {
 			l.due.unlimited.Store(true)
 		}
-		u, stale, err := l.claimUnder(terms{}, 0, k)
+		u, stale, err := l.claimUnder(0, k)
 		if !l.due.unlimited.Load() { // somebody has counted meanwhile, maybe before the claim
 			l.due.unlimited.Store(true)
 		}
@@ -46,18 +119,17 @@ func (l *lane) tryClaim(k int, waiter bool) (slots.Run, error) {
 	return l.claimLimited(k, waiter)
 }
 
-// claimUnder claims a run of k slots for a process that may have them under the terms that
-// it has seen, besides in runs that it has held for long. It reports whether these have become less
-// meanwhile: then nothing is claimed.
-func (l *lane) claimUnder(seen terms, besides, k int) (u slots.Run, stale bool, err error) {
+// claimUnder claims a run of k slots for a process that may have them under the share that
+// it has seen. It reports whether that has become smaller meanwhile: then nothing is claimed.
+func (l *lane) claimUnder(seen slots.Share, k int) (u slots.Run, stale bool, err error) {
 	if u, err = l.ring.Claim(l.conn.id, k); err != nil {
 		return u, false, err
 	}
 	// SYNC POINT (share): looked at after the claim. The daemon judges what was claimed
-	// after it looked at the words by the most that it has said since, so it cannot be less than
-	// this, however long ago the other look was: on a busy machine that may be seconds.
-	now, had := l.ring.Share().Slots(), seen.share.Slots()
-	if now == 0 || had > 0 && now >= had && (besides == 0 || l.ring.Lasting() >= besides) {
+	// after it looked at the words by the largest share since, so it cannot be smaller than
+	// this one, however long ago the other look was: on a busy machine that may be seconds.
+	now := l.ring.Share().Slots()
+	if had := seen.Slots(); now == 0 || had > 0 && now >= had {
 		return u, false, nil
 	}
 	// No credit: the caller knows whether left has it.
@@ -100,12 +172,12 @@ func (l *lane) claimLimited(k int, waiter bool) (u slots.Run, err error) {
 	l.due.mu.Lock()
 	defer l.due.mu.Unlock()
 	for range shareLooks {
-		now := l.terms()
-		if err := l.admit(now, k, waiter); err != nil {
+		share := l.ring.Share()
+		if err := l.admit(share, k, waiter); err != nil {
 			return u, err
 		}
 		l.due.left -= k
-		u, stale, err := l.claimUnder(now, l.due.besides, k)
+		u, stale, err := l.claimUnder(share, k)
 		if err == nil && !stale {
 			l.due.claimed(l, u)
 			return u, nil
@@ -122,23 +194,24 @@ func (l *lane) claimLimited(k int, waiter bool) (u slots.Run, err error) {
 // which the daemon takes half a millisecond for.
 const shareLooks = 4
 
-// admit returns nil if the process may claim k slots under the terms, or why not. The
+// admit returns nil if the process may claim k slots under the share, or why not. The
 // caller holds due.mu.
-func (l *lane) admit(now terms, k int, waiter bool) error {
-	limit, why := l.limit(now.share)
+func (l *lane) admit(share slots.Share, k int, waiter bool) error {
+	limit, why := l.limit(share)
 	if limit == 0 {
 		l.due.limit = 0
 		return nil
 	}
-	known := l.due.under == now
-	if l.due.adjust(k, limit, now) {
+	known := l.due.under == share
+	if l.due.adjust(k, limit, share) {
 		return nil
 	}
 	if !waiter && known && len(l.claimers) > 0 {
 		return why
 	}
-	l.due.count(l, limit, why, now)
-	if l.due.allows(k, l.quota) {
+	l.due.count(l, limit, share)
+	// Who holds nothing may have one run, however long.
+	if l.due.left >= k || l.due.left >= limit {
 		return nil
 	}
 	if why == errShare {
@@ -161,15 +234,15 @@ func (l *lane) mayHold(k int) bool {
 			return false
 		}
 	}
-	now := l.terms()
-	limit, why := l.limit(now.share)
+	share := l.ring.Share()
+	limit, _ := l.limit(share)
 	if limit == 0 {
 		return true
 	}
 	l.due.mu.Lock()
 	defer l.due.mu.Unlock()
-	l.due.count(l, limit, why, now)
-	return l.due.allows(k, l.quota)
+	l.due.count(l, limit, share)
+	return l.due.left >= k || l.due.left >= limit
 }
 
 // held is how many bytes of slots this process holds in all lanes.

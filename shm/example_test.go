@@ -92,7 +92,7 @@ func ExampleCheckABI() {
 	fmt.Println(shm.CheckABI(5 << 16))
 	// Output:
 	// <nil>
-	// shm: ABI version 5.0, this program speaks 4.5
+	// shm: ABI version 5.0, this program speaks 4.4
 }
 
 func ExampleNanotime() {

@@ -22,7 +22,7 @@ const (
 	// ABIMajor changes when an older program would misread a segment.
 	ABIMajor = 4
 	// ABIMinor changes when fields are added that an older program may ignore.
-	ABIMinor = 5
+	ABIMinor = 4
 	// ABIVersion is what the header holds: major in the upper half.
 	ABIVersion uint32 = ABIMajor<<16 | ABIMinor
 

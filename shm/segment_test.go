@@ -31,14 +31,14 @@ func TestCreateWritesTheHeaderByteByByte(t *testing.T) {
 	copy(want[0:], "RDMADSEG")
 	copy(want[8:], []byte{99, 0, 0, 0})
 	copy(want[16:], []byte{0, 0x30, 0, 0, 0, 0, 0, 0}) // 12288
-	copy(want[64:], []byte{5, 0, 4, 0})                // version 4.5
+	copy(want[64:], []byte{4, 0, 4, 0})                // version 4.4
 	if got := s.Bytes()[:4096]; !bytes.Equal(got, want) {
 		t.Errorf("header page is % x", got[:96])
 	}
 	if !bytes.Equal(s.Bytes()[4096:], make([]byte, 2*4096)) {
 		t.Error("the rest of a new segment is not zero")
 	}
-	if shm.HeaderSize != 4096 || shm.ABIVersion != 0x40005 {
+	if shm.HeaderSize != 4096 || shm.ABIVersion != 0x40004 {
 		t.Error("header size or ABI version changed")
 	}
 }
@@ -266,7 +266,7 @@ func TestOpenRefuses(t *testing.T) {
 		if !errors.As(err, &v) || v.Ours != shm.ABIVersion || v.Theirs != 0x50005 {
 			t.Fatalf("got %v", err)
 		}
-		if m := v.Error(); !strings.Contains(m, "5.5") || !strings.Contains(m, "4.5") {
+		if m := v.Error(); !strings.Contains(m, "5.5") || !strings.Contains(m, "4.4") {
 			t.Errorf("message %q", m)
 		}
 	})

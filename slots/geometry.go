@@ -27,7 +27,6 @@ const (
 	offCursor      = shm.HeaderSize
 	offLaneState   = shm.HeaderSize + 0x080
 	offShare       = shm.HeaderSize + 0x084 // read with the state by every claim
-	offLasting     = shm.HeaderSize + 0x088
 	offFreeBell    = shm.HeaderSize + 0x100
 	offFreeWaiters = shm.HeaderSize + 0x180
 	offLate        = shm.HeaderSize + 0x200

@@ -92,13 +92,6 @@ func TestLaneOffsets(t *testing.T) {
 		if shm.Uint32At(mem, 4228).Load() != 0x200003 || r.Share().Slots() != 3 {
 			t.Error("share is not at 4228")
 		}
-		r.SetLasting(g.Slots)
-		if shm.Uint32At(mem, 4232).Load() != uint32(g.Slots) || r.Lasting() != g.Slots {
-			t.Error("lasting is not at 4232")
-		}
-		if shm.Uint32At(mem, 4232).Store(uint32(g.Slots) + 1); r.Lasting() != 0 {
-			t.Error("more slots than there are may be held for long")
-		}
 		r.FreeBell().Store(7)
 		if shm.Uint32At(mem, 4352).Load() != 7 {
 			t.Error("free bell is not at 4352")

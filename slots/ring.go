@@ -30,7 +30,6 @@ type Ring struct {
 	late        *atomic.Uint64
 	state       *atomic.Uint32
 	share       *atomic.Uint32
-	lasting     *atomic.Uint32
 	freeBell    *atomic.Uint32
 	freeWaiters *atomic.Uint32
 }
@@ -54,7 +53,6 @@ func NewRing(mem []byte, g Geometry) (*Ring, error) {
 		late:        shm.Uint64At(mem, offLate),
 		state:       shm.Uint32At(mem, offLaneState),
 		share:       shm.Uint32At(mem, offShare),
-		lasting:     shm.Uint32At(mem, offLasting),
 		freeBell:    shm.Uint32At(mem, offFreeBell),
 		freeWaiters: shm.Uint32At(mem, offFreeWaiters),
 	}, nil

@@ -1,7 +1,5 @@
 package slots
 
-import "time"
-
 // Share is what the daemon says of how a ring is shared:
 //
 //	 31            20 19                    0
@@ -29,22 +27,6 @@ func (r *Ring) Share() Share { return Share(r.share.Load()) }
 
 // SetShare is for the daemon. It does not wake anybody; see WakeFree.
 func (r *Ring) SetShare(s Share) { r.share.Store(uint32(s)) }
-
-// Lasting returns how many slots one worker may hold at present besides its share, in runs that it
-// has held for LastingAfter. A worker that holds nothing else may claim one run, however long. As
-// with Share, any value is possible; what is no number of slots of the ring is 0.
-func (r *Ring) Lasting() int {
-	if n := r.lasting.Load(); n <= uint32(r.geo.Slots) {
-		return int(n)
-	}
-	return 0
-}
-
-// LastingAfter is how long a worker must have held a run for it to be one that lasts.
-const LastingAfter = 200 * time.Millisecond
-
-// SetLasting is for the daemon. It does not wake anybody.
-func (r *Ring) SetLasting(n int) { r.lasting.Store(uint32(n)) }
 
 // Held counts the slots that owner holds: from their claim until they are free. A
 // slot that is freed meanwhile may count; one that is claimed meanwhile may not.

@@ -34,7 +34,7 @@ func TestSpillLayout(t *testing.T) {
 	if len(spill) != 16+96+80 || !bytes.Equal(spill[:8], []byte("RDMADSPL")) {
 		t.Fatalf("%d bytes: %q", len(spill), spill[:8])
 	}
-	if got, want := hex.EncodeToString(spill[8:32]), "05000400"+"02000000"+"0700"+"0200"+"23010000"+"5544332211000000"; got != want {
+	if got, want := hex.EncodeToString(spill[8:32]), "04000400"+"02000000"+"0700"+"0200"+"23010000"+"5544332211000000"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	var h slots.Header

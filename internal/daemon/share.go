@@ -19,10 +19,9 @@ type sharing struct {
 	quota int
 	// users is how many clients have the lane.
 	users int
-	// taken are the slots in the journal by owner, sum all of them, and peak the most that were since
-	// the last look.
-	taken     [slots.MaxOwner + 1]uint32
-	sum, peak int
+	// taken are the slots in the journal by owner, sum all of them.
+	taken [slots.MaxOwner + 1]uint32
+	sum   int
 	// posts is how much of taken are one-way messages. high: the owner has had so much that it
 	// perhaps waits until it has less. grown: it may hold more since the last of its messages was
 	// done, and perhaps waits with what was much then and is little now.
@@ -34,27 +33,16 @@ type sharing struct {
 	// calm is since when less than a quarter of the ring has been held, for so many looks.
 	calm  int64
 	looks int
-	// demand is nil until there are shares for the first time.
-	demand *demand
-	// lasting is how many slots a worker may hold besides its share in runs that last: a quarter of
-	// the ring is shared among those who hold such ones. Without it a process with as many slow
-	// requests as its share has slots could make no other, however quick, for as long as others
-	// want the ring.
-	lasting int
 	// Shares are enforced on what was claimed in the present epoch and in the one before
 	// it, which the tickets in since tell, the words at the beginning of that one; those in
 	// last are of the beginning of the present one. One epoch would not do: an agent that
-	// runs seldom would find nothing that was claimed in it. most is the most that was
-	// published in the present one, before that of the other. No share counts as all slots.
+	// runs seldom would find nothing that was claimed in it. most is the largest share that
+	// was published in the present one, before that of the other. No share counts as all
+	// slots.
 	began        int64
 	since, last  []slots.Word
-	most, before terms
+	most, before int
 }
-
-// terms are how much a worker may hold: its share, and what lasts besides.
-type terms struct{ share, lasting int }
-
-func (t terms) max(u terms) terms { return terms{max(t.share, u.share), max(t.lasting, u.lasting)} }
 
 const (
 	// shareEvery is how long, at least, a share stays before the ring is looked at
@@ -72,8 +60,7 @@ const (
 
 func newSharing(r *slots.Ring) *sharing {
 	n := r.Geometry().Slots
-	all := terms{n, n / 4}
-	s := &sharing{ring: r, quota: n, since: make([]slots.Word, n), last: make([]slots.Word, n), lasting: all.lasting, most: all, before: all}
+	s := &sharing{ring: r, quota: n, since: make([]slots.Word, n), last: make([]slots.Word, n), most: n, before: n}
 	s.grow() // since another core, perhaps
 	return s
 }
@@ -89,17 +76,11 @@ func (s *sharing) grow() {
 func (s *sharing) add(owner, n int, oneway bool) {
 	s.taken[owner] += uint32(n)
 	s.sum += n
-	s.peak = max(s.peak, s.sum)
 	if oneway {
 		s.posts[owner] += uint32(n)
 	}
-	if n > 0 {
-		if s.demand != nil {
-			s.demand.runs[owner] = max(s.demand.runs[owner], uint16(n))
-		}
-		if int(s.taken[owner]) > s.low() {
-			s.high[owner] = true
-		}
+	if n > 0 && int(s.taken[owner]) > s.low() {
+		s.high[owner] = true
 	}
 }
 
@@ -114,13 +95,12 @@ const (
 // worker may have; "" if it is not. Correct workers never hear of it: they hold
 // what they have in the journal, and hold no more than they may.
 func (s *sharing) excess(i int, w slots.Word) string {
-	have, bound := int(s.taken[w.Owner()]), s.bound()
+	have := int(s.taken[w.Owner()])
 	switch want := have + w.Run(); {
 	case have == 0: // one request is always allowed
 	case want > s.quota:
 		return beyondQuota
-	case have <= bound.lasting: // and besides what lasts
-	case want > bound.share+bound.lasting && w.Ticket() != s.since[i].Ticket():
+	case want > s.bound() && w.Ticket() != s.since[i].Ticket():
 		return beyondShare
 	}
 	return ""
@@ -144,12 +124,11 @@ func (s *sharing) low() int {
 	return max(min(n/2, n-s.ring.Geometry().MaxRun), 0)
 }
 
-// bound is the most that a claim of these epochs can have been made under, and a quarter of the
-// share.
-func (s *sharing) bound() terms {
-	t := s.most.max(s.before)
-	t.share += t.share / 4
-	return t
+// bound is the largest share that a claim of these epochs can have been made under, and a
+// quarter.
+func (s *sharing) bound() int {
+	n := max(s.most, s.before)
+	return n + n/4
 }
 
 // due reports whether balance should be called: the ring seems crowded, or was, or
@@ -173,9 +152,6 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	if s.ring.Share() != s.word {
 		s.ring.SetShare(s.word)
 	}
-	if s.ring.Lasting() != s.lasting {
-		s.ring.SetLasting(s.lasting)
-	}
 	if now < s.next {
 		return false
 	}
@@ -190,54 +166,25 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	}
 	stays := now == s.calm || !resting && (now-s.calm < int64(epoch) || s.looks < calmLooks)
 	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && stays) {
-		s.wanting(now, held, resting)
 		share = fairShare(held, n/2)
-		if old := s.word.Slots(); old > 0 && 8*s.peak >= 7*n {
-			// The ring was full although there are shares: many want some who have had none yet.
-			share = min(share, max(old/2, n/2/s.users, 1))
-		}
 	}
-	s.peak = s.sum
 	grown = s.publish(share)
 	if now-s.began >= int64(epoch) {
-		s.turn(now, held)
+		s.began, s.before, s.most = now, s.most, n
+		if have := s.word.Slots(); have > 0 {
+			s.most = have
+		}
+		// SYNC POINT (share): after the share was stored by which claims are judged from
+		// now on. What is not claimed here yet was claimed by somebody who looks at
+		// the share later.
+		s.since, s.last = s.last, s.since
+		for i := range s.last {
+			s.last[i] = s.ring.Word(i)
+		}
 	}
 	took := shm.Nanotime() - now
 	s.next = now + max(int64(shareEvery), shareCost*took)
 	return grown
-}
-
-// wanting makes of what each owner holds what it wants.
-func (s *sharing) wanting(now int64, held *[slots.MaxOwner + 1]uint32, resting bool) {
-	limit := s.word.Slots()
-	if s.demand == nil {
-		s.demand = &demand{}
-	}
-	if limit == 0 {
-		s.demand.restart(now)
-	}
-	s.demand.wanting(now, held, uint32(limit), uint32(s.lasting), uint32(len(s.since)), resting)
-}
-
-// turn begins an epoch.
-func (s *sharing) turn(now int64, held *[slots.MaxOwner + 1]uint32) {
-	if s.demand != nil {
-		s.demand.look(s.ring, s.since)
-		*held = s.demand.lasts
-		s.lasting = fairShare(held, len(s.since)/4)
-		s.ring.SetLasting(s.lasting)
-	}
-	s.began, s.before, s.most = now, s.most, terms{len(s.since), s.lasting}
-	if have := s.word.Slots(); have > 0 {
-		s.most.share = have
-	}
-	// SYNC POINT (share): after the share was stored by which claims are judged from
-	// now on. What is not claimed here yet was claimed by somebody who looks at
-	// the share later.
-	s.since, s.last = s.last, s.since
-	for i := range s.last {
-		s.last[i] = s.ring.Word(i)
-	}
 }
 
 // publish makes n the share, 0 for none, unless it hardly differs from the present
@@ -251,9 +198,9 @@ func (s *sharing) publish(n int) (grown bool) {
 	s.word = s.word.Next(n)
 	s.ring.SetShare(s.word)
 	if n == 0 {
-		s.most.share = len(s.since)
+		s.most = len(s.since)
 	}
-	s.most.share = max(s.most.share, n)
+	s.most = max(s.most, n)
 	for o, have := range s.taken {
 		s.high[o] = s.high[o] || int(have) > s.low()
 	}

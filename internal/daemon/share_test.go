@@ -73,7 +73,7 @@ func TestRefusalBeyondQuotaAndShare(t *testing.T) {
 	if n := refused(many, beyondShare); n != 0 {
 		t.Errorf("refused %d under a share that is new", n)
 	}
-	sh.most, sh.before = terms{share: 8}, terms{share: 8}
+	sh.most, sh.before = 8, 8
 	for range 5 {
 		many = append(many, s.send(hostile, out.ring, 8, false, 1))
 	}
@@ -168,7 +168,7 @@ func TestShareOfACrowdedRing(t *testing.T) {
 		c.answered(t, 0)
 	}
 	// It is full again at once, perhaps: the share stays for an epoch.
-	out.sharing.next, out.sharing.peak, out.sharing.calm = 0, 0, shm.Nanotime()+int64(time.Hour)
+	out.sharing.next, out.sharing.calm = 0, shm.Nanotime()+int64(time.Hour)
 	s.a.cycle()
 	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 {
 		t.Errorf("share %d just after the ring was crowded", n)
