@@ -15,9 +15,10 @@ type alarm struct {
 	over atomic.Bool
 
 	mu sync.Mutex
-	// timer is nil before the first time, and set while it runs.
+	// timer is nil before the first time; set while it runs, until due.
 	timer *time.Timer
 	set   bool
+	due   time.Time
 }
 
 // forget is called when a wait begins.
@@ -27,10 +28,11 @@ func (a *alarm) forget() { a.over.Store(false) }
 func (a *alarm) within(d time.Duration, ring func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.set {
+	due := time.Now().Add(d)
+	if a.set && !due.Before(a.due) {
 		return
 	}
-	a.set = true
+	a.set, a.due = true, due
 	if a.timer == nil {
 		a.timer = time.AfterFunc(d, func() {
 			a.mu.Lock()

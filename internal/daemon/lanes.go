@@ -22,6 +22,9 @@ import (
 // processes that start at the same time leave to a node for a hundredth of theirs only.
 const openTimeout = 30 * time.Second
 
+// answerTimeout is how long a peer that is back may take to answer, however short links are waited for.
+const answerTimeout = 5 * time.Second
+
 // outgoing is the conductor's side of a lane that requests of this node's
 // workers go out by. It outlives connections: when the peer comes back the same
 // ring goes on.
@@ -184,7 +187,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	if err != nil {
 		pair.discard(d.agent)
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("%s has not opened it in time (rdmad status on both nodes; is one overloaded?): %w", s.link.name, err)
+			err = fmt.Errorf("not open in time (rdmad status on this node and on %s; is one overloaded?): %w", s.link.name, err)
 		}
 		return err
 	}

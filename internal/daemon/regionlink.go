@@ -144,7 +144,7 @@ var errNotRepeated = errors.New("the peer does not say which regions it has")
 // nothing of its regions: not less than for any other answer. A peer that has many to
 // register anew names one after the other, and each gives it as long again.
 func (c *conductor) awaitPeerRepeated(s *session) {
-	patience := max(c.live().Node.LinkHold, openTimeout)
+	patience := max(c.live().Node.LinkHold, answerTimeout)
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	named := s.named

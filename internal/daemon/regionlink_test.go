@@ -24,7 +24,7 @@ func testPeerSaysNothingOfRegions(t *testing.T) {
 	s := &session{conn: &channel{Conn: here, raw: here}, resumed: make(chan struct{}), repeated: make(chan struct{}), done: make(chan struct{})}
 	begin := time.Now()
 	c.awaitPeerRepeated(s)
-	if took := time.Since(begin); took < openTimeout {
+	if took := time.Since(begin); took < answerTimeout {
 		t.Errorf("the session ended after %v", took)
 	}
 	if err := s.reason(); !errors.Is(err, errNotRepeated) {
@@ -51,7 +51,7 @@ func testPeerSaysNothingOfRegions(t *testing.T) {
 // A peer that takes long to name its regions keeps its session while it is at it, and not for
 // longer; and not for ever, if it names more than it can have.
 func TestPeerNamesItsRegionsSlowly(t *testing.T) {
-	const hold, between = 2 * openTimeout, 2*openTimeout - time.Second
+	const hold, between = 2 * answerTimeout, 2*answerTimeout - time.Second
 	for what, c := range map[string]struct {
 		names int
 		says  bool

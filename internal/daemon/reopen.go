@@ -100,7 +100,7 @@ func (o *outgoing) reopen(d *domain, s *session) {
 	until := time.Now().Add(c.live().Node.LinkHold)
 	// A peer that does not answer is not asked for longer than that, but once for
 	// as long as an answer may take.
-	ctx, cancel := context.WithTimeout(c.ctx, max(c.live().Node.LinkHold, openTimeout))
+	ctx, cancel := context.WithTimeout(c.ctx, max(c.live().Node.LinkHold, answerTimeout))
 	defer cancel()
 	for wait := firstRetry; !o.closed(d); wait = min(2*wait, lastRetry) {
 		err := o.open(ctx, d, s)
