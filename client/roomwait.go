@@ -61,6 +61,7 @@ func (w *waiting) untilTold(ctx context.Context, l *lane, k int, patience time.D
 	defer w.told.Store(false)
 	defer w.watch.leave(ctx)
 	w.alarm.forget()
+	// SYNC POINT (alarm): looked at after the sleep is announced; pairs with alarm.within.
 	due := func() bool { return w.stirring() || w.alarm.over.Load() || ctx.Err() != nil || l.mayHold(k) }
 	pages := w.conn.session.Pages()
 	for sleeps := 0; ; sleeps++ {
