@@ -377,7 +377,7 @@ func TestTraceOfEverything(t *testing.T) {
 			return nil
 		}},
 		{"large", "part", "answered", func() error {
-			_, err := c.Call(t.Context(), "b/text/upper", make([]byte, 2<<20)) // no slots hold it: all of it goes in parts
+			_, err := c.Call(t.Context(), "b/text/upper", make([]byte, 4<<20)) // longer than any run: all of it goes in parts
 			return err
 		}},
 		{"stream", "part", "answered", func() error {
