@@ -30,13 +30,9 @@ type sharing struct {
 	// word is what is published, and next when to look at the ring again.
 	word slots.Share
 	next int64
-	// calm is since when this share is tried, with so many looks; peak is the most that was in use at
-	// any of them, and tops the most of each owner.
-	calm        int64
-	looks, peak int
-	tops        [slots.MaxOwner + 1]uint32
-	// slept is when the agent went to rest with nothing held, if it has not looked since.
-	slept int64
+	// calm is since when less than a quarter of the ring has been held, for so many looks.
+	calm  int64
+	looks int
 	// Shares are enforced on what was claimed in the present epoch and in the one before
 	// it, which the tickets in since tell, the words at the beginning of that one; those in
 	// last are of the beginning of the present one. One epoch would not do: an agent that
@@ -54,13 +50,9 @@ const (
 	// a large ring takes no more than a small part of the agent's time.
 	shareEvery = 500 * time.Microsecond
 	shareCost  = 16
-	// calmLooks is how often the ring must have been looked at before a share grows or ends, so that
-	// it does not because the agent has not run for an epoch.
+	// calmLooks is how often less than a quarter must have been held before shares end, so that
+	// they do not end because the agent has not run for an epoch.
 	calmLooks = 8
-	// slowEpochs is for how many epochs a share is tried before it grows a little.
-	slowEpochs = 4
-	// sleepEpochs is for how many epochs an agent must have had nothing to do for shares to end.
-	sleepEpochs = 10
 	// epoch is how long it takes, at least, until a smaller share is enforced. A worker
 	// needs no time to notice it: it looks at the share again after its claim.
 	epoch = 100 * time.Millisecond
@@ -149,11 +141,13 @@ func (s *sharing) due() bool {
 // shared, so that processes that together hold what they would get do not have to count.
 func crowded(sum, n int) bool { return 8*sum >= 5*n }
 
-// balance publishes a share while the ring is crowded and for some time after. It begins when five
-// eighths are held, with more than one process to hold them: processes that fill the ring in turns,
-// each as soon as it gets a processor, would leave no room for the next of them, and those who claim
-// in a full ring pass many busy slots for each free one. resting says that the agent has nothing to do
-// and that the next look may be far off. It reports what publish does.
+// balance publishes the share of each worker while the ring is crowded: from when five eighths
+// of it are held, with more than one process to hold them, until less than a quarter has been
+// for an epoch, or is when the agent rests. Processes that fill the ring in turns, each as soon
+// as it gets a processor, leave it empty now and then; without shares the next of them would
+// fill it, and those who claim in a full ring pass many busy slots for each free one. Half of
+// the ring is shared: the other half is for who comes next, and free slots must be many for
+// long runs to find enough of them side by side. It reports what publish does.
 func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting bool) (grown bool) {
 	if s.ring.Share() != s.word {
 		s.ring.SetShare(s.word)
@@ -163,16 +157,16 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	}
 	clear(held[:])
 	n, sum := len(s.since), s.ring.Holders(held)
-	share := s.word.Slots()
-	switch {
-	case s.users < 2:
-		share = 0
-	case share > 0:
-		share = s.steer(now, held, sum, resting)
-	case crowded(sum, n):
-		s.settle(now)
-		s.slept = math.MaxInt64
-		share = s.middle(held)
+	share := 0
+	if 4*sum >= n {
+		s.calm = now
+	}
+	if s.looks++; now == s.calm {
+		s.looks = 0
+	}
+	stays := now == s.calm || !resting && (now-s.calm < int64(epoch) || s.looks < calmLooks)
+	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && stays) {
+		share = fairShare(held, n/2)
 	}
 	grown = s.publish(share)
 	if now-s.began >= int64(epoch) {
@@ -191,69 +185,6 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	took := shm.Nanotime() - now
 	s.next = now + max(int64(shareEvery), shareCost*took)
 	return grown
-}
-
-// steer returns what the share should become, so that half of the ring is in use when it is most. The
-// other half is for who comes next, and free slots must be many for long runs to find enough of them
-// side by side. In use is what is held, but of each process no more than its share: what it claimed
-// before goes by itself, and what it claims against the rules must not make the others' shares smaller.
-//
-// A share that is too large is made smaller at once. It grows slowly, because hundreds of processes do
-// not run all at the same time, and what would be shared among the few that hold something just now
-// fills the ring when the others run; but it grows whenever half of the ring was not in use, so that
-// nobody with as many slow requests as its share has slots waits while there is room. It doubles while
-// all together want next to nothing.
-func (s *sharing) steer(now int64, held *[slots.MaxOwner + 1]uint32, sum int, resting bool) int {
-	n, share, use, wanted := len(s.since), s.word.Slots(), 0, 0
-	for o, h := range held {
-		h = min(h, uint32(share))
-		use += int(h)
-		s.tops[o] = max(s.tops[o], h)
-		wanted += int(s.tops[o])
-	}
-	s.peak = max(s.peak, use)
-	s.looks++
-	slept := now - s.slept
-	if s.slept = now; !resting || sum > 0 {
-		s.slept = math.MaxInt64
-	}
-	switch {
-	case slept >= sleepEpochs*int64(epoch):
-		return 0
-	case crowded(use, n):
-		s.settle(now)
-		return s.middle(held)
-	case now-s.calm < int64(epoch) || !resting && s.looks < calmLooks:
-		return share
-	}
-	larger := share
-	switch {
-	case 16*wanted < n:
-		larger = 2 * share
-	case now-s.calm < slowEpochs*int64(epoch):
-		return share
-	case 2*s.peak < n:
-		larger += max(share/8, 1)
-	}
-	s.settle(now)
-	if larger >= n/2 && 16*wanted < n {
-		return 0
-	}
-	return min(larger, n/2)
-}
-
-// middle is between what there would be for those who hold something at the moment, which is too much
-// when the others come, and for all who have the lane: their geometric mean.
-func (s *sharing) middle(held *[slots.MaxOwner + 1]uint32) int {
-	half := len(s.since) / 2
-	some := fairShare(held, half)
-	return max(min(some, int(math.Sqrt(float64(some)*float64(half)/float64(s.users)))), 1)
-}
-
-// settle begins the time in which a share is tried.
-func (s *sharing) settle(now int64) {
-	s.calm, s.looks, s.peak = now, 0, 0
-	clear(s.tops[:])
 }
 
 // publish makes n the share, 0 for none, unless it hardly differs from the present
