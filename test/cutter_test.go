@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -26,6 +27,9 @@ type cutter struct {
 	// node: what a core keeps to itself is lost with every connection then.
 	renew atomic.Bool
 	cores atomic.Int64
+	// until, if there is one, is the text of a message that is lost the next time, with the
+	// connections. It counts for connections that come up later.
+	until atomic.Pointer[[]byte]
 
 	mu    sync.Mutex
 	down  bool // connections are closed as they come
@@ -92,6 +96,9 @@ func (c *cutter) enter(conns ...net.Conn) bool {
 // carry copies one direction until either half ends.
 func (c *cutter) carry(from, to net.Conn) {
 	if !c.renew.Load() || c.introduce(from, to) == nil {
+		if until := c.until.Load(); until != nil {
+			c.carryUntil(from, to, *until)
+		}
 		_, _ = io.Copy(to, from)
 	}
 	c.mu.Lock()
@@ -106,16 +113,45 @@ var coreNumber = regexp.MustCompile(`"core":[0-9]+`)
 
 // introduce carries a hello with the number of another core.
 func (c *cutter) introduce(from io.Reader, to io.Writer) error {
+	message, err := nextMessage(from)
+	if err != nil {
+		return err
+	}
+	hello := coreNumber.ReplaceAll(message, fmt.Appendf(nil, `"core":%d`, c.cores.Add(1)))
+	return sendMessage(to, hello)
+}
+
+// carryUntil carries messages until one that contains text: that is lost, with all
+// connections. It returns as well when another message of the kind was lost meanwhile.
+func (c *cutter) carryUntil(from io.Reader, to io.Writer, text []byte) {
+	for c.until.Load() != nil {
+		message, err := nextMessage(from)
+		if err != nil {
+			return
+		}
+		if lost := c.until.Load(); lost != nil && bytes.Contains(message, text) && c.until.CompareAndSwap(lost, nil) {
+			c.cut(false)
+			return
+		}
+		if err := sendMessage(to, message); err != nil {
+			return
+		}
+	}
+}
+
+// nextMessage reads one message of two daemons to each other.
+func nextMessage(from io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(from, size[:]); err != nil {
-		return err
+		return nil, err
 	}
-	hello := make([]byte, binary.BigEndian.Uint32(size[:]))
-	if _, err := io.ReadFull(from, hello); err != nil {
-		return err
-	}
-	hello = coreNumber.ReplaceAll(hello, fmt.Appendf(nil, `"core":%d`, c.cores.Add(1)))
-	_, err := to.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(hello))), hello...))
+	message := make([]byte, binary.BigEndian.Uint32(size[:]))
+	_, err := io.ReadFull(from, message)
+	return message, err
+}
+
+func sendMessage(to io.Writer, message []byte) error {
+	_, err := to.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...))
 	return err
 }
 

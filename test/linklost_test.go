@@ -84,8 +84,17 @@ func TestRegionsOfALostLink(t *testing.T) {
 
 // Regions that end while the link is lost are ended on the other node when it is back:
 // those that were freed, whose memory is given back at once, and those whose owner has
-// died, with the operations on them.
+// died, with the operations on them. That the link is lost again before the other node
+// has heard of it makes no difference.
 func TestRegionsEndWithoutLink(t *testing.T) {
+	for name, lost := range map[string][]byte{"heard of at once": nil, "heard of in the second session": []byte(`"type":"revoke"`)} {
+		t.Run(name, func(t *testing.T) { testRegionsEndWithoutLink(t, lost) })
+	}
+}
+
+// testRegionsEndWithoutLink loses the first message that contains lost, if there is any
+// such text.
+func testRegionsEndWithoutLink(t *testing.T, lost []byte) {
 	c, cutters := newCutPair(t, sandbox.Settings{LinkHold: "1m"})
 	startRegions(t, c)
 	conn, there := c.attach("a"), c.attach("b")
@@ -107,9 +116,15 @@ func TestRegionsEndWithoutLink(t *testing.T) {
 	eventually(t, "its memory is given back", func() bool { return c.segments("a") == 1 })
 	_ = victim.kill()
 	for _, k := range cutters {
+		if lost != nil {
+			k.until.Store(&lost)
+		}
 		k.join()
 	}
 	eventually(t, "the handler ends", func() bool { return flooding(t, there) == 0 })
+	if lost != nil && cutters[0].until.Load() != nil && cutters[1].until.Load() != nil {
+		t.Error("the message was not lost")
+	}
 	if s := ended(t, there); !strings.Contains(s, server.ErrExpired.Error()) {
 		t.Errorf("the handler ended with %q", s)
 	}

@@ -64,7 +64,8 @@ func (b *bulk) forget() { b.domain.agent.commands.call(b.view.forget) }
 func (b *bulk) resume() { b.domain.agent.commands.call(b.view.resume) }
 
 // repeat names the regions again that the peer knew in the last session. A region whose
-// owner has died since is only said to be revoked. With mu held nothing that is said of a
+// owner has died since is only said to be revoked, in every session until it is released:
+// the last one may have ended before the peer heard of it. With mu held nothing that is said of a
 // region meanwhile, or of its end, overtakes its name.
 func (b *bulk) repeat(s *session) error {
 	b.mu.Lock()
@@ -83,7 +84,6 @@ func (b *bulk) repeat(s *session) error {
 	})
 	for r := range b.exports {
 		if revoked[r] {
-			delete(b.exports, r)
 			if err := s.send(&peerMessage{Type: peerRevoke, Region: b.name(r)}); err != nil {
 				return err
 			}
