@@ -30,9 +30,13 @@ type sharing struct {
 	// word is what is published, and next when to look at the ring again.
 	word slots.Share
 	next int64
-	// calm is since when less than a quarter of the ring has been held, for so many looks.
-	calm  int64
-	looks int
+	// calm is since when this share is tried, with so many looks; peak is the most that was in use at
+	// any of them, and tops the most of each owner.
+	calm        int64
+	looks, peak int
+	tops        [slots.MaxOwner + 1]uint32
+	// slept is when the agent went to rest with nothing held, if it has not looked since.
+	slept int64
 	// Shares are enforced on what was claimed in the present epoch and in the one before
 	// it, which the tickets in since tell, the words at the beginning of that one; those in
 	// last are of the beginning of the present one. One epoch would not do: an agent that
@@ -42,6 +46,10 @@ type sharing struct {
 	began        int64
 	since, last  []slots.Word
 	most, before int
+	// runs is how many runs of each length are in the journal, and longest the longest that was
+	// there in the present epoch and in the one before it.
+	runs    [slots.MaxRun + 1]uint32
+	longest [2]int
 }
 
 const (
@@ -50,9 +58,6 @@ const (
 	// a large ring takes no more than a small part of the agent's time.
 	shareEvery = 500 * time.Microsecond
 	shareCost  = 16
-	// calmLooks is how often less than a quarter must have been held before shares end, so that
-	// they do not end because the agent has not run for an epoch.
-	calmLooks = 8
 	// epoch is how long it takes, at least, until a smaller share is enforced. A worker
 	// needs no time to notice it: it looks at the share again after its claim.
 	epoch = 100 * time.Millisecond
@@ -72,14 +77,20 @@ func (s *sharing) grow() {
 	}
 }
 
-// add notes that n slots of a worker were journalled, or struck if n is negative.
+// add notes that a run of n slots of a worker was journalled, or struck if n is negative.
 func (s *sharing) add(owner, n int, oneway bool) {
 	s.taken[owner] += uint32(n)
 	s.sum += n
 	if oneway {
 		s.posts[owner] += uint32(n)
 	}
-	if n > 0 && int(s.taken[owner]) > s.low() {
+	if n < 0 {
+		s.runs[-n]--
+		return
+	}
+	s.runs[n]++
+	s.longest[0] = max(s.longest[0], n)
+	if int(s.taken[owner]) > s.low() {
 		s.high[owner] = true
 	}
 }
@@ -141,13 +152,11 @@ func (s *sharing) due() bool {
 // shared, so that processes that together hold what they would get do not have to count.
 func crowded(sum, n int) bool { return 8*sum >= 5*n }
 
-// balance publishes the share of each worker while the ring is crowded: from when five eighths
-// of it are held, with more than one process to hold them, until less than a quarter has been
-// for an epoch, or is when the agent rests. Processes that fill the ring in turns, each as soon
-// as it gets a processor, leave it empty now and then; without shares the next of them would
-// fill it, and those who claim in a full ring pass many busy slots for each free one. Half of
-// the ring is shared: the other half is for who comes next, and free slots must be many for
-// long runs to find enough of them side by side. It reports what publish does.
+// balance publishes a share while the ring is crowded and for some time after. It begins when five
+// eighths are held, with more than one process to hold them: processes that fill the ring in turns,
+// each as soon as it gets a processor, would leave no room for the next of them, and those who claim
+// in a full ring pass many busy slots for each free one. resting says that the agent has nothing to do
+// and that the next look may be far off. It reports what publish does.
 func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting bool) (grown bool) {
 	if s.ring.Share() != s.word {
 		s.ring.SetShare(s.word)
@@ -157,20 +166,21 @@ func (s *sharing) balance(now int64, held *[slots.MaxOwner + 1]uint32, resting b
 	}
 	clear(held[:])
 	n, sum := len(s.since), s.ring.Holders(held)
-	share := 0
-	if 4*sum >= n {
-		s.calm = now
-	}
-	if s.looks++; now == s.calm {
-		s.looks = 0
-	}
-	stays := now == s.calm || !resting && (now-s.calm < int64(epoch) || s.looks < calmLooks)
-	if s.users > 1 && (crowded(sum, n) || s.word.Slots() > 0 && stays) {
-		share = fairShare(held, n/2)
+	share := s.word.Slots()
+	switch {
+	case s.users < 2:
+		share = 0
+	case share > 0:
+		share = s.steer(now, held, sum, resting)
+	case crowded(sum, n):
+		s.settle(now)
+		s.slept = math.MaxInt64
+		share = s.middle(held)
 	}
 	grown = s.publish(share)
 	if now-s.began >= int64(epoch) {
 		s.began, s.before, s.most = now, s.most, n
+		s.longest = [2]int{s.longestNow(), s.longest[0]}
 		if have := s.word.Slots(); have > 0 {
 			s.most = have
 		}

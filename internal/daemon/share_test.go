@@ -131,6 +131,8 @@ func TestFairShare(t *testing.T) {
 // The share is published while the ring is crowded, taken back when it is not, and
 // put right when somebody else has written it.
 func TestShareOfACrowdedRing(t *testing.T) {
+	// Between half of the ring, for the one that holds something, and a quarter, for each of the two.
+	const share = 22
 	s := newSide(t, nil)
 	out, in := s.localLane(t)
 	service, a, b := s.addService(), s.addWorker(11), s.addWorker(12)
@@ -151,13 +153,13 @@ func TestShareOfACrowdedRing(t *testing.T) {
 	s.d.joins(b.view, rigLane)
 	out.sharing.next = 0
 	s.a.cycle()
-	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 || out.sharing.users != 2 {
+	if n := out.ring.Share().Slots(); n != share || out.sharing.users != 2 {
 		t.Errorf("share %d, %d users", n, out.sharing.users)
 	}
 	out.ring.SetShare(slots.Share(0).Next(1))
 	out.sharing.next = math.MaxInt64 // no look, which would find the ring full still
 	s.a.cycle()
-	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 {
+	if n := out.ring.Share().Slots(); n != share {
 		t.Errorf("share %d after somebody has written it", n)
 	}
 	for range 20 {
@@ -170,7 +172,7 @@ func TestShareOfACrowdedRing(t *testing.T) {
 	// It is full again at once, perhaps: the share stays for an epoch.
 	out.sharing.next, out.sharing.calm = 0, shm.Nanotime()+int64(time.Hour)
 	s.a.cycle()
-	if n := out.ring.Share().Slots(); n != rigGeometry.Slots/2 {
+	if n := out.ring.Share().Slots(); n != share {
 		t.Errorf("share %d just after the ring was crowded", n)
 	}
 	// An agent that has not run for an epoch looks some times before it ends.
