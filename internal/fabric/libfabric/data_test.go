@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,13 +204,22 @@ func TestCostOfAGroup(t *testing.T) {
 	})
 }
 
-func entries(t *testing.T, dir string) int {
+// entries returns how many files a folder has, without those of shared memory that are other
+// processes', which come and go.
+func entries(t *testing.T, dir string) (n int) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(list)
+	for _, file := range list {
+		var namespace uint64
+		var pid int
+		if found, _ := fmt.Sscanf(file.Name(), "rdmad-%d-%d-", &namespace, &pid); found != 2 || pid == os.Getpid() {
+			n++
+		}
+	}
+	return n
 }
 
 // What was opened is closed: descriptors, threads, files of shared memory, and the library's
@@ -237,4 +248,37 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("%d objects are left", n)
 		}
 	})
+}
+
+// An endpoint takes no more of the process's own memory than docs/fabrics.md says.
+func TestMemoryOfEndpoints(t *testing.T) {
+	const limit = 12 << 20
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		const pairs = 4
+		before := anonymous(t)
+		for range pairs {
+			defer newPairing(t, cfg, 16, 4096).close()
+		}
+		// Each device has one more, for control messages.
+		per := (anonymous(t) - before) / (4 * pairs)
+		t.Logf("%d KiB per endpoint", per>>10)
+		if per > limit {
+			t.Errorf("an endpoint takes %d bytes, more than %d", per, limit)
+		}
+	})
+}
+
+// anonymous returns how many bytes of memory this process has for itself.
+func anonymous(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "RssAnon:")
+	var kib int
+	if _, err := fmt.Sscanf(rest, "%d kB", &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
 }
