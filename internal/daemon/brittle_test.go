@@ -11,8 +11,12 @@ import (
 )
 
 // BrittleEnv names a file: in a core that has the variable the provider verbs is one over
-// tcp that fails while the file exists, and penalties are short.
-const BrittleEnv = "RDMAD_TEST_BRITTLE"
+// tcp that fails while the file exists, and penalties are short. While the file exists with
+// NoEndpoints at its end, no endpoint is made, and it gets a byte for each that was to be.
+const (
+	BrittleEnv  = "RDMAD_TEST_BRITTLE"
+	NoEndpoints = ".endpoints"
+)
 
 func init() {
 	file := os.Getenv(BrittleEnv)
@@ -59,6 +63,10 @@ type brittlePD struct {
 }
 
 func (p brittlePD) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {
+	if f, err := os.OpenFile(p.file+NoEndpoints, os.O_WRONLY|os.O_APPEND, 0); err == nil {
+		_, err := f.Write([]byte{0})
+		return nil, errors.Join(errBrittle, err, f.Close())
+	}
 	e, err := p.ProtectionDomain.CreateEndpoint(a)
 	return brittleEndpoint{e, p.file}, err
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
@@ -215,16 +217,40 @@ func (b *bulk) name(r *region) *regionBody {
 	return &regionBody{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation()}
 }
 
-// open makes the connection for the operations of this node's handlers.
+// open makes the connection for the operations of this node's handlers. While some wait for it, it tries again for as
+// long as they wait for a lost link: that it cannot be made may be the first sign that the link is lost, or the peer's
+// side of the last one may not be closed yet.
 func (b *bulk) open(attempt uint64) {
-	d := b.domain
-	c := d.conductor
-	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
-	defer cancel()
+	c := b.domain.conductor
 	s := c.sessionWith(b.peer)
 	if s == nil {
 		return // it has ended, and with it the attempt
 	}
+	until := time.Now().Add(c.live().Node.LinkHold)
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		again, err := b.try(attempt, s, until)
+		if err != nil && c.ctx.Err() == nil && (wait == firstRetry || !again) {
+			event.OpsNotConnected.On(&c.log).Err(err).Str("peer", b.peer).Str("domain", b.domain.name).Msg("no connection for operations on regions")
+		}
+		if !again {
+			return
+		}
+		select {
+		case <-s.done:
+			return // the mover waits for the next session, or will in a moment
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-c.ctx.Done():
+		}
+	}
+}
+
+// try tries once, and reports whether it is to be tried again in this session: operations wait, and it is
+// not yet the given time.
+func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err error) {
+	d := b.domain
+	c := d.conductor
+	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	defer cancel()
 	e, err := b.connect(ctx, s)
 	d.agent.commands.call(func() {
 		over := s.reason()
@@ -241,15 +267,16 @@ func (b *bulk) open(attempt uint64) {
 		}
 		if err != nil {
 			e = nil
+			if again = c.ctx.Err() == nil && time.Now().Before(until) && b.view.mover.awaits(attempt); again {
+				return
+			}
 		}
 		if serr := b.view.mover.connected(attempt, e); serr != nil {
 			err = serr
 			b.view.mover.broken(serr)
 		}
 	})
-	if err != nil && c.ctx.Err() == nil {
-		event.OpsNotConnected.On(&c.log).Err(err).Str("peer", b.peer).Str("domain", d.name).Msg("no connection for operations on regions")
-	}
+	return again, err
 }
 
 func (b *bulk) connect(ctx context.Context, s *session) (*activeEnd, error) {

@@ -219,6 +219,11 @@ func (m *mover) open() {
 	}
 }
 
+// awaits reports whether operations wait for the connection that an attempt is to make.
+func (m *mover) awaits(attempt uint64) bool {
+	return attempt == m.attempt && m.opening && len(m.active)+len(m.redo) > 0
+}
+
 // connected ends an attempt to open the connection. e is nil when it failed: then what
 // waits for it ends too. When the link was lost meanwhile, nobody waits for it.
 func (m *mover) connected(attempt uint64, e *activeEnd) error {
