@@ -1,0 +1,140 @@
+package daemon
+
+import (
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// agentMethod is a method with the processes that serve it.
+type agentMethod struct {
+	id      uint32
+	workers []*agentWorker
+	turn    int
+	// queue holds requests for which no process had room, oldest first.
+	queue []queued
+	// orders is nil before the first request with an order.
+	orders *orders
+	// turns holds requests that wait for their callers' turns.
+	turns turns
+	crowd crowd
+	// inline is the process in which this is, if it has the agent handle the method's requests
+	// by calling handle; nil if not.
+	inline *agentWorker
+	handle func(slots.Hint)
+	// row is what is counted of the method.
+	row *counters.Service
+}
+
+type queued struct {
+	lane   *inLane
+	index  int
+	ticket uint64
+}
+
+// pickAmong bounds how many of a method's workers are compared for a request.
+const pickAmong = 8
+
+// pick returns the worker with the fewest unfinished requests, of up to
+// pickAmong that have the lane mapped, or nil. Among equals it takes turns.
+func (m *agentMethod) pick(lane uint16) *agentWorker {
+	var best *agentWorker
+	n := len(m.workers)
+	if n == 1 && m.workers[0].takes(lane) {
+		return m.workers[0]
+	}
+	m.turn++
+	for k := 0; k < min(n, pickAmong); k++ {
+		w := m.workers[(m.turn+k)%n]
+		if w.takes(lane) && (best == nil || w.outstanding < best.outstanding) {
+			best = w
+		}
+	}
+	if best != nil || n <= pickAmong {
+		return best
+	}
+	for _, w := range m.workers {
+		if w.takes(lane) {
+			return w
+		}
+	}
+	return nil
+}
+
+// worker returns the process with the attach id if it serves the method, or nil.
+func (m *agentMethod) worker(id uint16) *agentWorker {
+	for _, w := range m.workers {
+		if w.id == int(id) {
+			return w
+		}
+	}
+	return nil
+}
+
+// choose returns the worker for a recorded request of the lane; nil if none that may
+// have it has the lane mapped.
+func (m *agentMethod) choose(r *record, lane uint16) *agentWorker {
+	switch {
+	case r.to != 0:
+		if w := m.worker(r.to); w != nil && w.hasMapped(lane) {
+			return w
+		}
+		return nil
+	case r.order != 0:
+		return m.atHome(r.order, lane)
+	}
+	return m.pick(lane)
+}
+
+// register makes w serve method id.
+func (d *agentDomain) register(id uint32, w *agentWorker) {
+	if w.gone {
+		return // detached while its question was being answered
+	}
+	m := d.methodFor(id)
+	for _, have := range m.workers {
+		if have == w {
+			return
+		}
+	}
+	m.workers = append(m.workers, w)
+	d.drainQueues()
+}
+
+// methodFor returns the method with the id, which it makes if there is none.
+func (d *agentDomain) methodFor(id uint32) *agentMethod {
+	n := d.methodNumber(id)
+	for n >= len(d.methods) {
+		d.methods = append(d.methods, nil)
+	}
+	if d.methods[n] == nil {
+		d.methods[n] = &agentMethod{id: id, row: new(counters.Service)}
+	}
+	return d.methods[n]
+}
+
+func (d *agentDomain) methodNumber(id uint32) int { return int(id & (1<<d.methodBits - 1)) }
+
+// method returns the method with the id that a request carries, or nil.
+func (d *agentDomain) method(id uint32) *agentMethod {
+	if n := d.methodNumber(id); n < len(d.methods) && d.methods[n] != nil && d.methods[n].id == id {
+		return d.methods[n]
+	}
+	return nil
+}
+
+// refuseQueue answers the queued requests of a method that nobody serves.
+func (d *agentDomain) refuseQueue(m *agentMethod) {
+	q := m.queue
+	m.queue = nil
+	m.turns.drain(func(r queued) verdict {
+		q = append(q, r)
+		return gone
+	})
+	m.recount()
+	for _, r := range q {
+		if r.waits() {
+			r.lane.refuse(r.index, slots.StatusNoService, "nobody serves it")
+			r.lane.later()
+		}
+	}
+}
