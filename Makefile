@@ -63,8 +63,18 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 	else \
 		echo "race detector: skipped, it needs a C compiler and $$(go env CC) is not there"; \
 	fi
-	@echo "$(TESTJOBS) at a time: $(SIDE_BY_SIDE)"
-	@$(MAKE) --no-print-directory --jobs=$(TESTJOBS) --output-sync=line $(SIDE_BY_SIDE)
+	@$(MAKE) --no-print-directory test-libfabric
+	@$(MAKE) --no-print-directory test-faults
+	@$(MAKE) --no-print-directory test-grpcx
+	@$(MAKE) --no-print-directory test-otelx
+	@$(MAKE) --no-print-directory test-peers
+	@$(MAKE) --no-print-directory test-browser
+	@$(MAKE) --no-print-directory test-kubernetes
+	@if [[ "$(PACKAGING_TESTS)" == off ]]; then \
+		echo "packages: not tested, PACKAGING_TESTS=off"; \
+	else \
+		$(MAKE) --no-print-directory test-packages; \
+	fi
 	@CGO_ENABLED=0 go build -o bin/lab ./test/lab
 	@if [[ "$(LAB)" == off ]]; then \
 		echo "lab: skipped, LAB=off"; \
@@ -74,18 +84,6 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 		echo "lab: skipped, $$why"; \
 	fi
 
-# Each of these would use about one processor. The longest are first.
-SIDE_BY_SIDE = test-libfabric-provider test-libfabric-harnesses test-with-packages test-faults test-libfabric-perf \
-	test-peers test-grpcx test-otelx test-kubernetes
-# These install packages, one after the other: apt-get does not wait for the lock of its lists.
-.PHONY: test-with-packages
-test-with-packages: toolchain
-	@$(MAKE) --no-print-directory test-browser
-	@$(MAKE) --no-print-directory test-packages
-
-# How many of them run at a time.
-TESTJOBS ?= 2
-
 # What runs on every machine that has libfabric: its providers tcp;ofi_rxm and shm.
 OVER_LIBFABRIC = -rdmad.fabric libfabric -rdmad.programs "$(CURDIR)/bin/libfabric" -rdmad.messages 3000 -rdmad.most 100000 -rdmad.largest 33554432 -rdmad.limit 2m
 LIBFABRIC_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goroutines|HandlerErrors|Balance|EveryStyle|Largest|Kill.*|StartOrder|PeerRestarts|Drain|PageserverDemo|Regions.*|NodeStopsInAnAnswer)$$
@@ -94,26 +92,20 @@ LIBFABRIC_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goro
 # good (docs/fabrics.md, "Files of shm").
 NOT_OVER_SHM = ^Test(RegionsAfterReconnect|NodeStopsInAnAnswer)$$
 
-.PHONY: test-libfabric test-libfabric-provider test-libfabric-perf test-libfabric-harnesses
-test-libfabric: test-libfabric-provider test-libfabric-perf test-libfabric-harnesses ## Run the tests of the provider libfabric, and harnesses over it, if it is installed.
-
-ifdef OFI
-test-libfabric-provider: toolchain
-	CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/fabric/libfabric
-	CGO_ENABLED=1 go test -tags libfabric$(comma)faultpoints -timeout $(TEST_TIMEOUT) -run '^TestTrouble' ./internal/fabric/libfabric
-
-test-libfabric-perf: toolchain
-	CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) -run 'Devices|PerfOver' ./cmd/rdmad
-	CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/perf/...
-
-test-libfabric-harnesses: toolchain
-	CGO_ENABLED=1 go build -tags libfabric -o bin/libfabric/ ./cmd/rdmad ./examples/pageserver
-	go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' $(OVER_LIBFABRIC) -rdmad.libfabric 'tcp;ofi_rxm'
-	go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' -skip '$(NOT_OVER_SHM)' $(OVER_LIBFABRIC) -rdmad.libfabric shm
-else
-test-libfabric-provider test-libfabric-perf test-libfabric-harnesses:
-	@echo "$@: skipped, it needs a C compiler, pkg-config and libfabric: apt-get install gcc pkg-config libfabric-dev"
-endif
+.PHONY: test-libfabric
+test-libfabric: toolchain ## Run the tests of the provider libfabric, and harnesses over it, if it is installed.
+	@if [[ -z "$(OFI)" ]]; then \
+		echo "libfabric: skipped, it needs a C compiler, pkg-config and libfabric: apt-get install gcc pkg-config libfabric-dev"; \
+	else \
+		set -x; \
+		CGO_ENABLED=1 go build -tags libfabric -o bin/libfabric/ ./cmd/rdmad ./examples/pageserver; \
+		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/fabric/libfabric; \
+		CGO_ENABLED=1 go test -tags libfabric$(comma)faultpoints -timeout $(TEST_TIMEOUT) -run '^TestTrouble' ./internal/fabric/libfabric; \
+		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) -run 'Devices|PerfOver' ./cmd/rdmad; \
+		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/perf/...; \
+		go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' $(OVER_LIBFABRIC) -rdmad.libfabric 'tcp;ofi_rxm'; \
+		go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' -skip '$(NOT_OVER_SHM)' $(OVER_LIBFABRIC) -rdmad.libfabric shm; \
+	fi
 
 # Without the race detector: processes die here, and its would be slow to start.
 .PHONY: test-faults
@@ -170,14 +162,8 @@ packages: toolchain ## Build .deb and .rpm packages into bin/packages: docs/pack
 # installed in a chroot; elsewhere that is skipped, and the test says what is missing.
 .PHONY: test-packages test-kubernetes
 test-packages: toolchain ## Build packages, look into them, and install, run, upgrade and remove them in a small Debian.
-	@if [[ "$(PACKAGING_TESTS)" == off ]]; then \
-		echo "packages: not tested, PACKAGING_TESTS=off"; \
-	else \
-		set -x; \
-		go test -tags docs -timeout $(TEST_TIMEOUT) ./cmd/rdmad; \
-		cd packaging; \
-		CGO_ENABLED=0 go test -v -timeout 20m ./... | grep -v '^=== RUN'; \
-	fi
+	go test -tags docs -timeout $(TEST_TIMEOUT) ./cmd/rdmad
+	cd packaging && CGO_ENABLED=0 go test -v -timeout 20m ./... | grep -v '^=== RUN'
 
 test-kubernetes: toolchain ## Check the manifests against Kubernetes' own types, and against the configuration that they carry.
 	cd deploy/kubernetes && go test -timeout $(TEST_TIMEOUT) ./...
