@@ -61,7 +61,7 @@ func (n *fakeNet) absent(_ context.Context, service string) absence {
 func (n *fakeNet) open(ctx context.Context, service, method string, first []byte) (outgoing, error) {
 	s, err := n.stream(ctx, service+"/"+method)
 	if err == nil {
-		err = s.Send(ctx, first)
+		err = s.send(ctx, first, nil) // it comes with the stream, so that the handler cannot be over before
 	}
 	if err != nil {
 		return nil, err
@@ -113,7 +113,9 @@ type fakeStream struct {
 
 var errFakeOver = errors.New("fake: the stream has ended")
 
-func (s *fakeStream) Send(ctx context.Context, msg []byte) error {
+func (s *fakeStream) Send(ctx context.Context, msg []byte) error { return s.send(ctx, msg, s.over) }
+
+func (s *fakeStream) send(ctx context.Context, msg []byte, over <-chan struct{}) error {
 	if s.net.sendError != nil {
 		if err := s.net.sendError(msg); err != nil {
 			return err
@@ -129,7 +131,7 @@ func (s *fakeStream) Send(ctx context.Context, msg []byte) error {
 	select {
 	case s.up <- msg:
 		return nil
-	case <-s.over:
+	case <-over:
 		return errFakeOver
 	case <-ctx.Done():
 		return &client.DeadlineError{Cause: ctx.Err()}
