@@ -84,8 +84,8 @@ static void prepare(const struct lf_query *q)
 	// Over verbs rxm crashes without receives that all queue pairs of an endpoint share. Over tcp it has them anyway.
 	setenv(shared, "1", 0);
 	// Buffers for messages that nobody has asked for yet, which each endpoint of rxm makes and writes over at once: with
-	// the usual 4096 of 16 KiB, and as many again for what it sends, it takes 87 MiB. Groups of requests and answers go
-	// past them; other messages than control messages only the tools of "rdmad perf" send.
+	// the usual 4096 of 16 KiB, and more for what it sends, an endpoint takes 77 MiB. What is written goes past them;
+	// messages of the daemon are small, and only the tools of "rdmad perf" send larger ones.
 	setenv("FI_OFI_RXM_MSG_RX_SIZE", "256", 0);
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "4096", 0);
 	// With the cache verbs grants every right to what is registered, and keeps it registered when it is closed.
