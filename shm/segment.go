@@ -104,6 +104,7 @@ func create(o CreateOptions, huge bool) (_ *Segment, err error) {
 		return nil, fmt.Errorf("shm: segment %q: map %d bytes: %w", o.Name, size, err)
 	}
 	s := &Segment{file: f, mem: mem, huge: huge}
+	s.populate()
 	s.writeHeader(o.Kind)
 	return s, nil
 }
@@ -213,7 +214,21 @@ func mapSealed(f *os.File, size int) (*Segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: map segment of %d bytes: %w", st.Size(), err)
 	}
-	return &Segment{file: f, mem: mem}, nil
+	s := &Segment{file: f, mem: mem}
+	s.populate()
+	return s, nil
+}
+
+// populateMost is how many bytes of a mapping populate looks after. It is far more than
+// any ring has; of a region that is larger, a process may never touch most.
+const populateMost = 64 << 20
+
+// populate enters the pages, all of which exist, into the page table of this process, a
+// few hundred for each system call. Without it the first touch of each is an interrupt of its
+// own: the processes of a ring go round it slot by slot and would take one for each page of it,
+// in the middle of requests. Kernels before Linux 5.14 refuse, which costs speed only.
+func (s *Segment) populate() {
+	_ = unix.Madvise(s.mem[:min(len(s.mem), populateMost)], unix.MADV_POPULATE_READ)
 }
 
 // Bytes returns the whole mapping, header page first. The slice is valid until
