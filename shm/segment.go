@@ -219,14 +219,14 @@ func mapSealed(f *os.File, size int) (*Segment, error) {
 	return s, nil
 }
 
-// populateMost is how many bytes of a mapping populate looks after. It is far more than
-// any ring has; of a region that is larger, a process may never touch most.
+// populateMost is how many bytes of a mapping populate looks after: more than a ring of the
+// default classes has. Of a region that is larger, a process may never touch most.
 const populateMost = 64 << 20
 
-// populate enters the pages, all of which exist, into the page table of this process, a
-// few hundred for each system call. Without it the first touch of each is an interrupt of its
-// own: the processes of a ring go round it slot by slot and would take one for each page of it,
-// in the middle of requests. Kernels before Linux 5.14 refuse, which costs speed only.
+// populate enters the pages, all of which exist, into the page table of this process with one
+// system call. Without it the first touch of each is a page fault of its own: the processes of a
+// ring go round it slot by slot and would take one for each page of it, in the middle of requests.
+// Kernels before Linux 5.14 refuse, which costs speed only.
 func (s *Segment) populate() {
 	_ = unix.Madvise(s.mem[:min(len(s.mem), populateMost)], unix.MADV_POPULATE_READ)
 }
