@@ -120,18 +120,10 @@ func TestHostileWorkerBeyondItsShare(t *testing.T) {
 	greedy.Depth = 8192
 	good := startLoad(t, greedy)
 	hostile := startHostile(t, args)
-	share := func(s *daemon.Status) int {
-		for _, l := range s.Lanes {
-			if l.Class == "small" && l.Direction == "out" {
-				return l.Share
-			}
-		}
-		return 0
-	}
 	bounded := func() bool {
 		s := c.status("a")
 		w := workerNamed(s, "hostile")
-		return w.OverLimit > 1000 && share(s) > 0 && w.Slots <= share(s)*3/2
+		return w.OverLimit > 1000 && smallShare(s) > 0 && w.Slots <= smallShare(s)*3/2
 	}
 	eventually(t, "the daemon refuses", bounded)
 	// Some phases are enough in which all get their processors; a machine may be busy.
