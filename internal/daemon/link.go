@@ -211,7 +211,7 @@ func (l *link) serveSession(s *session) {
 	} else if replaced {
 		c.bulksWith(l.name, (*bulk).forget)
 	}
-	c.sendDirectory(s)
+	s.sendDirectory()
 	c.spawn(func() { c.repeatExports(s) })
 	c.spawn(func() { c.awaitPeerRepeated(s) })
 	c.tellService(s)
@@ -238,34 +238,6 @@ func (l *link) end(err error) {
 	if s := l.current(); s != nil {
 		s.end(err)
 	}
-}
-
-// maxListings bounds the methods that a peer may announce.
-const maxListings = 64 << 10
-
-// learn replaces the peer's directory.
-func (l *link) learn(s *session, ls []listing) error {
-	if len(ls) > maxListings {
-		return fmt.Errorf("%w: a directory of %d methods, at most %d", errFrame, len(ls), maxListings)
-	}
-	dir := make(map[string]map[methodKey]listing)
-	for _, e := range ls {
-		if attach.CheckName(e.Service) != nil || attach.CheckName(e.Method) != nil || e.Answer < attach.AnswerLikeRequest || e.Answer > 1<<30 {
-			return fmt.Errorf("%w: a malformed directory entry", errFrame)
-		}
-		if dir[e.Domain] == nil {
-			dir[e.Domain] = make(map[methodKey]listing)
-		}
-		dir[e.Domain][methodKey{e.Service, e.Method}] = e
-	}
-	c := l.conductor
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if l.session == s {
-		l.directory, l.listed = dir, true
-		c.notify()
-	}
-	return nil
 }
 
 // lookup finds a method on the peer, with conductor.mu held. retry says that
@@ -317,59 +289,4 @@ func (c *conductor) connected(ctx context.Context, name string) (*session, error
 			return nil, fmt.Errorf("%w: node %s is not connected: %w", attach.ErrNoService, name, lastErr)
 		}
 	}
-}
-
-// directoryChanged tells every peer what this node serves now.
-func (c *conductor) directoryChanged() {
-	c.mu.Lock()
-	c.notify()
-	var sessions []*session
-	for _, l := range c.links {
-		if l.session != nil {
-			sessions = append(sessions, l.session)
-		}
-	}
-	c.mu.Unlock()
-	for _, s := range sessions {
-		c.sendDirectory(s)
-	}
-}
-
-// sendDirectory tells a peer what this node serves. The snapshot is taken with
-// the session's write lock held, so that a newer one is never overtaken.
-func (c *conductor) sendDirectory(s *session) {
-	s.publishing.Lock()
-	defer s.publishing.Unlock()
-	if err := s.send(&peerMessage{Type: peerDirectory, Directory: c.listings()}); err != nil {
-		s.end(err)
-	}
-}
-
-// maxDirectory bounds the bytes of a directory, so that it fits a frame.
-const maxDirectory = maxFrame - 64<<10
-
-// listings returns what this node serves, as far as it fits a frame. What does not is not
-// to be had from peers: better than no link at all.
-func (c *conductor) listings() []listing {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var ls []listing
-	bytes, left := 0, 0
-	for _, d := range c.allDomains() {
-		for k, m := range d.methods {
-			if len(m.workers) == 0 {
-				continue
-			}
-			// Names have no bytes that JSON must escape; the rest is less than 96.
-			if bytes += len(d.name) + len(k.service) + len(k.method) + 96; bytes > maxDirectory {
-				left++
-				continue
-			}
-			ls = append(ls, listing{Domain: d.name, Service: k.service, Method: k.method, ID: m.id, Answer: m.answer, Carries: m.carries()})
-		}
-	}
-	if left > 0 {
-		event.DirectoryFull.On(&c.log).Int("methods", left).Int("told", len(ls)).Msg("more methods than fit a directory: peers do not hear of some")
-	}
-	return ls
 }

@@ -44,7 +44,12 @@ type session struct {
 
 	writing    sync.Mutex // one frame at a time
 	publishing sync.Mutex // one directory at a time
-	saidDrain  bool       // the peer has been told that this node drains; belongs to publishing
+	// They belong to publishing. saidDrain: the peer has been told that this node drains;
+	// nextDirectory: not before this is it told again what the node serves.
+	saidDrain     bool
+	nextDirectory time.Time
+	// stale has room for one: what this node serves has changed, and a goroutine is to tell the peer.
+	stale chan struct{}
 
 	mu      sync.Mutex
 	known   bool // resumed is closed
@@ -172,7 +177,7 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *helloBody, clock
 	}
 	return &session{
 		link: l, conn: ch, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
-		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
+		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
 	}, nil
 }
 

@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/event"
+)
+
+// directoryPace is the time for each method of a directory until the peer is told the next: several
+// times what it takes to write one and to read it. Changes come in crowds, when services start that
+// have thousands of methods; each by itself would make their number squared for every peer.
+const directoryPace = 20 * time.Microsecond
+
+// directoryChanged has every peer told what this node serves now. It does not wait for peers:
+// a service that says what it serves, and the end of a process, do not depend on whether they read.
+func (c *conductor) directoryChanged() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notify()
+	for _, l := range c.links {
+		if l.session != nil {
+			l.session.directoryStale()
+		}
+	}
+}
+
+// directoryStale has the peer told what this node serves, soon and in the background.
+func (s *session) directoryStale() {
+	select {
+	case s.stale <- struct{}{}:
+		s.link.conductor.spawn(s.publish)
+	default: // whoever is about to tell the peer has not looked yet
+	}
+}
+
+// publish tells the peer what this node serves, but not too soon after the last time.
+func (s *session) publish() {
+	s.publishing.Lock()
+	wait := time.NewTimer(time.Until(s.nextDirectory))
+	s.publishing.Unlock()
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-s.done:
+		return
+	case <-s.link.conductor.ctx.Done():
+		return
+	}
+	<-s.stale // what changes from now on is told by another
+	s.sendDirectory()
+}
+
+// sendDirectory tells the peer what this node serves. The snapshot is taken with publishing
+// held, so that a newer one is never overtaken.
+func (s *session) sendDirectory() {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	ls := s.link.conductor.listings()
+	if err := s.send(&peerMessage{Type: peerDirectory, Directory: ls}); err != nil {
+		s.end(err)
+	}
+	s.nextDirectory = time.Now().Add(time.Duration(len(ls)) * directoryPace)
+}
+
+// maxDirectory bounds the bytes of a directory, so that it fits a frame.
+const maxDirectory = maxFrame - 64<<10
+
+// listings returns what this node serves, as far as it fits a frame. What does not is not
+// to be had from peers: better than no link at all.
+func (c *conductor) listings() []listing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ls []listing
+	bytes, left := 0, 0
+	for _, d := range c.allDomains() {
+		for k, m := range d.methods {
+			if len(m.workers) == 0 {
+				continue
+			}
+			// Names have no bytes that JSON must escape; the rest is less than 96.
+			if bytes += len(d.name) + len(k.service) + len(k.method) + 96; bytes > maxDirectory {
+				left++
+				continue
+			}
+			ls = append(ls, listing{Domain: d.name, Service: k.service, Method: k.method, ID: m.id, Answer: m.answer, Carries: m.carries()})
+		}
+	}
+	if left > 0 {
+		event.DirectoryFull.On(&c.log).Int("methods", left).Int("told", len(ls)).Msg("more methods than fit a directory: peers do not hear of some")
+	}
+	return ls
+}
+
+// maxListings bounds the methods that a peer may announce.
+const maxListings = 64 << 10
+
+// learn replaces the peer's directory.
+func (l *link) learn(s *session, ls []listing) error {
+	if len(ls) > maxListings {
+		return fmt.Errorf("%w: a directory of %d methods, at most %d", errFrame, len(ls), maxListings)
+	}
+	dir := make(map[string]map[methodKey]listing)
+	for _, e := range ls {
+		if attach.CheckName(e.Service) != nil || attach.CheckName(e.Method) != nil || e.Answer < attach.AnswerLikeRequest || e.Answer > 1<<30 {
+			return fmt.Errorf("%w: a malformed directory entry", errFrame)
+		}
+		if dir[e.Domain] == nil {
+			dir[e.Domain] = make(map[methodKey]listing)
+		}
+		dir[e.Domain][methodKey{e.Service, e.Method}] = e
+	}
+	c := l.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.session == s {
+		l.directory, l.listed = dir, true
+		c.notify()
+	}
+	return nil
+}
