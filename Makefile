@@ -33,9 +33,9 @@ LAB_FAULTS_TIMEOUT ?= 45m
 # The harnesses that the lab runs over verbs; the others do not depend on the fabric.
 LAB_HARNESSES = ^Test(ForkOrder|OneServerOneClient|FullRing|Processes|Goroutines|HandlerErrors|Balance|EveryStyle|Largest|Kill.*|StartOrder|PeerRestarts|Drain|PageserverDemo|Regions.*|NodeStopsInAnAnswer)$$
 
-# Packages with concurrency of their own. Commands and examples are thin, and
+# Packages with concurrency of their own. Commands and examples are thin, repocheck reads files, and
 # test/ runs the built programs, into which this race detector cannot look.
-RACE_PACKAGES = $$(go list ./... | grep -vE '/(cmd|examples|test)(/|$$)')
+RACE_PACKAGES = $$(go list ./... | grep -vE '/(cmd|examples|test|internal/repocheck)(/|$$)')
 
 .PHONY: help
 help: ## Print the targets.
