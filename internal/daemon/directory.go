@@ -8,8 +8,8 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 )
 
-// directoryPace is the time for each method of a directory until the peer is told the next: several
-// times what it takes to write one and to read it. Changes come in crowds, when services start that
+// directoryPace is the time for each method of a directory until the peer is told the next: some ten
+// times what it takes to write and to read it (0.4 and 1.6 us with 2,000 of them). Changes come in crowds, when services start that
 // have thousands of methods; each by itself would make their number squared for every peer.
 const directoryPace = 20 * time.Microsecond
 
@@ -48,15 +48,15 @@ func (s *session) publish() {
 	case <-s.link.conductor.ctx.Done():
 		return
 	}
-	<-s.stale // what changes from now on is told by another
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	<-s.stale // what changes from now on is told by another, who looks at nextDirectory after this
 	s.sendDirectory()
 }
 
-// sendDirectory tells the peer what this node serves. The snapshot is taken with publishing
-// held, so that a newer one is never overtaken.
+// sendDirectory tells the peer what this node serves. The caller holds publishing, so that a
+// newer directory is never overtaken.
 func (s *session) sendDirectory() {
-	s.publishing.Lock()
-	defer s.publishing.Unlock()
 	ls := s.link.conductor.listings()
 	if err := s.send(&peerMessage{Type: peerDirectory, Directory: ls}); err != nil {
 		s.end(err)

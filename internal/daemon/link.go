@@ -211,7 +211,9 @@ func (l *link) serveSession(s *session) {
 	} else if replaced {
 		c.bulksWith(l.name, (*bulk).forget)
 	}
+	s.publishing.Lock()
 	s.sendDirectory()
+	s.publishing.Unlock()
 	c.spawn(func() { c.repeatExports(s) })
 	c.spawn(func() { c.awaitPeerRepeated(s) })
 	c.tellService(s)
