@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,29 +127,8 @@ func stopCore(t *testing.T, c *cluster, name string) (kill func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pids.Core, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	// Whatever the test does: a stopped core would keep the node from stopping.
-	var once sync.Once
-	kill = func() { once.Do(func() { _ = syscall.Kill(pids.Core, syscall.SIGKILL) }) }
-	t.Cleanup(kill)
-	eventually(t, "the core stops", func() bool { return stopped(pids.Core) })
-	return kill
-}
-
-// stopped reports whether all threads of a process have stopped.
-func stopped(pid int) bool {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil {
-		return false
-	}
-	for _, name := range threads {
-		if f := statFields(name); len(f) == 0 || f[0] != "T" {
-			return false
-		}
-	}
-	return true
+	halt(t, pids.Core)
+	return sync.OnceFunc(func() { _ = syscall.Kill(pids.Core, syscall.SIGKILL) })
 }
 
 // Questions to a core that does not answer, and then dies, are answered by the next one,

@@ -97,12 +97,8 @@ func TestEventsOfPeers(t *testing.T) {
 	eventually(t, "the nodes are connected", func() bool { return c.status("a").Peers[0].State == "connected" })
 	core := c.status("b").PIDs.Core
 	supervisor := c.nodes["b"].Process()
-	if err := syscall.Kill(core, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := supervisor.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	halt(t, core)
+	halt(t, supervisor.PID())
 	c.edit("a", swap(t, c.nodes["b"].Listen, "127.0.0.1:1"))
 	c.reload("a")
 	kill(t, core)
@@ -112,17 +108,13 @@ func TestEventsOfPeers(t *testing.T) {
 
 	p := newPair(t, sandbox.Settings{})
 	eventually(t, "the nodes are connected", func() bool { return p.status("a").Peers[0].State == "connected" })
-	if core = p.status("b").PIDs.Core; syscall.Kill(core, syscall.SIGSTOP) != nil {
-		t.Fatal("the core cannot be stopped")
-	}
+	resume := halt(t, p.status("b").PIDs.Core)
 	p.stop("a")
 	text, err := os.ReadFile(filepath.Join(p.dir, "a.log"))
 	if err != nil || !strings.Contains(string(text), `"code":"drain-peers"`) {
 		t.Errorf("%v, log: %s", err, text)
 	}
-	if err := syscall.Kill(core, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	resume()
 }
 
 // Runbook entries about certificates.

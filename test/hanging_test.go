@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
@@ -27,12 +26,6 @@ func TestCallOfHangingCore(t *testing.T) {
 	startService(t, c, "b", "jobs")
 	c.awaitService("a", "b", "jobs", "sleep", 0)
 	core := c.status("a").PIDs.Core
-	halt := func(s syscall.Signal) {
-		t.Helper()
-		if err := syscall.Kill(core, s); err != nil {
-			t.Fatal(err)
-		}
-	}
 	slowly := func(timeout string) *exec.Cmd {
 		cmd := rdmad(t, "call", "b/jobs/sleep", "-", "--timeout", timeout, "--socket", c.socket("a"))
 		cmd.Stdin = bytes.NewReader(encoded(600_000))
@@ -43,18 +36,18 @@ func TestCallOfHangingCore(t *testing.T) {
 	}
 	runInTime(t, func() *exec.Cmd { return slowly("200ms") }).check(t, "a call of a slow handler", 1, "deadline", "give it longer with --timeout")
 
-	halt(syscall.SIGSTOP)
+	resume := halt(t, core)
 	wantHanging(t, "a call", call("200ms"))
 	wantHanging(t, "a ping", run(t, rdmad(t, "ping", "b", "--timeout", "200ms", "--socket", c.socket("a"))))
-	halt(syscall.SIGCONT)
+	resume()
 
 	// The core halts while the call is under way; if it is over before that, once more.
 	for received := c.status("b").Counters["requests_received"]; ; {
 		b := begin(t, slowly("5s"))
 		eventually(t, "the request is with its handler", func() bool { return c.status("b").Counters["requests_received"] > received })
-		halt(syscall.SIGSTOP)
+		resume := halt(t, core)
 		r := b.end()
-		halt(syscall.SIGCONT)
+		resume()
 		if received = c.status("b").Counters["requests_received"]; strings.Contains(r.errOut, "give it longer") {
 			continue
 		}

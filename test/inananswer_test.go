@@ -1,26 +1,11 @@
 package test
 
 import (
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
 )
-
-// haltCore stops a core and returns what lets it go on.
-func haltCore(t *testing.T, core int) (resume func()) {
-	t.Helper()
-	if err := syscall.Kill(core, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	var once sync.Once
-	resume = func() { once.Do(func() { _ = syscall.Kill(core, syscall.SIGCONT) }) }
-	t.Cleanup(resume) // whatever the test does
-	eventually(t, "the core stops", func() bool { return stopped(core) })
-	return resume
-}
 
 // A node stops in the middle of an answer to what another reads from its memory, for so long that the link is given
 // up. The other one ends the connection, although a part of the answer has come, and serves on. When the node goes on
@@ -52,11 +37,11 @@ func TestNodeStopsInAnAnswer(t *testing.T) {
 		eventually(t, "b reads", func() bool { return c.status("b").Counters["region_ops"] > reads })
 		// While b takes nothing, a answers until the connection is full, and has given the kernel a part of an
 		// answer when it is stopped, too.
-		resumeB := haltCore(t, b)
+		resumeB := halt(t, b)
 		for range 3 {
 			c.status("a")
 		}
-		resumeA := haltCore(t, a)
+		resumeA := halt(t, a)
 		for _, k := range cutters {
 			k.cut(true)
 		}

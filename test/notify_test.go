@@ -141,17 +141,13 @@ func TestWatchdog(t *testing.T) {
 	}
 	fed("the watchdog is fed")
 	core := c.status("a").PIDs.Core
-	if err := syscall.Kill(core, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	resume := halt(t, core)
 	eventually(t, "the watchdog is not fed", func() bool {
 		before := l.count("WATCHDOG=1")
 		time.Sleep(2 * often) // what was on its way has come
 		return l.count("WATCHDOG=1") == before
 	})
-	if err := syscall.Kill(core, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	resume()
 	fed("the watchdog is fed again")
 	kill(t, core)
 	fed("the watchdog is fed by another core")

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	view "github.com/rdmad/rdmad/cmd/rdmad/counted"
@@ -169,14 +168,7 @@ func (c *cluster) haltedCounters() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if err := syscall.Kill(pids.Core, syscall.SIGSTOP); err != nil {
-		c.t.Fatal(err)
-	}
-	defer func() {
-		if err := syscall.Kill(pids.Core, syscall.SIGCONT); err != nil {
-			c.t.Error(err)
-		}
-	}()
+	defer halt(c.t, pids.Core)()
 	eventually(c.t, "the core is halted", func() bool { return c.counters("a").Process == "halted" })
 	after := c.counters("a")
 	n, _ := answers(&before, "out")

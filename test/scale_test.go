@@ -282,13 +282,15 @@ func (c *cluster) openOneByOne(conn *client.Conn, peers []string, frames map[str
 	slices.Sort(used)
 	c.t.Logf("lanes to %d peers, one after the other: %v to %v, median %v; processor time of both daemons %v to %v, median %v", len(peers),
 		took[0], took[len(took)-1], took[len(took)/2], used[0], used[len(used)-1], used[len(used)/2])
-	// A busy machine makes it several times as much: it takes caches away.
+	if len(peers) == 1 {
+		return // one alone says little: see below
+	}
+	// A busy machine takes caches away, which makes the processor time several times as much, or does nothing at all
+	// for a while. That is not the daemon's fault, but among several some are not disturbed.
 	if used[0] > scaling.OpenCPU {
 		c.t.Errorf("at least %v of processor time for the lanes to a peer, the budget is %v", used[0], scaling.OpenCPU)
 	}
-	// What else the machine does, and for how long it does nothing at all, is not the daemon's fault. But among
-	// several some are not disturbed.
-	if len(took) > 1 && took[0] > slowMachine*scaling.OpenBudget {
+	if took[0] > slowMachine*scaling.OpenBudget {
 		c.t.Errorf("at least %v for the lanes to a peer, the budget is %v", took[0], scaling.OpenBudget)
 	}
 }

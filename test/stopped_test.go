@@ -4,11 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/client"
 )
@@ -26,26 +22,6 @@ spill_after = "200ms"
 `
 
 const quarter = 256 / 4
-
-// suspend stops a worker process and returns when it has stopped.
-func (m *member) suspend() {
-	m.t.Helper()
-	if err := unix.Kill(m.pid(), unix.SIGSTOP); err != nil {
-		m.t.Fatal(err)
-	}
-	eventually(m.t, "the process stops", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.pid()))
-		return err == nil && strings.HasPrefix(string(stat)[strings.LastIndexByte(string(stat), ')')+1:], " T")
-	})
-}
-
-// resume lets a worker process go on.
-func (m *member) resume() {
-	m.t.Helper()
-	if err := unix.Kill(m.pid(), unix.SIGCONT); err != nil {
-		m.t.Fatal(err)
-	}
-}
 
 // stuffRole sends as many requests as it may, says how many, and then how many of them
 // were answered.
@@ -87,7 +63,7 @@ func TestStoppedWorkersThatHoldEverything(t *testing.T) {
 	held := holdRequests(t, c, "b", 4*quarter)
 	c.awaitService("a", "b", "held", "hold", 0)
 	args.Service, args.Method = "held", "hold"
-	stuffed, sum := map[*member]int{}, 0
+	stuffed, resumes, sum := map[*member]int{}, map[*member]func(){}, 0
 	for range 4 {
 		m := startMember(t, "stuff", args)
 		var n int
@@ -95,7 +71,7 @@ func TestStoppedWorkersThatHoldEverything(t *testing.T) {
 		if m.hear(&n); n < 1 || n > quarter || len(stuffed) == 0 && n != quarter {
 			t.Fatalf("process %d has sent %d requests, may %d", len(stuffed), n, quarter)
 		}
-		m.suspend()
+		resumes[m] = halt(t, m.pid())
 		stuffed[m] = n
 		sum += n
 	}
@@ -108,7 +84,7 @@ func TestStoppedWorkersThatHoldEverything(t *testing.T) {
 	}
 	eventually(t, "all their answers are moved", func() bool { return c.status("a").Counters["spilled_answers"] == uint64(sum) })
 	for m, sent := range stuffed {
-		m.resume()
+		resumes[m]()
 		var n int
 		if m.hear(&n); n != sent {
 			t.Errorf("a process has %d answers, want %d", n, sent)
@@ -138,7 +114,7 @@ func TestThroughputBesideAStoppedWorker(t *testing.T) {
 		if hoarder.hear(&held); held != quarter {
 			t.Fatalf("the process holds %d slots, want %d", held, quarter)
 		}
-		hoarder.suspend()
+		halt(t, hoarder.pid())
 		passPhases(0)
 		beside[k] = passPhases(n)
 		_ = hoarder.kill() // also ends a process that is stopped

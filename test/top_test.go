@@ -34,14 +34,9 @@ func TestTopPlain(t *testing.T) {
 func TestTopOfHangingCore(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startEcho(t, c, "b")
-	core := c.status("a").PIDs.Core
-	if err := syscall.Kill(core, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	resume := halt(t, c.status("a").PIDs.Core)
 	r := run(t, rdmad(t, "top", "--once", "--socket", c.socket("a")))
-	if err := syscall.Kill(core, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	resume()
 	r.check(t, "top", 1, "COUNTERS ONLY", "node a", "LANE", "small", "peers - of -", "- workers")
 	if strings.Count(r.errOut, "\n") != 1 {
 		t.Errorf("not one line:\n%s", r.errOut)
