@@ -142,6 +142,25 @@ func TestPostsBesideWhatStaysAreWoken(t *testing.T) {
 	}
 }
 
+// The same where slow one-way messages hold more than half of what it may hold, and stay.
+func TestPostsBesideSlowPostsAreWoken(t *testing.T) {
+	const slow = 10 // of the 16 slots that it may have
+	for name, limit := range map[string]string{"slots": "worker_slots=25", "bytes": "worker_bytes=2048"} {
+		t.Run(name, func(t *testing.T) {
+			a, b := daemontest.Pair(t, tiny+"[limits]\n"+limit+"\n")
+			g := newGate()
+			defer g.Open()
+			serve(t, b, slow, handlers{"gate": g.handle})
+			serve(t, b, 1, handlers{"post": func(*server.Call) error { return nil }})
+			conn := attach(t, a)
+			gate, quick := method(t, conn, "b/t/gate"), method(t, conn, "b/t/post")
+			client.SleepForRoomUntilWoken(conn)
+			woken(t, "slow messages", func() error { return posts(gate, slow) })
+			woken(t, "quick ones beside them", func() error { return posts(quick, 300) })
+		})
+	}
+}
+
 // Slots that the process frees itself are room, too, for one that waits to be told of some.
 func TestOwnAnswersAreRoomAtALimit(t *testing.T) {
 	const quota = 16

@@ -18,8 +18,8 @@ const (
 	freeSleep  = 5 * time.Millisecond
 	roomGrowth = 16
 	// toldGrowth is by how much longer a process at a limit waits to be told that it may hold more,
-	// before it looks by itself: 0.1 s at first, and 1.6 s in the end. The daemon says nothing of
-	// quick messages that have made room beside slow ones, which hold more than half.
+	// before it looks by itself: 0.1 s at first, and 1.6 s in the end. Of quick messages that have
+	// made room beside slow ones, which hold more than half, the daemon speaks only when it has nothing else to do.
 	toldGrowth = 20
 )
 

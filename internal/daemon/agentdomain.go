@@ -168,7 +168,7 @@ func (d *agentDomain) cycle() int {
 func (d *agentDomain) wake() {
 	var first *atomic.Uint32
 	for i, w := range d.touched {
-		w.touched = false
+		w.touched, w.untold = false, false
 		woken, sleeper := w.rings.Down.Rouse()
 		if woken {
 			d.agent.count.Wakes++

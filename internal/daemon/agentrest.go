@@ -130,6 +130,7 @@ func (a *agent) rescan() bool {
 	found := false
 	for _, d := range a.domains {
 		d.balance(true) // no share stays for want of something to do
+		d.relieve()
 		for _, l := range d.outLanes {
 			l.plan.Rescan()
 			found = l.send() > 0 || found

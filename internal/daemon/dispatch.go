@@ -18,9 +18,10 @@ type agentWorker struct {
 	touched bool // in domain.touched
 	// freed is how many slots of its one-way messages were freed since it was last woken, of
 	// freedBytes, and postBytes are those of such messages in the journals; see outLane.freedFor.
+	// untold: some were freed since its bell was last rung.
 	// highBytes: it has had so many bytes in lanes that it perhaps waits until it has less.
 	freed, freedBytes, postBytes int
-	highBytes                    bool
+	untold, highBytes            bool
 	// pid is its process. wentAt is when it went, by CLOCK_MONOTONIC.
 	pid    int
 	wentAt int64

@@ -340,9 +340,33 @@ func (l *outLane) freedFor(w *agentWorker, n int) {
 			w.highBytes = false
 		}
 	}
-	if room {
+	if w.untold = !room; room {
 		l.domain.touch(w)
 	}
+}
+
+// relieve wakes those who perhaps wait for room beside slow one-way messages: what quick ones have left is less than
+// freedFor waits for, and no last message comes soon. It is for an agent that has nothing else to do.
+func (d *agentDomain) relieve() {
+	for _, w := range d.present {
+		if w.untold && d.mayWait(w) {
+			d.touch(w)
+		}
+	}
+}
+
+// mayWait reports whether a worker with one-way messages under way has had so much that it perhaps waits until it
+// has less.
+func (d *agentDomain) mayWait(w *agentWorker) bool {
+	if w.highBytes && w.postBytes > 0 {
+		return true
+	}
+	for _, l := range d.outLanes {
+		if s := l.sharing; s.posts[w.id] > 0 && (s.high[w.id] || s.grown[w.id]) {
+			return true
+		}
+	}
+	return false
 }
 
 // mostBytes is the most bytes of slots that a worker may have in flight; 0 for no limit.
