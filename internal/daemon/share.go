@@ -327,7 +327,7 @@ func (d *agentDomain) grown(l *outLane) {
 // or may hold more, and none of them is left.
 func (l *outLane) freedFor(w *agentWorker, n int) {
 	s, size := l.sharing, n*l.geo.SlotSize
-	w.freed, w.freedBytes = w.freed+n, w.freedBytes+size
+	w.freed, w.freedBytes, w.untold = w.freed+n, w.freedBytes+size, true
 	last := s.posts[w.id] == 0
 	room := w.freed >= s.half() && int(s.taken[w.id]) <= s.limit()-s.half() || last && (s.high[w.id] || s.grown[w.id])
 	if last {
@@ -340,7 +340,7 @@ func (l *outLane) freedFor(w *agentWorker, n int) {
 			w.highBytes = false
 		}
 	}
-	if w.untold = !room; room {
+	if room {
 		l.domain.touch(w)
 	}
 }
