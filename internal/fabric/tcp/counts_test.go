@@ -2,8 +2,12 @@ package tcp
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/poller"
@@ -130,6 +134,60 @@ func systemCallsPerBatch(t *testing.T, cfg Config) {
 		}
 		if again := p.ep[1].Stats(); again != in {
 			t.Errorf("an idle queue did something: %+v, before %+v", again, in)
+		}
+	}
+}
+
+// What has arrived together is handed over by one Poll, whatever a single read takes; but a Poll
+// reads only so often, so that what never ends does not keep the agent.
+func TestPollTakesWhatHasArrived(t *testing.T) {
+	const buffer = minReceiveBuffer
+	for _, size := range []int{100, buffer - headerSize, buffer, 3 * buffer} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			p := newPairWith(t, Config{ReceiveBuffer: buffer})
+			// Less than the kernel's first window, 64 KiB, and more than one Poll takes in.
+			frames := min(48<<10/(size+headerSize), 256)
+			wrs := p.batch(frames, size)
+			for i := range wrs {
+				wrs[i].Op, wrs[i].Flags = fabric.OpWriteImm, fabric.FlagSignaled
+			}
+			c := make([]fabric.Completion, 2*frames)
+			if n, err := p.ep[1].PostRecv(make([]fabric.RecvWR, frames)); n != frames || err != nil {
+				t.Fatal(n, err)
+			}
+			if n, err := p.ep[0].PostSend(wrs); n != frames || err != nil {
+				t.Fatal(n, err)
+			}
+			all := frames * (size + headerSize)
+			arrived(t, p.ep[1].fd, all)
+			if n, err := p.pol[1].Wait(patience); n == 0 || err != nil {
+				t.Fatal(n, err)
+			}
+			n, err := p.cq[1].Poll(c)
+			must(t, err)
+			s := p.ep[1].Stats()
+			if s.Reads > turnsOfPoll {
+				t.Errorf("%d reads by one Poll", s.Reads)
+			}
+			// Each read takes in a buffer but for what it has left there of a header.
+			if want := min(all, 3*buffer); n < want/(size+headerSize) || int(s.BytesIn) < want {
+				t.Errorf("one Poll: %d frames, %d bytes, %d reads; %d frames of %d bytes had arrived", n, s.BytesIn, s.Reads, frames, size)
+			}
+		})
+	}
+}
+
+// arrived waits until a socket has so many bytes to read.
+func arrived(t *testing.T, fd, bytes int) {
+	t.Helper()
+	for start := time.Now(); ; runtime.Gosched() {
+		n, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // SIOCINQ, as in tcp(7)
+		must(t, err)
+		if n >= bytes {
+			return
+		}
+		if time.Since(start) > patience {
+			t.Fatalf("%d of %d bytes have arrived", n, bytes)
 		}
 	}
 }

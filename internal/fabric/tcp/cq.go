@@ -69,8 +69,13 @@ func (q *cq) drop(e *Endpoint) {
 	}
 }
 
-// Poll implements fabric.CQ. Every endpoint that wants one gets one turn, in
-// rotation, as long as c has room.
+// turnsOfPoll is how many turns one Poll gives an endpoint that goes on wanting one. What has arrived
+// together is then handed over together, and wakes those who wait for it together: they are as many
+// for the next group. The rest of what never ends has to wait for whoever polls to do something else.
+const turnsOfPoll = 4
+
+// Poll implements fabric.CQ. Every endpoint that wants one gets a turn, in
+// rotation, as long as c has room, and those that want more get up to turnsOfPoll.
 func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	if q.closed {
 		return 0, fabric.ErrClosed
@@ -82,13 +87,15 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 		}
 	}
 	n := 0
-	for turns := q.waiting; turns > 0 && n < len(c); turns-- {
-		e := q.pop()
-		took, again := e.turn(c[n:])
-		n += took
-		e.queued = false
-		if again && e.link != linkGone {
-			q.push(e)
+	for round := 0; round < turnsOfPoll && q.waiting > 0; round++ {
+		for turns := q.waiting; turns > 0 && n < len(c); turns-- {
+			e := q.pop()
+			took, again := e.turn(c[n:])
+			n += took
+			e.queued = false
+			if again && e.link != linkGone {
+				q.push(e)
+			}
 		}
 	}
 	return n, nil

@@ -22,8 +22,8 @@
 //
 // PostSend builds a list of ranges over frame headers and registered memory and
 // writes it with one system call. What the socket does not take stays queued
-// until the poller reports it writable. Poll gives every ready endpoint one turn
-// of at most one read; headers and small payloads come through the receive
+// until the poller reports it writable. Poll gives every ready endpoint a turn
+// of at most one read, and a few more to one whose reads are full; headers and small payloads come through the receive
 // buffer, the rest of a large payload is read into registered memory directly.
 // Completions go straight into Poll's argument: nothing can overflow, an endpoint
 // without room for its completion just waits for its next turn. Neither direction
