@@ -33,6 +33,7 @@ type agent struct {
 	cqs      []fabric.CQ // by the number of the fabric; none without one
 	comps    []fabric.Completion
 	domains  []*agentDomain
+	wakes    *shm.Wakes
 	// ends are the fabric ends of lanes by their tag.
 	ends map[uint64]laneEnd
 
@@ -87,7 +88,7 @@ func newAgent(name string, idle idleStrategy, groupMax int, devs []fabric.Device
 	}
 	a := &agent{
 		name: name, processor: noProcessor, log: log, idle: idle, groupMax: groupMax, commands: q, poll: p,
-		comps: make([]fabric.Completion, 256), ends: make(map[uint64]laneEnd),
+		comps: make([]fabric.Completion, 256), ends: make(map[uint64]laneEnd), wakes: shm.NewWakes(),
 	}
 	a.found, a.anew = a.look, a.again
 	a.countIn(counters.NewAgent())
@@ -173,6 +174,7 @@ func (a *agent) release() {
 	for _, cq := range a.cqs {
 		_ = cq.Close()
 	}
+	_ = a.wakes.Close()
 	_ = a.poll.Close()
 	_ = a.commands.bell.Close()
 }

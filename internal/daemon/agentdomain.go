@@ -1,11 +1,6 @@
 package daemon
 
-import (
-	"sync/atomic"
-
-	"github.com/rdmad/rdmad/shm"
-	"github.com/rdmad/rdmad/slots"
-)
+import "github.com/rdmad/rdmad/slots"
 
 // agentDomain is what an agent knows of a domain. It belongs to the agent's thread.
 type agentDomain struct {
@@ -162,11 +157,9 @@ func (d *agentDomain) cycle() int {
 	return d.work
 }
 
-// wake wakes the workers that this cycle has something for, two at a time: on the same
-// processor the kernel lets one that is woken run at once, and takes that from the agent for a
-// while each time.
+// wake wakes the workers that this cycle has something for, all of them together: see
+// shm.Wakes.
 func (d *agentDomain) wake() {
-	var first *atomic.Uint32
 	for i, w := range d.touched {
 		w.touched, w.untold = false, false
 		woken, sleeper := w.rings.Down.Rouse()
@@ -174,20 +167,13 @@ func (d *agentDomain) wake() {
 			d.agent.count.Wakes++
 			w.freed, w.freedBytes = 0, 0
 		}
-		switch {
-		case sleeper == nil:
-		case first == nil:
-			first = sleeper
-		default:
-			shm.FutexWakeTwo(first, sleeper)
-			first = nil
+		if sleeper != nil {
+			d.agent.wakes.Add(sleeper)
 		}
 		d.touched[i] = nil
 	}
-	if first != nil {
-		shm.FutexWake(first, shm.WakeAll)
-	}
 	d.touched = d.touched[:0]
+	d.agent.wakes.Flush()
 }
 
 // hint queues a hint for a worker, who is woken at the end of the cycle.

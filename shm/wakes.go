@@ -1,0 +1,58 @@
+package shm
+
+import "sync/atomic"
+
+// Wakes wakes the sleepers on many words with few system calls: those on two words with one
+// ([FutexWakeTwo]), and, where the kernel lets an io_uring do it, on up to 64. Fewer calls are
+// less work, and more than that on a processor that the sleepers share with whoever wakes them: the kernel
+// lets one that is woken run as soon as the call returns, so that of many that are woken one by one
+// each takes the processor away once.
+//
+// The zero Wakes is ready, and does without an io_uring. Not safe for concurrent use.
+type Wakes struct {
+	words []*atomic.Uint32
+	ring  *wakeRing // nil where there is none
+}
+
+// NewWakes returns a Wakes that has an io_uring if the kernel (6.7 or later) and whoever restricts this process
+// allow one, and does without otherwise. The caller must Close it.
+func NewWakes() *Wakes { return &Wakes{ring: newWakeRing()} }
+
+// Rings reports whether it has an io_uring.
+func (w *Wakes) Rings() bool { return w.ring != nil }
+
+// Add has all threads, of any process, that sleep on word woken by the next Flush. Until then word must
+// stay where it is.
+func (w *Wakes) Add(word *atomic.Uint32) { w.words = append(w.words, word) }
+
+// Flush wakes those that were added, and returns when all of them are awake.
+func (w *Wakes) Flush() {
+	rest := w.words
+	for w.ring != nil && len(rest) > 2 {
+		n := min(len(rest), wakeRingSize)
+		if !w.ring.wake(rest[:n]) {
+			// Nothing says which of them it has woken; to wake one twice does no harm.
+			_ = w.Close()
+			break
+		}
+		rest = rest[n:]
+	}
+	for ; len(rest) >= 2; rest = rest[2:] {
+		FutexWakeTwo(rest[0], rest[1])
+	}
+	if len(rest) > 0 {
+		FutexWake(rest[0], WakeAll)
+	}
+	clear(w.words) // their memory may be unmapped
+	w.words = w.words[:0]
+}
+
+// Close gives the io_uring back. A Wakes that is closed goes on without.
+func (w *Wakes) Close() error {
+	if w.ring == nil {
+		return nil
+	}
+	ring := w.ring
+	w.ring = nil
+	return ring.close()
+}
