@@ -12,7 +12,13 @@ const crowd = 8
 
 // load counts what messages cost while processes that nobody slows down have many of
 // them under way. How they meet depends on the machine, so these bounds are wide.
-func load(t *testing.T) map[string]float64 {
+func load(t *testing.T) map[string]float64 { return loaded(t, false) }
+
+// loadOnOneCPU counts them, and how often the agents get the CPU, where all processes have to share one: as often as
+// they let go of it before everybody whom they have something for has had it, and before they have all that is there for them.
+func loadOnOneCPU(t *testing.T) map[string]float64 { return loaded(t, true) }
+
+func loaded(t *testing.T, pinned bool) map[string]float64 {
 	const rounds, messages = 50, 50 * crowd * batchSize
 	a, b := daemontest.Pair(t, sleepsAtOnce)
 	service := startService(t, b)
@@ -21,6 +27,22 @@ func load(t *testing.T) map[string]float64 {
 	for i := range callers {
 		callers[i] = startCaller(t, a)
 		defer callers[i].stop()
+	}
+	cores := make([]int, 2)
+	for i, n := range []*daemontest.Node{a, b} {
+		var err error
+		if cores[i], err = n.Core(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pinned {
+		pin(t, service.Process.Pid)
+		for _, pid := range cores {
+			pin(t, pid)
+		}
+		for _, c := range callers {
+			pin(t, c.Process.Process.Pid)
+		}
 	}
 	all := func(n int) {
 		var wg sync.WaitGroup
@@ -38,19 +60,25 @@ func load(t *testing.T) map[string]float64 {
 		return s.Counters
 	}
 	beforeA, beforeB := counters(a), counters(b)
+	turnsBefore := turns(t, cores[0]) + turns(t, cores[1])
 	all(rounds)
+	turnsAfter := turns(t, cores[0]) + turns(t, cores[1])
 	afterA, afterB := counters(a), counters(b)
 	near := func(name string) float64 { return float64(afterA[name] - beforeA[name]) }
 	far := func(name string) float64 { return float64(afterB[name] - beforeB[name]) }
-	if got := near("requests_sent"); got < messages {
-		t.Fatalf("%v requests were sent, want %d", got, messages)
+	if sent := near("requests_sent"); sent < messages {
+		t.Fatalf("%v requests were sent, want %d", sent, messages)
 	}
 	t.Logf("near: %v cycles, %v sleeps, %v wakes; far: %v, %v, %v", near("agent_cycles"), near("agent_sleeps"), near("wakes"),
 		far("agent_cycles"), far("agent_sleeps"), far("wakes"))
-	return map[string]float64{
+	got := map[string]float64{
 		"request group": near("requests_sent") / near("request_groups"),
 		"answer group":  far("answers_sent") / far("answer_groups"),
 		"wake-ups":      (near("wakes") + far("wakes")) / messages,
 		"cycles":        (near("agent_cycles") + far("agent_cycles")) / messages,
 	}
+	if pinned {
+		got["turns"] = float64(turnsAfter-turnsBefore) / messages
+	}
+	return got
 }

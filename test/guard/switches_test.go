@@ -96,7 +96,17 @@ const agentThread = "rdmad-"
 
 // sleeps returns how often the threads of a process, of a daemon those of its agents, have
 // given up their CPU to wait for something.
-func sleeps(t *testing.T, pid int, role string) (sum int) {
+func sleeps(t *testing.T, pid int, role string) int {
+	return switchesOf(t, pid, role, "voluntary_ctxt_switches:")
+}
+
+// turns returns how often the threads of an agent have had a CPU, whatever has ended it.
+func turns(t *testing.T, core int) int {
+	return switchesOf(t, core, theNear, "voluntary_ctxt_switches:") + switchesOf(t, core, theNear, "nonvoluntary_ctxt_switches:")
+}
+
+// switchesOf adds up a line of the status of a process's threads, of a daemon's those of its agents.
+func switchesOf(t *testing.T, pid int, role, counter string) (sum int) {
 	t.Helper()
 	for _, task := range tasks(t, pid) {
 		if role == theNear || role == theFar {
@@ -110,7 +120,7 @@ func sleeps(t *testing.T, pid int, role string) (sum int) {
 			continue // a thread that has ended
 		}
 		for line := range strings.Lines(string(text)) {
-			if n, ok := strings.CutPrefix(line, "voluntary_ctxt_switches:"); ok {
+			if n, ok := strings.CutPrefix(line, counter); ok {
 				k, err := strconv.Atoi(strings.TrimSpace(n))
 				if err != nil {
 					t.Fatal(err)
