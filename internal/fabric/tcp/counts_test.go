@@ -73,7 +73,6 @@ func (p *pair) batch(n, size int) []fabric.SendWR {
 
 // round sends a batch and waits for its two completions like an agent does.
 func (p *pair) round(t testing.TB, wrs []fabric.SendWR, recv []fabric.RecvWR, c []fabric.Completion) {
-	start := time.Now()
 	if _, err := p.ep[1].PostRecv(recv); err != nil {
 		t.Fatal(err)
 	}
@@ -81,19 +80,25 @@ func (p *pair) round(t testing.TB, wrs []fabric.SendWR, recv []fabric.RecvWR, c 
 		t.Fatal(n, err)
 	}
 	for side := range 2 {
-		for {
-			n, err := p.cq[side].Poll(c)
-			if err != nil || n > 0 && c[0].Status != fabric.StatusSuccess {
-				t.Fatal(c[0], err)
-			}
-			if n > 0 {
-				break
-			}
-			if armed, _ := p.cq[side].Arm(); armed {
-				// A wait may end for no reason, by a signal of the Go runtime.
-				if k, err := p.pol[side].Wait(patience); err != nil || k == 0 && time.Since(start) > patience {
-					t.Fatal("no event", err)
-				}
+		p.await(t, side, c)
+	}
+}
+
+// await waits for a completion of one side like an agent does.
+func (p *pair) await(t testing.TB, side int, c []fabric.Completion) {
+	t.Helper()
+	for start := time.Now(); ; {
+		n, err := p.cq[side].Poll(c)
+		if err != nil || n > 0 && c[0].Status != fabric.StatusSuccess {
+			t.Fatal(c[0], err)
+		}
+		if n > 0 {
+			return
+		}
+		if armed, _ := p.cq[side].Arm(); armed {
+			// A wait may end for no reason, by a signal of the Go runtime.
+			if k, err := p.pol[side].Wait(patience); err != nil || k == 0 && time.Since(start) > patience {
+				t.Fatal("no event", err)
 			}
 		}
 	}
@@ -174,6 +179,43 @@ func TestPollTakesWhatHasArrived(t *testing.T) {
 				t.Errorf("one Poll: %d frames, %d bytes, %d reads; %d frames of %d bytes had arrived", n, s.BytesIn, s.Reads, frames, size)
 			}
 		})
+	}
+}
+
+// Of what is large, one Poll takes in less than what four reads would bring.
+func TestPollLeavesWhatIsLarge(t *testing.T) {
+	const size, frames = 128 << 10, 6
+	p := newPair(t)
+	recv, c := make([]fabric.RecvWR, 1), make([]fabric.Completion, 2*frames)
+	wrs := p.batch(frames, size)
+	before := p.ep[1].Stats()
+	// The kernel's window grows as long as somebody reads.
+	for start := time.Now(); ; before = p.ep[1].Stats() {
+		if _, err := p.ep[1].PostRecv(recv); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := p.ep[0].PostSend(wrs); n != frames || err != nil {
+			t.Fatal(n, err)
+		}
+		if n, err := unix.IoctlGetInt(p.ep[1].fd, unix.TIOCINQ); err == nil && n >= 4*size {
+			break
+		}
+		for side := range 2 {
+			p.await(t, side, c)
+		}
+		if time.Since(start) > patience {
+			t.Fatalf("never had %d bytes arrived before a read", 4*size)
+		}
+	}
+	if n, err := p.pol[1].Wait(patience); n == 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	if _, err := p.cq[1].Poll(c); err != nil {
+		t.Fatal(err)
+	}
+	after := p.ep[1].Stats()
+	if n := after.BytesIn - before.BytesIn; n < bytesOfPoll || n >= bytesOfPoll+size {
+		t.Errorf("one Poll took in %d bytes with %d reads", n, after.Reads-before.Reads)
 	}
 }
 

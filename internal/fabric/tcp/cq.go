@@ -19,6 +19,7 @@ type cq struct {
 	waiting     int
 	closed      bool
 	latest      *Endpoint // something arrived on it last; nil before the first
+	taken       int       // bytes that Poll has read
 	plain       []byte    // what an endpoint is about to encrypt; nil before the first
 }
 
@@ -69,13 +70,17 @@ func (q *cq) drop(e *Endpoint) {
 	}
 }
 
-// turnsOfPoll is how many turns one Poll gives an endpoint that goes on wanting one. What has arrived
-// together is then handed over together, and wakes those who wait for it together: they are as many
-// for the next group. The rest of what never ends has to wait for whoever polls to do something else.
-const turnsOfPoll = 4
+// What has arrived together is handed over together, and wakes those who wait for it together: they are as many
+// for the next group. But there is no end to what arrives of large transfers, and whoever polls has other things to do.
+const (
+	// turnsOfPoll is how many turns one Poll gives an endpoint that goes on wanting one.
+	turnsOfPoll = 4
+	// bytesOfPoll is after how many bytes Poll gives no second turn.
+	bytesOfPoll = 256 << 10
+)
 
 // Poll implements fabric.CQ. Every endpoint that wants one gets a turn, in
-// rotation, as long as c has room, and those that want more get up to turnsOfPoll.
+// rotation, as long as c has room, and those that want more get a few.
 func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	if q.closed {
 		return 0, fabric.ErrClosed
@@ -87,7 +92,8 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 		}
 	}
 	n := 0
-	for round := 0; round < turnsOfPoll && q.waiting > 0; round++ {
+	q.taken = 0
+	for round := 0; round < turnsOfPoll && q.taken < bytesOfPoll && q.waiting > 0; round++ {
 		for turns := q.waiting; turns > 0 && n < len(c); turns-- {
 			e := q.pop()
 			took, again := e.turn(c[n:])

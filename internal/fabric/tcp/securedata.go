@@ -142,6 +142,7 @@ func (e *Endpoint) readSecured() bool {
 	}
 	e.stats.Reads += uint64(1 - s.calls)
 	e.stats.BytesIn += uint64(total)
+	e.cq.taken += total
 	if total > 0 {
 		e.cq.latest = e
 	}
