@@ -2,6 +2,7 @@ package shm_test
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +48,31 @@ func ExampleFutexWait() {
 	}
 	fmt.Println("woken")
 	// Output: woken
+}
+
+// Three sleepers of other processes, here goroutines, are woken with as few system calls as the kernel allows.
+func ExampleWakes() {
+	mem := shm.AlignedBytes(3 * 64)
+	var awake sync.WaitGroup
+	for i := range 3 {
+		word := shm.Uint32At(mem, 64*i)
+		awake.Go(func() {
+			for word.Load() == 0 { // a wait may end for no reason
+				shm.FutexWait(word, 0, 50*time.Millisecond)
+			}
+		})
+	}
+	w := shm.NewWakes()
+	defer w.Close()
+	for i := range 3 {
+		word := shm.Uint32At(mem, 64*i)
+		word.Store(1)
+		w.Add(word)
+	}
+	w.Flush()
+	awake.Wait()
+	fmt.Println("awake")
+	// Output: awake
 }
 
 func ExampleBell() {

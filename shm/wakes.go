@@ -25,7 +25,7 @@ func (w *Wakes) Rings() bool { return w.ring != nil }
 // stay where it is.
 func (w *Wakes) Add(word *atomic.Uint32) { w.words = append(w.words, word) }
 
-// Flush wakes those that were added, and returns when all of them are awake.
+// Flush wakes those that were added, and returns when all of them have been.
 func (w *Wakes) Flush() {
 	rest := w.words
 	for w.ring != nil && len(rest) > 2 {
