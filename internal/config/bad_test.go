@@ -113,6 +113,7 @@ var badKeys = []struct {
 	{"agent", `cpus = "0-1024"`, "cpus", `got "0-1024"`},
 	{"agent", `cpus = "0-99999999999999999999"`, "cpus", `got "0-99999999999999999999"`},
 	{"agent", `cpus = "4-7,5"`, "cpus", `got 5 twice`},
+	{"agent", `io_uring = "auto"`, "io_uring", `must be true or false, got a string`},
 	{"group_send", `enabled = "yes"`, "enabled", `must be true or false, got a string`},
 	{"group_send", `max_messages = 256`, "max_messages", `must be 1 to 255, got 256`},
 	{"group_send", `max_messages = 0`, "max_messages", `must be 1 to 255, got 0`},

@@ -152,6 +152,8 @@ type Agent struct {
 	// CPUs are the processors that agents keep to, agent number i to the i-th of them, from
 	// the first again if there are fewer; empty: to none.
 	CPUs []int
+	// IOUring is false to make no system call of io_uring.
+	IOUring bool
 }
 
 // GroupSend is the policy for sending consecutive messages with one post.

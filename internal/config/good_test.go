@@ -64,7 +64,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Libfabric: Libfabric{Provider: "tcp;ofi_rxm"},
 		TLS:       TLS{Mode: TLSOff, Allow: []string{}},
-		Agent:     Agent{Count: 1, Idle: "adaptive", Spin: 200 * time.Microsecond},
+		Agent:     Agent{Count: 1, Idle: "adaptive", Spin: 200 * time.Microsecond, IOUring: true},
 		GroupSend: GroupSend{Enabled: true, MaxMessages: 255},
 		Lanes:     Lanes{PerPeer: 1, Balance: "round-robin"},
 		Memory:    Memory{Hugepages: shm.HugepagesOff},
@@ -129,6 +129,7 @@ func TestEveryKey(t *testing.T) {
 		idle = "busy"
 		spin = "50us"
 		cpus = "2,4-6"
+		io_uring = false
 		[group_send]
 		enabled = false
 		max_messages = 1

@@ -62,6 +62,7 @@ var applies = map[string]Applies{
 	"tls.allow": live("for connections that are made from then on"),
 
 	"agent.count": restart, "agent.idle": live(""), "agent.spin": live(""), "agent.cpus": restart,
+	"agent.io_uring": restart,
 
 	"group_send.enabled": restart, "group_send.max_messages": restart, "group_send.max_group_delay": live(""),
 

@@ -245,6 +245,10 @@ func agentKeys() []key {
 		bind("cpus", "", func(a *Agent) *[]int { return &a.CPUs }, processors(),
 			`The processors that agents keep to, agent number i to the i-th of them, from the first again if there are fewer; "" for any. `+
 				"The daemon does not start if it may not use one of them."),
+		bind("io_uring", true, func(a *Agent) *bool { return &a.IOUring },
+			boolean(),
+			"Whether agents wake many processes with one system call, by an io_uring, where the kernel (6.7 or later) lets them. "+
+				"They wake two at a time otherwise, and with false they do not ask: for a filter of system calls that ends who does."),
 	}
 }
 

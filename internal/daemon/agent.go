@@ -88,7 +88,7 @@ func newAgent(name string, idle idleStrategy, groupMax int, devs []fabric.Device
 	}
 	a := &agent{
 		name: name, processor: noProcessor, log: log, idle: idle, groupMax: groupMax, commands: q, poll: p,
-		comps: make([]fabric.Completion, 256), ends: make(map[uint64]laneEnd), wakes: shm.NewWakes(),
+		comps: make([]fabric.Completion, 256), ends: make(map[uint64]laneEnd), wakes: new(shm.Wakes),
 	}
 	a.found, a.anew = a.look, a.again
 	a.countIn(counters.NewAgent())

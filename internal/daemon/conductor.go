@@ -152,6 +152,9 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 			return nil, err
 		}
 		a.processor = processorOf(cfg.Agent.CPUs, i)
+		if cfg.Agent.IOUring {
+			a.wakes = shm.NewWakes()
+		}
 		if err := a.delayGroups(cfg.GroupSend.MaxGroupDelay); err != nil {
 			a.release()
 			return nil, err
