@@ -11,11 +11,12 @@ import (
 )
 
 // What io_uring_setup(2) and io_uring_enter(2) call IORING_SETUP_NO_SQARRAY (Linux 6.6), IORING_FEAT_SINGLE_MMAP,
-// IORING_OFF_SQES, IORING_OP_FUTEX_WAKE (Linux 6.7) and IOSQE_CQE_SKIP_SUCCESS.
+// IORING_OFF_SQES, IORING_OP_SEND, IORING_OP_FUTEX_WAKE (Linux 6.7) and IOSQE_CQE_SKIP_SUCCESS.
 const (
 	uringNoArray     = 1 << 16
 	uringSingleMap   = 1 << 0
 	uringEntriesAt   = 0x10000000
+	uringSend        = 26
 	uringFutexWake   = 52
 	uringSkipSuccess = 1 << 6
 )
@@ -40,22 +41,33 @@ type uringParams struct {
 	}
 }
 
-// uringEntry is struct io_uring_sqe with the names of its fields for IORING_OP_FUTEX_WAKE.
+// uringEntry is struct io_uring_sqe.
 type uringEntry struct {
-	op, flags  uint8
-	_          uint16
-	futexFlags int32
-	most       uint64 // how many sleepers to wake
-	word       uint64 // its address
-	_, _       uint32
-	_          uint64
-	_          uint64
-	bits       uint64
-	_          uint64
+	op, flags uint8
+	_         uint16
+	// fd is the socket of a send; of a wake, the flags of the futex.
+	fd int32
+	// most is how many sleepers a wake wakes.
+	most uint64
+	// address is that of the word of a wake, or of what is sent; size is that of the latter.
+	address   uint64
+	size      uint32
+	sendFlags uint32
+	tag       uint64 // comes back if it fails
+	_         uint64
+	bits      uint64
+	_         uint64
 }
 
-// uringCompletionSize is the size of struct io_uring_cqe.
-const uringCompletionSize = 16
+// uringCompletion is struct io_uring_cqe.
+type uringCompletion struct {
+	tag    uint64
+	result int32
+	_      uint32
+}
+
+// mayFail is the tag of entries that need not succeed.
+const mayFail = 1
 
 // wakeRing is an io_uring that only wakes: everything it is given is done when the system call returns, and
 // it says nothing unless something fails.
@@ -63,9 +75,10 @@ type wakeRing struct {
 	fd               int
 	ring, entriesMap []byte
 	entries          []uringEntry
-	// The kernel reads entries up to tail, and appends what failed at said.
-	tail, said *atomic.Uint32
-	next       uint32
+	failures         []uringCompletion
+	// The kernel reads entries up to tail, and appends failures up to failed, of which those before seen are done with.
+	tail, failed, seen *atomic.Uint32
+	next               uint32
 }
 
 // nobodys is a word that nobody sleeps on.
@@ -79,7 +92,7 @@ func newWakeRing() *wakeRing {
 		return nil
 	}
 	r := &wakeRing{fd: int(fd)}
-	if p.features&uringSingleMap == 0 || p.sqEntries != wakeRingSize || r.mapped(&p) != nil || !r.wake([]*atomic.Uint32{&nobodys}) {
+	if p.features&uringSingleMap == 0 || p.sqEntries != wakeRingSize || r.mapped(&p) != nil || !r.wake([]sleeper{{word: &nobodys}}) {
 		_ = r.close()
 		return nil
 	}
@@ -88,33 +101,54 @@ func newWakeRing() *wakeRing {
 
 func (r *wakeRing) mapped(p *uringParams) (err error) {
 	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_SHARED | unix.MAP_POPULATE
-	if r.ring, err = unix.Mmap(r.fd, 0, int(p.cq.cqes+p.cqEntries*uringCompletionSize), prot, flags); err != nil {
+	if r.ring, err = unix.Mmap(r.fd, 0, int(p.cq.cqes)+int(p.cqEntries)*int(unsafe.Sizeof(uringCompletion{})), prot, flags); err != nil {
 		return err
 	}
 	if r.entriesMap, err = unix.Mmap(r.fd, uringEntriesAt, wakeRingSize*int(unsafe.Sizeof(uringEntry{})), prot, flags); err != nil {
 		return err
 	}
 	r.tail = (*atomic.Uint32)(unsafe.Pointer(&r.ring[p.sq.tail]))
-	r.said = (*atomic.Uint32)(unsafe.Pointer(&r.ring[p.cq.tail]))
+	r.failed = (*atomic.Uint32)(unsafe.Pointer(&r.ring[p.cq.tail]))
+	r.seen = (*atomic.Uint32)(unsafe.Pointer(&r.ring[p.cq.head]))
+	r.failures = unsafe.Slice((*uringCompletion)(unsafe.Pointer(&r.ring[p.cq.cqes])), p.cqEntries)
 	r.entries = unsafe.Slice((*uringEntry)(unsafe.Pointer(&r.entriesMap[0])), wakeRingSize)
 	return nil
 }
 
-// wake wakes the sleepers on up to wakeRingSize words, none of which is on a stack, which could move. If it reports false some may not have been woken, and the ring is
-// of no more use.
-func (r *wakeRing) wake(words []*atomic.Uint32) bool {
-	for _, word := range words {
-		r.entries[r.next%wakeRingSize] = uringEntry{
-			op: uringFutexWake, flags: uringSkipSuccess, futexFlags: futex32,
-			word: uint64(uintptr(unsafe.Pointer(word))), most: WakeAll, bits: anyBit,
+// wake wakes up to wakeRingSize sleepers, whose words are not on a stack, which could move. If it reports false some may
+// not have been woken, and the ring is of no more use.
+func (r *wakeRing) wake(sleepers []sleeper) bool {
+	for _, s := range sleepers {
+		e := &r.entries[r.next%wakeRingSize]
+		if s.pager != nil {
+			// MSG_DONTWAIT: it fails rather than go on after the call.
+			*e = uringEntry{
+				op: uringSend, flags: uringSkipSuccess, fd: int32(s.pager.fd), address: uint64(uintptr(unsafe.Pointer(&page[0]))), size: 1,
+				sendFlags: unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL, tag: mayFail,
+			}
+		} else {
+			*e = uringEntry{
+				op: uringFutexWake, flags: uringSkipSuccess, fd: futex32, address: uint64(uintptr(unsafe.Pointer(s.word))), most: WakeAll, bits: anyBit,
+			}
 		}
 		r.next++
 	}
 	// The kernel looks at entries and tail within the call that follows, on this thread: all before is visible to it.
 	r.tail.Store(r.next)
-	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(len(words)), 0, 0, 0, 0)
-	runtime.KeepAlive(words) // the kernel had their addresses only
-	return errno == 0 && int(n) == len(words) && r.said.Load() == 0
+	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(len(sleepers)), 0, 0, 0, 0)
+	runtime.KeepAlive(sleepers) // the kernel had their addresses only
+	return r.onlyPages() && errno == 0 && int(n) == len(sleepers)
+}
+
+// onlyPages reports whether nothing has failed but pages, which need not succeed: see Pager.Page.
+func (r *wakeRing) onlyPages() bool {
+	good := true
+	seen := r.seen.Load()
+	for end := r.failed.Load(); seen != end; seen++ {
+		good = good && r.failures[seen%uint32(len(r.failures))].tag == mayFail
+	}
+	r.seen.Store(seen)
+	return good
 }
 
 func (r *wakeRing) close() (err error) {

@@ -65,13 +65,15 @@ func closes(t *testing.T, w *shm.Wakes) {
 	}
 }
 
+const noRings = "no io_uring that can wake: that needs Linux 6.7, kernel.io_uring_disabled=0 (sysctl), and no seccomp filter against it"
+
 // newRings returns a Wakes with an io_uring.
 func newRings(t *testing.T) *shm.Wakes {
 	t.Helper()
 	w := shm.NewWakes()
 	t.Cleanup(func() { closes(t, w) })
 	if !w.Rings() {
-		t.Skip("no io_uring that can wake: that needs Linux 6.7, kernel.io_uring_disabled=0 (sysctl), and no seccomp filter against it")
+		t.Skip(noRings)
 	}
 	return w
 }
@@ -92,6 +94,47 @@ func TestWakes(t *testing.T) {
 		})
 	}
 	new(shm.Wakes).Flush()
+}
+
+// Pages are sent with the wakes, and one that cannot be is no reason to give up the io_uring.
+func TestWakesWithPages(t *testing.T) {
+	for name, w := range map[string]*shm.Wakes{"pairs": new(shm.Wakes), "ring": shm.NewWakes()} {
+		t.Run(name, func(t *testing.T) {
+			defer closes(t, w)
+			if name == "ring" && !w.Rings() {
+				t.Skip(noRings)
+			}
+			gone, reader := newPager(t)
+			shm.CloseFDs([]int{reader})
+			defer gone.Close()
+			full, _ := pages(t)
+			one, first := pages(t)
+			two, second := pages(t)
+			for range 4000 { // more than the buffer of a socket holds
+				full.Page()
+			}
+			for range 200 { // each has two failures: more than an io_uring keeps
+				var waiters sync.WaitGroup
+				for _, r := range []*shm.Pages{first, second} {
+					waiters.Go(func() {
+						if err := r.Wait(); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				s := &sleepers{words: make([]atomic.Uint32, 1)}
+				s.awake.Go(func() { shm.FutexWait(&s.words[0], 0, hang) })
+				for _, p := range []*shm.Pager{one, gone, full, two} {
+					w.AddPage(p)
+				}
+				s.wake(w)
+				waiters.Wait()
+			}
+			if name == "ring" && !w.Rings() {
+				t.Error("it has given up its io_uring")
+			}
+		})
+	}
 }
 
 // All are awake even if the kernel does not do what it was asked for, and later ones are woken without it.

@@ -264,30 +264,32 @@ func (q *HintRing) Bell() *atomic.Uint32 { return q.bell }
 // Wake publishes what was staged, wakes the consumer if it sleeps, and reports
 // whether it did so. Only the producer calls it.
 func (q *HintRing) Wake() bool {
-	woken, sleeper := q.Rouse()
+	woken, sleeper, pager := q.Rouse()
 	if sleeper != nil {
 		shm.FutexWake(sleeper, shm.WakeAll)
+	}
+	if pager != nil {
+		pager.Page()
 	}
 	return woken
 }
 
 // Rouse is Wake without its last step, for a producer that wakes several: unless sleeper is
-// nil, the caller must wake whoever sleeps on that word.
-func (q *HintRing) Rouse() (woken bool, sleeper *atomic.Uint32) {
+// nil, the caller must wake whoever sleeps on that word, and page pager unless that is nil.
+func (q *HintRing) Rouse() (woken bool, sleeper *atomic.Uint32, pager *shm.Pager) {
 	q.Publish()
 	// SYNC POINT (sleep): pairs with PrepareSleep.
 	faultpoint.Here("wake.published")
 	how := q.asleep.Load()
 	if how != onBell && how != onPage || !q.asleep.CompareAndSwap(how, 0) {
-		return false, nil
+		return false, nil, nil
 	}
 	faultpoint.Here("wake.before_bell")
 	q.bell.Add(1)
 	if how == onPage && q.pager != nil {
-		q.pager.Page()
-		return true, nil
+		return true, nil, q.pager
 	}
-	return true, q.bell
+	return true, q.bell, nil
 }
 
 // Ring wakes the consumer however it sleeps, and whether it has announced that or not. The

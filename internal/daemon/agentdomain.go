@@ -162,13 +162,16 @@ func (d *agentDomain) cycle() int {
 func (d *agentDomain) wake() {
 	for i, w := range d.touched {
 		w.touched, w.untold = false, false
-		woken, sleeper := w.rings.Down.Rouse()
+		woken, sleeper, pager := w.rings.Down.Rouse()
 		if woken {
 			d.agent.count.Wakes++
 			w.freed, w.freedBytes = 0, 0
 		}
 		if sleeper != nil {
 			d.agent.wakes.Add(sleeper)
+		}
+		if pager != nil {
+			d.agent.wakes.AddPage(pager)
 		}
 		d.touched[i] = nil
 	}
