@@ -20,6 +20,7 @@ type cq struct {
 	closed      bool
 	latest      *Endpoint // something arrived on it last; nil before the first
 	taken       int       // bytes that Poll has read
+	enough      int       // after how many of them it gives no second turn: bytesOfPoll
 	plain       []byte    // what an endpoint is about to encrypt; nil before the first
 }
 
@@ -30,7 +31,7 @@ func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 	if depth < 1 {
 		return nil, fabric.ErrInvalid
 	}
-	return &cq{dev: d, poller: p}, nil
+	return &cq{dev: d, poller: p, enough: bytesOfPoll}, nil
 }
 
 // push puts e at the end of the list of endpoints that want a turn. During its
@@ -93,7 +94,7 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	}
 	n := 0
 	q.taken = 0
-	for round := 0; round < turnsOfPoll && q.taken < bytesOfPoll && q.waiting > 0; round++ {
+	for round := 0; round < turnsOfPoll && q.taken < q.enough && q.waiting > 0; round++ {
 		for turns := q.waiting; turns > 0 && n < len(c); turns-- {
 			e := q.pop()
 			took, again := e.turn(c[n:])
