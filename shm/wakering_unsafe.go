@@ -21,7 +21,7 @@ const (
 	uringSkipSuccess = 1 << 6
 )
 
-// wakeRingSize is how many entries a wakeRing has: the most words of one system call.
+// wakeRingSize is how many entries a wakeRing has: the most sleepers of one system call.
 const wakeRingSize = 64
 
 // anyBit is FUTEX_BITSET_MATCH_ANY: sleepers are not told apart.

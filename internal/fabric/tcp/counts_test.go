@@ -73,6 +73,7 @@ func (p *pair) batch(n, size int) []fabric.SendWR {
 
 // round sends a batch and waits for its two completions like an agent does.
 func (p *pair) round(t testing.TB, wrs []fabric.SendWR, recv []fabric.RecvWR, c []fabric.Completion) {
+	start := time.Now()
 	if _, err := p.ep[1].PostRecv(recv); err != nil {
 		t.Fatal(err)
 	}
@@ -80,25 +81,19 @@ func (p *pair) round(t testing.TB, wrs []fabric.SendWR, recv []fabric.RecvWR, c 
 		t.Fatal(n, err)
 	}
 	for side := range 2 {
-		p.await(t, side, c)
-	}
-}
-
-// await waits for a completion of one side like an agent does.
-func (p *pair) await(t testing.TB, side int, c []fabric.Completion) {
-	t.Helper()
-	for start := time.Now(); ; {
-		n, err := p.cq[side].Poll(c)
-		if err != nil || n > 0 && c[0].Status != fabric.StatusSuccess {
-			t.Fatal(c[0], err)
-		}
-		if n > 0 {
-			return
-		}
-		if armed, _ := p.cq[side].Arm(); armed {
-			// A wait may end for no reason, by a signal of the Go runtime.
-			if k, err := p.pol[side].Wait(patience); err != nil || k == 0 && time.Since(start) > patience {
-				t.Fatal("no event", err)
+		for {
+			n, err := p.cq[side].Poll(c)
+			if err != nil || n > 0 && c[0].Status != fabric.StatusSuccess {
+				t.Fatal(c[0], err)
+			}
+			if n > 0 {
+				break
+			}
+			if armed, _ := p.cq[side].Arm(); armed {
+				// A wait may end for no reason, by a signal of the Go runtime.
+				if k, err := p.pol[side].Wait(patience); err != nil || k == 0 && time.Since(start) > patience {
+					t.Fatal("no event", err)
+				}
 			}
 		}
 	}
