@@ -75,6 +75,28 @@ func ExampleWakes() {
 	// Output: awake
 }
 
+// A process that is parked is woken with the others.
+func ExampleWakes_AddPage() {
+	p, reader, err := shm.NewPager()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer p.Close()
+	pages, err := shm.OpenPages(reader) // by the other process
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pages.Close()
+
+	w := new(shm.Wakes) // or NewWakes, where Rings may be true
+	w.AddPage(p)
+	w.Flush()
+	fmt.Println(pages.Wait(), w.Rings())
+	// Output: <nil> false
+}
+
 func ExampleBell() {
 	b, err := shm.NewBell()
 	if err != nil {
