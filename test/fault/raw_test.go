@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/slots"
@@ -85,18 +86,23 @@ func (r *raw) rings() []*slots.Ring {
 	return all
 }
 
-// lead claims and frees slots until the next claim begins at slot at.
-func (r *raw) lead(ring *slots.Ring, at int) error {
-	for range 4 * ringSlots {
-		u, err := ring.Claim(r.Welcome.ID, 1)
-		if err != nil {
-			return err
+// lead claims and frees slots until the next claim begins at slot at. Others that use the
+// ring meanwhile may hold the slot before it, for many rounds of a process that only claims,
+// or move the cursor past it: it goes round until ctx ends.
+func (r *raw) lead(ctx context.Context, ring *slots.Ring, at int) error {
+	for ctx.Err() == nil {
+		for range ringSlots {
+			u, err := ring.Claim(r.Welcome.ID, 1)
+			if err != nil {
+				return err
+			}
+			ring.Free(u.Index, 1)
+			ring.Freed(1)
+			if (u.Index+1)%ringSlots == at%ringSlots {
+				return nil
+			}
 		}
-		ring.Free(u.Index, 1)
-		ring.Freed(1)
-		if (u.Index+1)%ringSlots == at%ringSlots {
-			return nil
-		}
+		time.Sleep(100 * time.Microsecond) // leaves processors to those who hold the slot
 	}
 	return fmt.Errorf("the cursor never came to slot %d", at)
 }

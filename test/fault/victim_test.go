@@ -181,7 +181,7 @@ func (v *victim) callsLife() error {
 	if err != nil {
 		return err
 	}
-	if err := v.other.lead(v.ring, v.At); err != nil {
+	if err := v.other.lead(v.ctx, v.ring, v.At); err != nil {
 		return err
 	}
 	v.arm()
@@ -260,7 +260,7 @@ func (v *victim) refusedLife() error {
 	}
 	for range 2 {
 		// The run begins before the slot that is held.
-		if err := v.other.lead(v.ring, held.Index+ringSlots-v.K+1); err != nil {
+		if err := v.other.lead(v.ctx, v.ring, held.Index+ringSlots-v.K+1); err != nil {
 			return err
 		}
 		if v.seq == 0 {
