@@ -22,6 +22,8 @@ const (
 	// crowded is how long one takes if very many want it: a thread that sleeps gets it at once
 	// when it is woken, and a process that sleeps for long is at rest.
 	crowded = int64(time.Millisecond)
+	// crowdPenalty is how many calls do nothing at most where yields take so long.
+	crowdPenalty = 1023
 )
 
 // Until lets threads run that wait for the processor, up to four times, and reports whether

@@ -8,8 +8,11 @@ type Poll struct {
 	// Mode is not to be changed while somebody waits.
 	Mode WaitMode
 	// skip is how many more waits go without polling, and penalty how many did
-	// after the last one in which it did not pay.
+	// after the last one in which it was in vain.
 	skip, penalty int
+	// Nothing polls before rest, by Nanotime: crowd times as long after a yield that took
+	// too long as the yield took.
+	rest, crowd int64
 }
 
 const (
@@ -18,10 +21,11 @@ const (
 	// vainPenalty is how many waits go without polling at most because it was in
 	// vain: polling that never pays costs a wait no more than this part of the time.
 	vainPenalty = 127
-	// crowdPenalty is how many do after one in which a yield took too long: others
-	// want the processor, and may have it for milliseconds, while a thread that
-	// sleeps and is woken gets it at once.
-	crowdPenalty = 1023
+	// crowdRest is for how many times as long nothing polls at least after a yield that took
+	// too long, and mostCrowdRest at most, where the next polls meet more such: others want the
+	// processor, and have it for milliseconds, while a thread that sleeps and is woken
+	// gets it at once. One such yield is no crowd: a timer or a thread of the kernel.
+	crowdRest, mostCrowdRest = 4, 255
 )
 
 // Until calls ready, over and over, until it returns true or the mode says to sleep. It
@@ -31,8 +35,9 @@ const (
 // goroutines that want the processor have it.
 //
 // WaitAdaptive polls only where that pays: not if it would keep the last processor (P)
-// from the other goroutines of the process, and after a wait in which it was in vain,
-// or other threads kept the processor for too long, more and more waits go without.
+// from the other goroutines of the process, and after a wait in which it was in vain more and
+// more waits go without; after one in which other threads kept the processor for milliseconds, those
+// of a time that is a multiple of that.
 func (p *Poll) Until(ready func() bool) (again bool) {
 	if p.Mode == WaitEvent {
 		return false
@@ -77,21 +82,26 @@ func busy(ready func() bool, last bool) bool {
 // spin polls for the time of the mode.
 func (p *Poll) spin(ready func() bool) bool {
 	now := Nanotime()
+	if now < p.rest {
+		return false
+	}
 	for end := now + int64(p.Mode); ; {
 		before := now
 		Yield() // to those, maybe, that this thread waits for
 		now = Nanotime()
-		switch {
-		case now > end && now-before > int64(p.Mode)/2:
-			p.penalty = crowdPenalty
-		case now > end:
-			p.penalty = max(p.penalty, min(2*p.penalty+1, vainPenalty))
+		switch took := now - before; {
+		case took > crowded:
+			p.crowd = min(2*p.crowd+crowdRest, mostCrowdRest)
+			p.rest = now + p.crowd*took
+			return ready()
 		case ready():
-			p.penalty /= 2
-		default:
-			continue
+			p.penalty, p.crowd = p.penalty/2, p.crowd/2
+			p.skip = p.penalty
+			return true
+		case now > end:
+			p.penalty = min(2*p.penalty+1, vainPenalty)
+			p.skip = p.penalty
+			return false
 		}
-		p.skip = p.penalty
-		return now <= end || ready()
 	}
 }

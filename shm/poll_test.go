@@ -100,8 +100,8 @@ func TestPollAdaptiveGivesUp(t *testing.T) {
 func TestPollAdaptivePays(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	p := shm.Poll{Mode: shm.WaitAdaptive(shm.MaxSpin)}
-	// On a busy machine others keep the processor now and then, which costs a
-	// thousand waits each time, and does not last.
+	// On a busy machine others keep the processor now and then, which costs the polling of some
+	// time.
 	for end := time.Now().Add(time.Minute); ; {
 		looked := 0
 		if p.Until(func() bool { looked++; return looked == 3 }) {
@@ -110,5 +110,35 @@ func TestPollAdaptivePays(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("no wait polled with success")
 		}
+	}
+}
+
+// Where another thread keeps the processor for milliseconds whenever it gets it, little of the time goes
+// to polling, and some does: that does not last for ever.
+func TestPollAdaptiveLeavesCrowds(t *testing.T) {
+	beside(t, func() {
+		for end := shm.Nanotime() + int64(5*time.Millisecond); shm.Nanotime() < end; {
+		}
+	})
+	p := shm.Poll{Mode: shm.WaitAdaptive(20 * time.Microsecond)}
+	polls, polling := 0, int64(0)
+	begin := shm.Nanotime()
+	now := begin
+	for now-begin < int64(time.Second) || polls < 2 {
+		looked := false
+		before := now
+		if p.Until(func() bool { looked = true; return false }) {
+			t.Fatal("it does not say to sleep")
+		}
+		if now = shm.Nanotime(); looked {
+			polls++
+			polling += now - before
+		}
+		if now-begin > int64(time.Minute) {
+			t.Fatalf("%d waits have polled in a minute", polls)
+		}
+	}
+	if polling > (now-begin)/4 {
+		t.Errorf("%d waits have polled for %v of %v", polls, time.Duration(polling), time.Duration(now-begin))
 	}
 }

@@ -45,13 +45,13 @@ type agent struct {
 	// company are those who would wait behind large operations.
 	company company
 	stop    bool
-	// idle says what it does when there is nothing to do, polls whether it is worth to poll for a
-	// while, and linger whether it is to stay awake while others run. Found is look, and anew again, made
-	// once so that no cycle makes a closure.
-	idle        idleStrategy
-	polls       shm.Poll
-	linger      shm.Linger
-	found, anew func() bool
+	// idle says what it does when there is nothing to do. During and between are whether it is worth to poll
+	// for a while, with requests under way and without, and linger whether it is to stay awake while others run.
+	// Found is look, and anew again, made once so that no cycle makes a closure.
+	idle            idleStrategy
+	during, between shm.Poll
+	linger          shm.Linger
+	found, anew     func() bool
 	// now is when the cycle began, by CLOCK_MONOTONIC, and stamp what journals and records
 	// note of it. awake: there was no sleep since the cycle before.
 	now   int64

@@ -19,6 +19,8 @@ type agentDomain struct {
 	methodBits int
 	// arrivals counts the requests with an order.
 	arrivals uint32
+	// underWay counts the requests in all lanes that have no outcome here yet.
+	underWay int
 	// again are lanes that have more to send than one cycle allows.
 	againOut []*outLane
 	againIn  []*inLane

@@ -48,10 +48,21 @@ func (a *agent) rest() {
 
 // spins polls for a while instead of going to sleep, where that has paid lately, and reports
 // whether there was work. Another processor may be at it: a sleep, and being woken from it
-// across processors, takes several times as long as what is waited for.
+// across processors, takes several times as long as what is waited for. That says nothing of
+// the next request: callers that pause between their calls make every other wait a long one, and
+// what was learnt of the ones is not true of the others.
 func (a *agent) spins() bool {
-	a.polls.Mode = a.idle.spin // a command that is found may change the one, while the other is in use
-	return !a.idle.busy && a.polls.Until(a.found)
+	if a.idle.busy {
+		return false
+	}
+	poll := &a.between
+	for _, d := range a.domains {
+		if d.underWay > 0 {
+			poll = &a.during
+		}
+	}
+	poll.Mode = a.idle.spin // a command that is found may change the one, while the other is in use
+	return poll.Until(a.found)
 }
 
 // look is a look at everything, as after a sleep.

@@ -102,3 +102,34 @@ func TestAgentRestsAnew(t *testing.T) {
 		t.Error("it still polls")
 	}
 }
+
+// What an agent has learnt of waits with nothing under way does not keep it from polling while
+// something is.
+func TestAgentSpinsApart(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	i := newIdler(t, idleStrategy{spin: shm.WaitAdaptive(20 * time.Microsecond)})
+	d := &agentDomain{}
+	i.domains = append(i.domains, d)
+	polled := false
+	i.found = func() bool { polled = true; return false }
+	spins := func() bool {
+		polled = false
+		if i.spins() {
+			t.Fatal("it has found something where there is nothing")
+		}
+		return polled
+	}
+	const waits = 2000
+	vain := 0
+	for range waits {
+		if spins() {
+			vain++
+		}
+	}
+	if vain == 0 || vain > waits/20 {
+		t.Errorf("%d of %d waits polled in vain", vain, waits)
+	}
+	if d.underWay = 1; !spins() {
+		t.Error("it does not poll with a request under way")
+	}
+}

@@ -145,6 +145,7 @@ func (l *inLane) note(i int) {
 		l.covered[j] = true
 	}
 	l.busy++
+	l.domain.underWay++
 	l.row.Busy++
 	l.row.BusySlots += uint64(l.records[i].run)
 	l.opened(i)

@@ -226,6 +226,7 @@ func (l *inLane) done(i int, length uint32) {
 		l.covered[j] = false
 	}
 	l.busy--
+	l.domain.underWay--
 	l.row.Busy--
 	l.row.BusySlots -= uint64(run)
 	if l.pair != nil || l.local != nil {

@@ -42,6 +42,7 @@ func (l *outLane) note(i int, e *entry) {
 	j.word, j.seq, j.answer, j.wr, j.held = e.word, e.seq, e.answer, e.wr, e.held
 	j.at = l.domain.agent.stamp
 	l.busy++
+	l.domain.underWay++
 	l.row.Busy++
 	l.row.BusySlots += uint64(e.word.Run())
 	l.cover(i, e.word.Run(), true)
@@ -58,6 +59,7 @@ func (l *outLane) strike(i int) {
 		l.domain.letGo(held)
 	}
 	l.busy--
+	l.domain.underWay--
 	l.row.Busy--
 	l.row.BusySlots -= uint64(e.word.Run())
 	l.cover(i, e.word.Run(), false)

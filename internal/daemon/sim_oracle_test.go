@@ -264,9 +264,11 @@ func (w *world) check() {
 		}
 		w.checkDelays(n)
 		given := map[uint16]int{}
+		underWay := 0
 		for _, l := range n.lanes {
 			if l.out != nil {
 				l.out.check(simTB{w: w})
+				underWay += l.out.busy
 			}
 			if l.in == nil {
 				continue
@@ -281,6 +283,10 @@ func (w *world) check() {
 			if active != l.in.busy {
 				w.fail("%v: %d requests under way, busy %d", l, active, l.in.busy)
 			}
+			underWay += active
+		}
+		if d := n.core.d; underWay != d.underWay {
+			w.fail("%s: %d requests under way, and %d counted", n.name, underWay, d.underWay)
 		}
 		for _, p := range n.workers {
 			if p.service && p.view.outstanding != given[uint16(p.id)] {
