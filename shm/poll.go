@@ -35,9 +35,9 @@ const (
 // goroutines that want the processor have it.
 //
 // WaitAdaptive polls only where that pays: not if it would keep the last processor (P)
-// from the other goroutines of the process, and after a wait in which it was in vain more and
-// more waits go without; after one in which other threads kept the processor for milliseconds, those
-// of a time that is a multiple of that.
+// from the other goroutines of the process. After a wait in which it was in vain more and
+// more waits go without, and after one in which other threads kept the processor for milliseconds
+// all do for a multiple of that time.
 func (p *Poll) Until(ready func() bool) (again bool) {
 	if p.Mode == WaitEvent {
 		return false
