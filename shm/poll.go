@@ -1,6 +1,9 @@
 package shm
 
-import "runtime"
+import (
+	"runtime"
+	"time"
+)
 
 // Poll is what a thread does before it sleeps on a futex word, as Mode says. The zero
 // Poll does nothing. Not safe for concurrent use.
@@ -26,6 +29,8 @@ const (
 	// processor, and have it for milliseconds, while a thread that sleeps and is woken
 	// gets it at once. One such yield is no crowd: a timer or a thread of the kernel.
 	crowdRest, mostCrowdRest = 4, 255
+	// longestRest bounds that: whoever stopped the whole process for an hour is no crowd, either.
+	longestRest = int64(time.Second)
 )
 
 // Until calls ready, over and over, until it returns true or the mode says to sleep. It
@@ -92,7 +97,7 @@ func (p *Poll) spin(ready func() bool) bool {
 		switch took := now - before; {
 		case took > crowded:
 			p.crowd = min(2*p.crowd+crowdRest, mostCrowdRest)
-			p.rest = now + p.crowd*took
+			p.rest = now + min(p.crowd*took, longestRest)
 			return ready()
 		case ready():
 			p.penalty, p.crowd = p.penalty/2, p.crowd/2
