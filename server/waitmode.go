@@ -11,12 +11,15 @@ import (
 type Mode = shm.WaitMode
 
 const (
-	// Event sleeps at once and is woken by the daemon. It is the default.
+	// Event sleeps at once and is woken by the daemon.
 	Event = shm.WaitEvent
 	// Busy polls and never sleeps, as long as Serve runs: the quickest way where
 	// there are processors to spare, and one processor's time even if no request
 	// ever comes.
 	Busy = shm.WaitBusy
+	// DefaultWait is the mode of a server that is given none, Adaptive with 50 us: to be woken takes
+	// about as long where that crosses processors.
+	DefaultWait = Mode(50 * time.Microsecond)
 )
 
 // Adaptive polls for d, at most a millisecond, and then sleeps. It polls less and less
@@ -25,6 +28,6 @@ const (
 func Adaptive(d time.Duration) Mode { return shm.WaitAdaptive(d) }
 
 // WaitMode sets how the server waits for requests, and its handlers for operations on
-// regions; the default is Event. Only one worker at a time polls for requests; the
+// regions; see DefaultWait. Only one worker at a time polls for requests; the
 // others that have nothing to do sleep.
 func WaitMode(m Mode) Option { return func(o *options) { o.wait = m } }

@@ -19,7 +19,7 @@ func newEcho() *cobra.Command {
 		Short: "Serve echo/echo, and what the benchmarks call",
 		Long: "Serve the method echo/echo, which answers with the request, and the methods of service bench\n" +
 			"that the benchmarks call: page, sink, oneway and count. It ends with an interrupt or the daemon.",
-		Example: "  rdmad echo --workers 8 --wait adaptive",
+		Example: "  rdmad echo --workers 8 --wait busy",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if workers < 1 {
@@ -32,11 +32,11 @@ func newEcho() *cobra.Command {
 	}
 	socketFlag(c, &socket)
 	c.Flags().IntVar(&workers, "workers", 4, "how many requests to handle at once")
-	waitFlag(c, &wait, "how to wait for requests")
+	waitFlag(c, &wait, server.DefaultWait, "how to wait for requests")
 	return c
 }
 
 // waitFlag adds --wait.
-func waitFlag(c *cobra.Command, mode *shm.WaitMode, usage string) {
-	c.Flags().TextVar(mode, "wait", shm.WaitEvent, usage+": event, busy, adaptive, or adaptive:`time`")
+func waitFlag(c *cobra.Command, mode *shm.WaitMode, preset shm.WaitMode, usage string) {
+	c.Flags().TextVar(mode, "wait", preset, usage+": event, busy, adaptive, or adaptive:`time`")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+	"github.com/rdmad/rdmad/server"
 )
 
 func newSandbox() *cobra.Command {
@@ -78,7 +79,7 @@ func newSandbox() *cobra.Command {
 	f.StringVar(&o.Settings.Idle, "idle", "", "what an idle agent does: busy, adaptive or event (default: the daemon's)")
 	f.BoolVar(&o.Settings.TLS, "tls", false, "make certificates and connect the nodes with TLS")
 	f.BoolVar(&o.Settings.TLSData, "tls-data", false, "encrypt data connections as well; implies --tls")
-	waitFlag(c, &o.Wait, "how the echo service waits for requests")
+	waitFlag(c, &o.Wait, server.DefaultWait, "how the echo service waits for requests")
 	f.BoolVar(&o.Embedded, "embedded", false, "have the core of node b be the echo service, instead of a process of its own")
 	f.BoolVar(&o.Keep, "keep", false, "leave configurations and logs behind")
 	return c
