@@ -1,0 +1,25 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/internal/daemontest"
+)
+
+// A server that is given no mode has the default one, for requests and for operations on
+// regions; one that is given a mode has that.
+func TestDefaultWait(t *testing.T) {
+	_, b := daemontest.Pair(t, "")
+	for want, opts := range map[Mode][]Option{DefaultWait: nil, Adaptive(0): {WaitMode(Event)}, Busy: {WaitMode(Busy)}} {
+		s, err := Attach(t.Context(), b.Socket, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if requests, ops := s.pool.poll.Mode, s.ops.poll.Mode; requests != want || ops != want {
+			t.Errorf("%v: waits as %v and %v", want, requests, ops)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
