@@ -85,6 +85,7 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error)
 	s.pool.init(s)
 	s.ops.init(session)
 	s.pool.poll.Mode, s.ops.poll.Mode = o.wait, o.wait
+	s.pool.poll.Goroutines, s.ops.poll.Goroutines = true, true
 	return s, nil
 }
 

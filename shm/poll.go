@@ -10,6 +10,10 @@ import (
 type Poll struct {
 	// Mode is not to be changed while somebody waits.
 	Mode WaitMode
+	// Goroutines lets those of this process run first, as Nap does before a short sleep: where no wait
+	// comes to a sleep they would have to wait for the runtime to preempt this one. It is not for a
+	// goroutine that is locked to its thread.
+	Goroutines bool
 	// skip is how many more waits go without polling, and penalty how many did
 	// after the last one in which it was in vain.
 	skip, penalty int
@@ -63,6 +67,9 @@ func (p *Poll) until(ready func() bool) (again bool) {
 	case p.Mode == WaitBusy:
 		again = busy(ready, last)
 	case !last:
+		if p.Goroutines {
+			goyield()
+		}
 		again = p.spin(ready)
 	}
 	return again

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/attach"
@@ -21,7 +22,7 @@ func TestTraceFilters(t *testing.T) {
 	serve(t, b)
 	c := attachClient(t, a)
 	callable(t, c, "b/text/upper")
-	stop := keepCalling(t, c, "b/text/upper", []byte("x"))
+	stop := keepCalling(t, c, "b/text/upper", []byte("x"), 0)
 	defer stop()
 	for _, none := range []attach.Trace{{Service: "other"}, {Service: "text", Method: "fail"}, {Worker: "nobody"}, {Worker: "1"}} {
 		none.Count, none.TimeoutMillis = 1, 300
@@ -35,6 +36,7 @@ func TestTraceFilters(t *testing.T) {
 			t.Errorf("%+v: %d traces", some, len(list))
 		}
 	}
+	stop() // what is held follows all requests, and leaves others no room while nobody fetches them
 	// Each of them is bounded, and so is their number.
 	var held []*attach.Session
 	for range 4 {
@@ -72,7 +74,8 @@ func holdTrace(t *testing.T, n *daemontest.Node, c *client.Conn) *attach.Session
 		_ = s.Close()
 		s.Release()
 	})
-	defer keepCalling(t, c, "b/text/upper", nil)()
+	// Not too fast: nobody fetches the traces of the others.
+	defer keepCalling(t, c, "b/text/upper", nil, time.Millisecond)()
 	for ask := (&attach.Trace{Count: 10000, TimeoutMillis: 600000}); ; ask = nil {
 		a, err := s.Ask(t.Context(), &attach.Message{Type: attach.TypeTrace, Trace: ask})
 		if err != nil {
@@ -168,7 +171,7 @@ func TestTraceEndsWithItsCore(t *testing.T) {
 		t.Errorf("the trace ended with %v", err)
 	}
 	callable(t, c, "b/text/upper")
-	stop := keepCalling(t, c, "b/text/upper", []byte("x"))
+	stop := keepCalling(t, c, "b/text/upper", []byte("x"), 0)
 	defer stop()
 	if list := beginTrace(t, a, attach.Trace{Count: 2, TimeoutMillis: 120000})(); len(list) != 2 {
 		t.Errorf("%d traces with the next core", len(list))
@@ -181,7 +184,7 @@ func TestTraceDomains(t *testing.T) {
 	serve(t, b)
 	c := attachClient(t, a)
 	callable(t, c, "b/text/upper")
-	stop := keepCalling(t, c, "b/text/upper", []byte("x"))
+	stop := keepCalling(t, c, "b/text/upper", []byte("x"), 0)
 	defer stop()
 	list := beginTrace(t, a, attach.Trace{Domain: "work", Count: 2, TimeoutMillis: 120000})()
 	if len(list) != 2 || list[0].Domain != "work" || list[0].Service != "text" || list[0].Handler.PID == 0 {
