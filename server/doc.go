@@ -23,7 +23,7 @@
 // # Waiting
 //
 // A server without requests sleeps until the daemon wakes it, on one thread, however
-// many workers it has. WaitMode makes it poll instead, or for a time before it sleeps.
+// many workers it has. It polls for a moment before it sleeps (DefaultWait); WaitMode makes it sleep at once, or poll only.
 //
 // # In the core
 //

@@ -10,9 +10,9 @@ import (
 type Poll struct {
 	// Mode is not to be changed while somebody waits.
 	Mode WaitMode
-	// Goroutines lets those of this process run first, as Nap does before a short sleep: where no wait
-	// comes to a sleep they would have to wait for the runtime to preempt this one. It is not for a
-	// goroutine that is locked to its thread.
+	// Goroutines lets those of this process run before a WaitAdaptive polls, as Nap does before a short
+	// sleep: where no wait comes to a sleep they would have to wait for the runtime to preempt this one. It
+	// is not for a goroutine that is locked to its thread.
 	Goroutines bool
 	// skip is how many more waits go without polling, and penalty how many did
 	// after the last one in which it was in vain.
@@ -67,9 +67,6 @@ func (p *Poll) until(ready func() bool) (again bool) {
 	case p.Mode == WaitBusy:
 		again = busy(ready, last)
 	case !last:
-		if p.Goroutines {
-			goyield()
-		}
 		again = p.spin(ready)
 	}
 	return again
@@ -96,6 +93,10 @@ func (p *Poll) spin(ready func() bool) bool {
 	now := Nanotime()
 	if now < p.rest {
 		return false
+	}
+	if p.Goroutines {
+		goyield()
+		now = Nanotime()
 	}
 	for end := now + int64(p.Mode); ; {
 		before := now
