@@ -11,6 +11,7 @@ import (
 func traced(d *agentDomain, count int64) *traceWatch {
 	w := &traceWatch{every: 1}
 	w.left.Store(count)
+	w.room.Store(count)
 	d.tracer = newTracer(d)
 	d.tracer.scopes[0] = &traceScope{watch: w}
 	return w
@@ -106,6 +107,46 @@ func TestTraceTableIsBounded(t *testing.T) {
 	}
 	if list := a.d.tracer.foundAll(true); len(list) != traceEntries || a.d.tracer.open != 0 {
 		t.Errorf("%d traces, %d left", len(list), a.d.tracer.open)
+	}
+}
+
+// Who follows many requests leaves others room for theirs.
+func TestTraceTableIsShared(t *testing.T) {
+	s := newSide(t, nil)
+	out, _ := s.localLane(t)
+	w := s.addWorker(1)
+	publish := func(method uint32) {
+		u, err := out.ring.Claim(w.id, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindOneWay, Method: method}
+		h.Encode(out.ring.Header(u))
+		out.ring.Publish(u, w.id)
+		s.bells.MarkLane(rigLane)
+		settle(s)
+	}
+	const many, one = 1 << 20, 1<<20 + 1 // nobody's
+	all := traced(s.d, 1000)
+	few := &traceWatch{every: 1}
+	few.left.Store(1)
+	few.room.Store(1)
+	tr := s.d.tracer
+	tr.scopes[1] = &traceScope{watch: few, methods: map[remoteMethod]bool{{"", one}: true}}
+	for range traceEntries {
+		publish(many)
+	}
+	publish(one)
+	if all.skipped.Load() != traceEntries/2+1 || few.skipped.Load() != 0 || tr.waits[0] != traceEntries/2 || tr.waits[1] != 1 {
+		t.Errorf("%d and %d skipped, %v followed", all.skipped.Load(), few.skipped.Load(), tr.waits)
+	}
+	// What is over stays until it is fetched, and then makes room.
+	all.room.Store(1)
+	tr.foundAll(true)
+	publish(many)
+	publish(many)
+	if tr.waits[0] != 1 || all.skipped.Load() != traceEntries/2+2 {
+		t.Errorf("%v followed, %d skipped", tr.waits, all.skipped.Load())
 	}
 }
 

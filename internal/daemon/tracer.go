@@ -21,9 +21,10 @@ type tracer struct {
 	// scopes say what is to be followed; nil where nobody asks.
 	scopes [maxWatches]*traceScope
 	// sent are requests of this node's workers, each where its mark says; open is how
-	// many.
-	sent [traceEntries]sentTrace
-	open int
+	// many, and waits how many of them each scope waits for.
+	sent  [traceEntries]sentTrace
+	open  int
+	waits [maxWatches]int
 	// keys are those of peers whose requests are followed here, and heard are such
 	// requests, and those between workers of this node.
 	keys  [maxTraceKeys]traceKey
@@ -44,9 +45,9 @@ const (
 // use one.
 type traceWatch struct {
 	// every: one of so many requests that match is followed. left is how many are still
-	// to be.
-	every uint64
-	left  atomic.Int64
+	// to be, room how many more are until the tool has fetched some.
+	every      uint64
+	left, room atomic.Int64
 	// since is when it began, by CLOCK_MONOTONIC.
 	since int64
 	// seen counts the requests that matched, skipped those that were not followed for
@@ -152,14 +153,15 @@ func (t *tracer) consider(l *outLane, i int, word slots.Word, now int64, shape *
 		if (n-1)%s.watch.every != 0 {
 			continue
 		}
-		if t.open == traceEntries {
+		if t.open == traceEntries || t.waits[k] >= t.share() || !claim(&s.watch.room) {
 			s.watch.skipped.Add(1)
 			continue
 		}
-		if s.watch.left.Add(-1) < 0 {
-			s.watch.left.Add(1)
+		if !claim(&s.watch.left) {
+			s.watch.room.Add(1)
 			continue
 		}
+		t.waits[k]++
 		wanted |= 1 << k
 	}
 	if wanted == 0 {
@@ -175,6 +177,27 @@ func (t *tracer) consider(l *outLane, i int, word slots.Word, now int64, shape *
 	}
 	// The slots are the daemon's from the swap in Take to the answer.
 	slots.SetTrace(l.ring.HeaderAt(i), e.mark)
+}
+
+// share is how many requests each scope may wait for: what makes many requests leaves those
+// of the others room.
+func (t *tracer) share() int {
+	n := 0
+	for _, s := range &t.scopes {
+		if s != nil {
+			n++
+		}
+	}
+	return traceEntries / max(1, n)
+}
+
+// claim takes one of what is left, if there is any. Agents of several domains may do so.
+func claim(left *atomic.Int64) bool {
+	if left.Add(-1) >= 0 {
+		return true
+	}
+	left.Add(1)
+	return false
 }
 
 // stampsWithin is for how long a watch leaves out requests without stamps: their callers
@@ -296,6 +319,7 @@ func (t *tracer) harvest(k int, all bool, f func(*sentTrace)) {
 			continue
 		}
 		f(e)
+		t.waits[k]--
 		if e.wanted &^= 1 << k; e.wanted == 0 {
 			t.open--
 			e.lane = nil

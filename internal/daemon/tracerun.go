@@ -59,8 +59,8 @@ const (
 	tracePoll = 5 * time.Second
 	// traceBatch is how many traces are sent to a tool in a message at most.
 	traceBatch = 24
-	// traceBacklog is how many traces are kept for a tool that does not fetch them: the
-	// others stay with the agents, which then follow no more.
+	// traceBacklog is how many traces are kept for a tool that does not fetch them, with
+	// those that are under way: more requests are not followed for it.
 	traceBacklog = 256
 )
 
@@ -79,7 +79,7 @@ type Traced struct {
 	// Over is empty while there may be more, else TraceCount or TraceTimeout.
 	Over string `json:"over,omitempty"`
 	// Seen is how many requests matched, Skipped how many of them were not followed
-	// because too many were at once.
+	// because too many were at once, or had not been fetched.
 	Seen    uint64 `json:"seen"`
 	Skipped uint64 `json:"skipped,omitempty"`
 }
@@ -122,6 +122,7 @@ func (c *conductor) beginTrace(w *worker, spec *attach.Trace) error {
 	}
 	r.watch.every, r.watch.since = uint64(max(1, spec.Every)), shm.Nanotime()
 	r.watch.left.Store(int64(spec.Count))
+	r.watch.room.Store(traceBacklog)
 	timeout := time.Duration(spec.TimeoutMillis) * time.Millisecond
 	r.end = time.Now().Add(timeout)
 	r.ctx, r.cancel = context.WithCancel(c.ctx)
@@ -184,6 +185,7 @@ func (r *traceRun) next() *Traced {
 				t.Over = r.over
 			}
 			r.mu.Unlock()
+			r.watch.room.Add(int64(n))
 			return t
 		}
 		r.mu.Unlock()
@@ -256,9 +258,6 @@ func (r *traceRun) domains() (list []*domain) {
 // step has the agents follow what is wanted now, and takes what they have found; all:
 // also what is not over. It returns how many requests are still under way.
 func (r *traceRun) step(all bool) (open int) {
-	r.mu.Lock()
-	take := all || len(r.ready) < traceBacklog
-	r.mu.Unlock()
 	for _, d := range r.domains() {
 		var found []foundTrace
 		scope := r.scope(d)
@@ -272,14 +271,8 @@ func (r *traceRun) step(all bool) (open int) {
 			t.scopes[k] = scope
 			t.tell()
 			t.look()
-			if take {
-				t.harvest(k, all, func(e *sentTrace) { found = append(found, t.found(e)) })
-			}
-			for i := range t.sent {
-				if t.sent[i].wanted&(1<<k) != 0 {
-					open++
-				}
-			}
+			t.harvest(k, all, func(e *sentTrace) { found = append(found, t.found(e)) })
+			open += t.waits[k]
 		})
 		r.conclude(d, found)
 	}
