@@ -42,6 +42,15 @@ func TestIOUrings(t *testing.T) {
 		if n != c.want {
 			t.Errorf("the core of 3 agents has %d, want %d", n, c.want)
 		}
+		told := 0
+		for _, a := range status(t, c.node).Agents {
+			if a.Wakes == "io_uring" {
+				told++
+			}
+		}
+		if told != c.want {
+			t.Errorf("the status of 3 agents says that %d have one, want %d", told, c.want)
+		}
 	}
 	if !allowed {
 		t.Skip("that agents have them was not seen: it needs Linux 6.7, kernel.io_uring_disabled=0 (sysctl), and no seccomp filter against it")

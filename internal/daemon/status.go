@@ -55,6 +55,7 @@ type Status struct {
 	// was taken out of service; Drain is set in the second case.
 	Draining bool              `json:"draining"`
 	Drain    *DrainStatus      `json:"drain,omitempty"`
+	Agents   []AgentStatus     `json:"agents"`
 	Peers    []PeerStatus      `json:"peers"`
 	Lanes    []LaneStatus      `json:"lanes"`
 	Services []ServiceStatus   `json:"services"`
@@ -204,7 +205,7 @@ func (c *conductor) status() *Status {
 		Node: c.node, Version: Version, Incarnation: c.incarnation, UptimeS: time.Since(c.started).Seconds(), Goroutines: runtime.NumGoroutine(),
 		PIDs:   PIDs{Supervisor: c.supervisor, Core: pid},
 		Listen: c.cfg.Node.Listen,
-		Peers:  []PeerStatus{}, Lanes: []LaneStatus{}, Services: []ServiceStatus{}, Workers: []WorkerStatus{}, Bulk: []BulkStatus{}, Domains: []DomainStatus{},
+		Agents: []AgentStatus{}, Peers: []PeerStatus{}, Lanes: []LaneStatus{}, Services: []ServiceStatus{}, Workers: []WorkerStatus{}, Bulk: []BulkStatus{}, Domains: []DomainStatus{},
 		Refusals: c.refusals.status(), Upgrade: c.told.upgrade(), Config: c.configStatus(), Errors: c.errors(),
 		Counters: c.sums(),
 	}
@@ -219,7 +220,11 @@ func (c *conductor) status() *Status {
 	var died deaths
 	for _, a := range c.agents {
 		var n counters.AgentCounts
-		a.commands.call(func() { n = *a.count; died.merge(&a.deaths) })
+		a.commands.call(func() {
+			n = *a.count
+			died.merge(&a.deaths)
+			s.Agents = append(s.Agents, a.status())
+		})
 		counters.AddTo(s.Counters, &n)
 	}
 	s.Deaths = died.status()

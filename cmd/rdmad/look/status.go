@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,17 @@ func Print(out io.Writer, s *daemon.Status) error {
 	troubles := table.New("ERROR", "LEVEL", "ABOUT", "TIMES", "FIRST", "LAST", "TEXT")
 	for _, e := range s.Errors {
 		troubles.Row(e.Code, e.Level, e.Subject, e.Count, ago(e.First), ago(e.Last), e.Text)
+	}
+	agents := table.New("AGENT", "IDLE", "POLLS", "WAKES", "CPU")
+	for _, a := range s.Agents {
+		polls, cpu := "-", "any"
+		if a.SpinUS > 0 {
+			polls = table.Micros(a.SpinUS)
+		}
+		if a.CPU >= 0 {
+			cpu = strconv.Itoa(a.CPU)
+		}
+		agents.Row(a.Name, a.Idle, polls, a.Wakes, cpu)
 	}
 	domains := table.New("DOMAIN", "GENERATION", "DAMAGES", "LINGERING", "HELD")
 	for _, d := range s.Domains {
@@ -46,7 +58,7 @@ func Print(out io.Writer, s *daemon.Status) error {
 		}
 	}
 	for _, t := range []*table.Table{peerRows(s.Peers), troubles, refusals, serviceRows(s.Node, s.Services), workerRows(s.Workers), wrongRows(s.Workers),
-		domains, deaths, laneRows(s.Lanes), pathRows(s.Lanes), counters} {
+		agents, domains, deaths, laneRows(s.Lanes), pathRows(s.Lanes), counters} {
 		t.Print(&b)
 	}
 	_, err := io.WriteString(out, b.String())

@@ -59,6 +59,20 @@ func TestPrintConfig(t *testing.T) {
 	}
 }
 
+// How agents wait, and what they wake others with.
+func TestPrintAgents(t *testing.T) {
+	var out strings.Builder
+	err := Print(&out, &daemon.Status{Node: "a", Agents: []daemon.AgentStatus{
+		{Name: "agent0", Idle: "adaptive", SpinUS: 200, Wakes: "io_uring", CPU: -1}, {Name: "agent1", Idle: "event", Wakes: "futex", CPU: 3},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !regexp.MustCompile(`AGENT +IDLE +POLLS +WAKES +CPU\nagent0 +adaptive +200µs +io_uring +any\nagent1 +event +- +futex +3\n`).MatchString(text) {
+		t.Error(text)
+	}
+}
+
 // What the fabric says of lanes, and no warning without a reason.
 func TestPrintPaths(t *testing.T) {
 	var out strings.Builder

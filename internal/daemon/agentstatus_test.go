@@ -1,0 +1,32 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/shm"
+)
+
+// The status of an agent is what it does, which need not be what is configured.
+func TestAgentStatus(t *testing.T) {
+	ring := shm.NewWakes()
+	wakes := "futex"
+	if ring.Rings() {
+		wakes = "io_uring"
+	}
+	a := &agent{name: "agent0", processor: noProcessor, wakes: ring}
+	if got, want := a.status(), (AgentStatus{Name: "agent0", Idle: "event", Wakes: wakes, CPU: -1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if err := ring.Close(); err != nil { // as after a failure
+		t.Fatal(err)
+	}
+	a.processor, a.idle = 3, idleStrategy{spin: shm.WaitAdaptive(200 * time.Microsecond)}
+	if got, want := a.status(), (AgentStatus{Name: "agent0", Idle: "adaptive", SpinUS: 200, Wakes: "futex", CPU: 3}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	a.idle = idleStrategy{busy: true}
+	if got, want := a.status(), (AgentStatus{Name: "agent0", Idle: "busy", Wakes: "futex", CPU: 3}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
