@@ -50,7 +50,7 @@ type Conn struct {
 // Close the connection. Errors: ErrNotRunning, ErrPermission, ErrVersion,
 // ErrLimit, or ctx's.
 func Attach(ctx context.Context, socket string, opts ...Option) (*Conn, error) {
-	o := options{name: filepath.Base(os.Args[0])}
+	o := options{name: filepath.Base(os.Args[0]), wait: defaultWait()}
 	for _, f := range opts {
 		f(&o)
 	}
@@ -58,7 +58,7 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Conn, error) {
 	c.life, c.endLife = context.WithCancel(context.Background())
 	c.methods.Store(&map[string]*Method{})
 	c.wait.room = freeSleep
-	c.wait.conn, c.wait.poll.Mode, c.wait.linger.Goroutines = c, o.wait, true
+	c.wait.conn, c.wait.poll.Mode, c.wait.poll.Goroutines, c.wait.linger.Goroutines = c, o.wait, true, true
 	// Held until session is set: the session's events lock it too.
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -56,7 +56,7 @@ type Server struct {
 // must Close the server. Errors: ErrNotRunning, ErrPermission, ErrVersion,
 // ErrLimit, or ctx's.
 func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error) {
-	o := options{name: filepath.Base(os.Args[0]), workers: defaultWorkers, wait: DefaultWait, large: defaultLarge, streams: defaultStreams}
+	o := options{name: filepath.Base(os.Args[0]), workers: defaultWorkers, wait: defaultWait(), large: defaultLarge, streams: defaultStreams}
 	for _, f := range opts {
 		f(&o)
 	}

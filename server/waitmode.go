@@ -3,6 +3,7 @@ package server
 import (
 	"time"
 
+	"github.com/rdmad/rdmad/internal/cgroup"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -18,9 +19,19 @@ const (
 	// ever comes.
 	Busy = shm.WaitBusy
 	// DefaultWait is the mode of a server that is given none, Adaptive with 50 us: to be woken takes
-	// about as long where that crosses processors.
+	// about as long where that crosses processors. It is Event instead where the affinity of the process, or a
+	// limit of its control group, leaves it less than two processors, of which polling would use up what
+	// is for work.
 	DefaultWait = Mode(50 * time.Microsecond)
 )
+
+// defaultWait is DefaultWait, or what is in its place.
+func defaultWait() Mode {
+	if !cgroup.Spares() {
+		return Event
+	}
+	return DefaultWait
+}
 
 // Adaptive polls for d, at most a millisecond, and then sleeps. It polls less and less
 // often where that turns out to be in vain, or keeps others from the processor, so

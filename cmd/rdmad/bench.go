@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/bench"
-	"github.com/rdmad/rdmad/shm"
 )
 
 func newBench() *cobra.Command {
@@ -85,7 +85,7 @@ func newWorkload(w bench.Workload, short string) *cobra.Command {
 	f.Uint64Var(&spec.Count, "count", 0, "messages of all processes together, instead of --duration")
 	f.DurationVar(&spec.Duration, "duration", 5*time.Second, "how long to measure")
 	f.DurationVar(&spec.Warmup, "warmup", time.Second, "how long to work before measuring")
-	waitFlag(c, &spec.Wait, shm.WaitEvent, "how the processes wait for answers")
+	waitFlag(c, &spec.Wait, client.DefaultWait, "how the processes wait for answers")
 	f.StringVar(&spec.Target, "target", "", "the node that answers (default: any, this one first)")
 	socketFlag(c, &spec.Socket)
 	jsonFlag(c, &asJSON)

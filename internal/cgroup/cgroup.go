@@ -5,7 +5,9 @@ package cgroup
 import (
 	"io/fs"
 	"math"
+	"os"
 	"path"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -109,6 +111,17 @@ func Processors(root fs.FS, dirs []string) float64 {
 	}
 	return least
 }
+
+// Usable is how many processors this process may use, by its affinity when it started and by the limits of its
+// control groups as they are now.
+func Usable() float64 {
+	root := os.DirFS("/")
+	return min(float64(runtime.NumCPU()), Processors(root, Dirs(root, "proc/self")))
+}
+
+// Spares reports whether a thread of this process may poll for what another processor does meanwhile: within a limit of
+// less than two processors that would use up the time that is for work.
+func Spares() bool { return Usable() >= 2 }
 
 func value(s string) (n uint64, ok bool) {
 	if s == "max" {

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/fstest"
@@ -80,5 +81,16 @@ func TestProcessors(t *testing.T) {
 		if got := Processors(root, []string{"g/a", "g", "nowhere"}); got != c.want {
 			t.Errorf("%q below %q: %v, want %v", c.own, c.above, got, c.want)
 		}
+	}
+}
+
+// This process may use something, and polls only where it may use two.
+func TestUsable(t *testing.T) {
+	n := Usable()
+	if n <= 0 || n > float64(runtime.NumCPU()) {
+		t.Errorf("%v of %d processors", n, runtime.NumCPU())
+	}
+	if Spares() != (n >= 2) {
+		t.Errorf("%v processors: %v", n, Spares())
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/rdmad/rdmad/internal/cgroup"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/depot"
@@ -135,7 +136,7 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 	for _, f := range c.fabrics {
 		devices = append(devices, f.device)
 	}
-	idle := idleOf(cfg, usable())
+	idle := idleOf(cfg, cgroup.Usable())
 	if err := c.openCounters(); err != nil {
 		return nil, err
 	}

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"os"
-	"runtime"
 	"slices"
 
 	"github.com/rdmad/rdmad/internal/cgroup"
@@ -27,7 +25,7 @@ func (c *conductor) apply(next *config.Config) {
 	before := c.live()
 	c.reloaded.Store(next)
 	c.events.SetLevel(logLevel(next))
-	idle := idleOf(next, usable())
+	idle := idleOf(next, cgroup.Usable())
 	for _, a := range c.agents {
 		a.commands.do(func() {
 			a.idle = idle
@@ -55,13 +53,6 @@ func idleOf(cfg *config.Config, processors float64) idleStrategy {
 		idle.spin = shm.WaitAdaptive(cfg.Agent.Spin)
 	}
 	return idle
-}
-
-// usable is how many processors the daemon may use, by its affinity when it started and by
-// the limit of its control group.
-func usable() float64 {
-	root := os.DirFS("/")
-	return min(float64(runtime.NumCPU()), cgroup.Processors(root, cgroup.Dirs(root, "proc/self")))
 }
 
 // applyPolicy changes who is admitted to the domain.
