@@ -64,6 +64,7 @@
 // A goroutine that waits for an answer sleeps in the kernel itself and is woken
 // directly by the daemon. Of many that wait in one process, one leads: it sleeps
 // for all and hands their answers on, so a process with thousands of waiting
-// goroutines still blocks one thread. With WaitMode it polls instead, or polls for a time
-// before it sleeps, where processors to spare are worth less than a few microseconds.
+// goroutines still blocks one thread. Before it sleeps it polls for a moment, as long as
+// that pays and there are processors to spare (DefaultWait); WaitMode makes it sleep at
+// once, or poll only.
 package client

@@ -39,7 +39,7 @@ func allocated() uint64 {
 // many objects the process has allocated; t/move reads the region of the call into one of
 // its own, and writes it back.
 func runService(args []string) error {
-	s, err := server.Attach(context.Background(), args[0], server.Workers(4))
+	s, err := server.Attach(context.Background(), args[0], server.Workers(4), server.WaitMode(server.Event))
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ type caller struct {
 // says after each how many objects it has allocated in those rounds.
 func runCaller(args []string) error {
 	ctx := context.Background()
-	conn, err := client.Attach(ctx, args[0])
+	conn, err := client.Attach(ctx, args[0], client.WaitMode(client.Event))
 	if err != nil {
 		return err
 	}
