@@ -24,6 +24,18 @@ func (t *tracer) foundAll(all bool) (list []foundTrace) {
 	return list
 }
 
+// post publishes a one-way message to a method.
+func (s *side) post(t *testing.T, out *outLane, w *rigWorker, method uint32) {
+	u, err := out.ring.Claim(w.id, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindOneWay, Method: method}
+	h.Encode(out.ring.Header(u))
+	out.ring.Publish(u, w.id)
+	s.bells.MarkLane(rigLane)
+}
+
 // Lies of a worker make a trace that says so, or is wrong, and no more: stages are never
 // negative and add up, and the request has its outcome.
 func TestTraceOfLies(t *testing.T) {
@@ -116,14 +128,7 @@ func TestTraceTableIsShared(t *testing.T) {
 	out, _ := s.localLane(t)
 	w := s.addWorker(1)
 	publish := func(method uint32) {
-		u, err := out.ring.Claim(w.id, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindOneWay, Method: method}
-		h.Encode(out.ring.Header(u))
-		out.ring.Publish(u, w.id)
-		s.bells.MarkLane(rigLane)
+		s.post(t, out, w, method)
 		settle(s)
 	}
 	const many, one = 1 << 20, 1<<20 + 1 // nobody's
@@ -210,14 +215,7 @@ func TestTraceDoesNotAllocate(t *testing.T) {
 	traced(s.d, 1<<40)
 	tr := s.d.tracer
 	if n := testing.AllocsPerRun(100, func() {
-		u, err := out.ring.Claim(w.id, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindOneWay, Method: 1 << 20} // nobody's: no texts are made
-		h.Encode(out.ring.Header(u))
-		out.ring.Publish(u, w.id)
-		s.bells.MarkLane(rigLane)
+		s.post(t, out, w, 1<<20) // nobody's: no texts are made
 		s.a.cycle()
 		tr.look()
 		tr.harvest(0, true, func(*sentTrace) {})

@@ -122,8 +122,8 @@ func stagesOf(t *testing.T, tr *daemon.Trace) map[string]time.Duration {
 	return m
 }
 
-// keepCalling calls target, with a pause after each call, until stop is called.
-func keepCalling(t *testing.T, c *client.Conn, target string, req []byte, pause time.Duration) (stop func()) {
+// keepCalling calls target until stop is called.
+func keepCalling(t *testing.T, c *client.Conn, target string, req []byte) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -133,7 +133,6 @@ func keepCalling(t *testing.T, c *client.Conn, target string, req []byte, pause 
 				t.Error(err)
 				return
 			}
-			time.Sleep(pause)
 		}
 	})
 	return func() { cancel(); wg.Wait() }
@@ -157,7 +156,7 @@ func TestTraceHandler(t *testing.T) {
 	for _, target := range []string{"b/text/slow", "a/text/near"} {
 		callable(t, c, target)
 		collect := beginTrace(t, a, attach.Trace{Service: "text", Count: 4, TimeoutMillis: 120000})
-		stop := keepCalling(t, c, target, []byte("hello"), 0)
+		stop := keepCalling(t, c, target, []byte("hello"))
 		list := collect()
 		stop()
 		// One call comes after the other, so at most one was on its way when the caller was

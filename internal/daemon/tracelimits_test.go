@@ -21,7 +21,7 @@ func TestTraceFilters(t *testing.T) {
 	serve(t, b)
 	c := attachClient(t, a)
 	callable(t, c, "b/text/upper")
-	stop := keepCalling(t, c, "b/text/upper", []byte("x"), 0)
+	stop := keepCalling(t, c, "b/text/upper", []byte("x"))
 	defer stop()
 	for _, none := range []attach.Trace{{Service: "other"}, {Service: "text", Method: "fail"}, {Worker: "nobody"}, {Worker: "1"}} {
 		none.Count, none.TimeoutMillis = 1, 300
@@ -72,7 +72,7 @@ func holdTrace(t *testing.T, n *daemontest.Node, c *client.Conn) *attach.Session
 		_ = s.Close()
 		s.Release()
 	})
-	defer keepCalling(t, c, "b/text/upper", nil, 0)()
+	defer keepCalling(t, c, "b/text/upper", nil)()
 	for ask := (&attach.Trace{Count: 10000, TimeoutMillis: 600000}); ; ask = nil {
 		a, err := s.Ask(t.Context(), &attach.Message{Type: attach.TypeTrace, Trace: ask})
 		if err != nil {
@@ -106,7 +106,7 @@ func TestTraceBacklog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stop := keepCalling(t, c, "b/text/upper", []byte("x"), 0)
+	stop := keepCalling(t, c, "b/text/upper", []byte("x"))
 	if list := beginTrace(t, a, attach.Trace{Count: 5, TimeoutMillis: 120000})(); len(list) != 5 {
 		t.Errorf("%d traces beside a tool that fetches nothing", len(list))
 	}
@@ -174,7 +174,7 @@ func TestTraceEndsWithItsCore(t *testing.T) {
 		t.Errorf("the trace ended with %v", err)
 	}
 	callable(t, c, "b/text/upper")
-	stop := keepCalling(t, c, "b/text/upper", []byte("x"), 0)
+	stop := keepCalling(t, c, "b/text/upper", []byte("x"))
 	defer stop()
 	if list := beginTrace(t, a, attach.Trace{Count: 2, TimeoutMillis: 120000})(); len(list) != 2 {
 		t.Errorf("%d traces with the next core", len(list))
@@ -187,7 +187,7 @@ func TestTraceDomains(t *testing.T) {
 	serve(t, b)
 	c := attachClient(t, a)
 	callable(t, c, "b/text/upper")
-	stop := keepCalling(t, c, "b/text/upper", []byte("x"), 0)
+	stop := keepCalling(t, c, "b/text/upper", []byte("x"))
 	defer stop()
 	list := beginTrace(t, a, attach.Trace{Domain: "work", Count: 2, TimeoutMillis: 120000})()
 	if len(list) != 2 || list[0].Domain != "work" || list[0].Service != "text" || list[0].Handler.PID == 0 {
