@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,41 @@ func counter(t *testing.T, n *daemontest.Node, name string) uint64 {
 	}
 	return st.Counters[name]
 }
+
+// A deadline that is too far away for a clock in nanoseconds never passes, on the own node and on another.
+func TestDeadlineForEver(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	for _, n := range []*daemontest.Node{a, b} {
+		serve(t, n, 2, nil)
+		serveStreams(t, n, streams{"stream": echoStream})
+	}
+	c := attach(t, a)
+	ends := []time.Time{time.Now().Add(math.MaxInt64), time.Now().Add(farthest + time.Hour), time.Now().Add(farthest - time.Hour), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}
+	for _, node := range []string{"a", "b"} {
+		m, streaming := method(t, c, node+"/t/echo"), method(t, c, node+"/t/stream")
+		for _, end := range ends {
+			ctx, cancel := context.WithDeadline(t.Context(), end)
+			for _, size := range []int{1, 1 << 20} {
+				if res, err := m.Call(ctx, make([]byte, size)); err != nil || len(res) != size {
+					t.Errorf("%s, until %v: %d bytes of %d, %v", node, end, len(res), size, err)
+				}
+			}
+			s, err := streaming.Stream(ctx)
+			if err != nil {
+				t.Fatalf("%s, until %v: %v", node, end, err)
+			}
+			err = s.Send(ctx, []byte("x"))
+			res, err2 := s.Recv(ctx)
+			if err := errors.Join(err, err2, s.Close()); err != nil || string(res) != "x" {
+				t.Errorf("%s, a stream until %v: %q, %v", node, end, res, err)
+			}
+			cancel()
+		}
+	}
+}
+
+// farthest is how far away a deadline may be that is not taken for none.
+const farthest = time.Duration(1 << 62)
 
 // expired checks that a request was dropped because of its deadline.
 func expired(t *testing.T, f *client.Future) {

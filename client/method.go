@@ -185,6 +185,24 @@ func (m *Method) resolve(ctx context.Context, stale *route, avoid []string) (*ro
 	return r, nil
 }
 
+// never is 146 years: with the time since the start of a node, and the distance of two nodes' clocks,
+// it is still a number of nanoseconds.
+const never = time.Duration(1 << 62)
+
+// deadline returns the end of ctx as a header has it: 0, which is never, if ctx has none, or one
+// that is more than never away. Programs write "for ever" as the longest time there is.
+func deadline(ctx context.Context) int64 {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	left := time.Until(end)
+	if left > never {
+		return 0
+	}
+	return shm.Nanotime() + int64(left)
+}
+
 // ownLimit is how much earlier than a question's deadline a refusal comes that is not due to
 // that, so that others who ask may take it over.
 const ownLimit = 100 * time.Millisecond
@@ -308,9 +326,7 @@ func (m *Method) claim(ctx context.Context, size int, d *draft) (err error) {
 			}
 			faultpoint.Here("claim.held")
 			d.h.From = uint16(m.conn.id)
-			if end, ok := ctx.Deadline(); ok {
-				d.h.Deadline = shm.Nanotime() + int64(time.Until(end))
-			}
+			d.h.Deadline = deadline(ctx)
 			return nil
 		}
 		if !errors.Is(err, slots.ErrClosed) {

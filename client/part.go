@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/exchange"
-	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -69,9 +68,7 @@ func (m *Method) writePart(ctx context.Context, r *route, p *part, d *draft) err
 	d.h.Method, d.h.Answer, d.h.To = r.method, uint32(answer), p.to
 	d.h.From = uint16(m.conn.id)
 	d.h.Flags, d.h.Refs = slots.FlagPart, uint8(refs)
-	if end, ok := ctx.Deadline(); ok {
-		d.h.Deadline = shm.Nanotime() + int64(time.Until(end))
-	}
+	d.h.Deadline = deadline(ctx)
 	b := d.l.ring.Payload(d.u)
 	if d.extra > 0 {
 		d.h.Flags |= slots.FlagCarry

@@ -102,7 +102,7 @@ func (l *inLane) accept(i, run int, h *slots.Header) {
 	if h.Deadline != 0 && l.local == nil {
 		// The handler's process judges by this node's clock. Before the record, so
 		// that a later core does not do it again.
-		h.Deadline += l.clock
+		h.Deadline = later(h.Deadline, l.clock)
 		h.Encode(l.ring.HeaderAt(i))
 	}
 	// In place: a record that is made elsewhere and copied makes the processor wait for

@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/rdmad/rdmad/shm"
@@ -67,4 +68,19 @@ func answerClocks(w io.Writer, r io.Reader) (*peerMessage, error) {
 			return nil, err
 		}
 	}
+}
+
+// later moves a deadline, which is not 0, by the distance of another clock. Both come from others: what
+// is no number of nanoseconds afterwards is as far away as one can be.
+func later(deadline, by int64) int64 {
+	sum := deadline + by
+	switch {
+	case by > 0 && sum < deadline:
+		return math.MaxInt64
+	case by < 0 && sum > deadline:
+		return math.MinInt64
+	case sum == 0:
+		return 1 // 0 is never
+	}
+	return sum
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"testing"
 	"time"
@@ -75,5 +76,18 @@ func TestClocksOfStrangePeers(t *testing.T) {
 func TestEstimateClock(t *testing.T) {
 	if got := estimateClock(100, 140, 5000); got != (clockEstimate{offset: 120 - 5000, slack: 40}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A deadline that no longer fits stays in the future, or in the past, and none becomes "never".
+func TestDeadlineByAnotherClock(t *testing.T) {
+	for _, c := range []struct{ deadline, by, want int64 }{
+		{1000, -300, 700}, {300, -1000, -700}, {300, -300, 1},
+		{math.MaxInt64 - 5, 5, math.MaxInt64}, {math.MaxInt64 - 5, 6, math.MaxInt64}, {math.MaxInt64, math.MaxInt64, math.MaxInt64},
+		{math.MinInt64, -1, math.MinInt64}, {-5, math.MinInt64, math.MinInt64}, {math.MinInt64, math.MaxInt64, -1},
+	} {
+		if got := later(c.deadline, c.by); got != c.want {
+			t.Errorf("%d by %d: %d, want %d", c.deadline, c.by, got, c.want)
+		}
 	}
 }
