@@ -2,6 +2,7 @@ package shm_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
@@ -66,6 +69,20 @@ func play(role string) error {
 		for over.Load() == 0 {
 			shm.FutexWaitRaw(word, 0, hang)
 		}
+	// It wakes everybody every few milliseconds, and says every few times on descriptor 4 what time it is.
+	case "pulse":
+		for i := range pulses {
+			time.Sleep(3 * time.Millisecond)
+			word.Add(1)
+			shm.FutexWake(word, shm.WakeAll)
+			if i%5 == 0 {
+				var now [8]byte
+				binary.LittleEndian.PutUint64(now[:], uint64(shm.Nanotime()))
+				if _, err := unix.Write(4, now[:]); err != nil {
+					return err
+				}
+			}
+		}
 	case "wake":
 		deadline := time.Now().Add(patience)
 		for shm.FutexWake(word, 1) == 0 {
@@ -84,9 +101,12 @@ func play(role string) error {
 	return seg.Close()
 }
 
-// child starts a process that plays role with the segment as descriptor 3 and
+// pulses is how often a "pulse" wakes.
+const pulses = 200
+
+// child starts a process that plays role with the segment as descriptor 3, and others from 4 on, and
 // returns a function that waits for its end.
-func child(t *testing.T, role string, seg *shm.Segment) (wait func()) {
+func child(t *testing.T, role string, seg *shm.Segment, more ...*os.File) (wait func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+role, "GORACE=atexit_sleep_ms=0")
@@ -95,7 +115,7 @@ func child(t *testing.T, role string, seg *shm.Segment) (wait func()) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cmd.ExtraFiles, cmd.Stderr = []*os.File{f}, &out
+	cmd.ExtraFiles, cmd.Stderr = append([]*os.File{f}, more...), &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -35,6 +34,10 @@ const (
 	// soleLimit is RawLimit where the process has one processor (P): what becomes ready
 	// meanwhile, by a timer or by what a descriptor brings, waits for the end of the sleep.
 	soleLimit = 5 * time.Millisecond
+	// eitherRaw is RawLimit for two words: no signal ends that sleep, which the kernel begins
+	// again for what is left of it, so a garbage collection does wait. What takes longer
+	// goes on with the scheduler's knowledge.
+	eitherRaw = time.Millisecond
 	// ParkAfter is how long a wait is worth a thread, if there is a Pages to wait for
 	// instead. The runtime's monitor thread looks after 10 ms at a thread that seems busy,
 	// and signals it, again and again.
@@ -56,10 +59,12 @@ const (
 // rawSleepers counts the threads of this process that sleep behind the Go
 // scheduler's back, or poll. Each keeps a processor (P), so one is left to the rest of the
 // process where there is more than one.
-var (
-	rawSleepers    atomic.Int32
-	maxRawSleepers = sync.OnceValue(func() int32 { return int32(max(1, runtime.GOMAXPROCS(0)-1)) })
-)
+var rawSleepers atomic.Int32
+
+// maxRawSleepers is how many there may be. It is asked each time: the runtime changes the number of
+// processors (P) by itself when the process is moved, or its control group's limit changes, and
+// sleepers that kept all that are left would keep timers and descriptors waiting.
+func maxRawSleepers() int32 { return int32(max(1, runtime.GOMAXPROCS(0)-1)) }
 
 // monitorRests: the runtime's monitor thread may be at rest, because all processors (P) were
 // idle while a thread was parked. What has woken the thread does not wake the monitor.
@@ -78,13 +83,16 @@ func (n *Nap) SleepEither(word *atomic.Uint32, old uint32, other *atomic.Uint32,
 	if n.since == 0 {
 		n.since = Nanotime()
 	}
-	if most, raw := n.raw(limit); raw {
+	over := func() bool { return word.Load() != old || other.Load() != was }
+	if most, raw := n.raw(min(limit, eitherRaw)); raw {
 		futexWaitEitherRaw(word, old, other, was, most)
 		rawSleepers.Add(-1)
-	} else {
+		limit -= most
+	}
+	if !over() {
 		FutexWaitEither(word, old, other, was, limit)
 	}
-	n.note(word.Load() != old || other.Load() != was)
+	n.note(over())
 }
 
 // SleepBeside is Sleep where other goroutines have work for which they need a processor, such
@@ -180,7 +188,7 @@ func (n *Nap) raw(limit time.Duration) (most time.Duration, ok bool) {
 // reports, so do those that wait for any, to which goyield does not come. The caller must
 // not be locked to its thread: another thread would have to take the processor over.
 func goroutinesFirst() (only bool) {
-	if only = maxRawSleepers() == 1 && sole(); only {
+	if only = sole(); only {
 		runtime.Gosched()
 	} else {
 		goyield()
