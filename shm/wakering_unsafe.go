@@ -53,7 +53,7 @@ type uringEntry struct {
 	address   uint64
 	size      uint32
 	sendFlags uint32
-	tag       uint64 // comes back if it fails
+	tag       uint64 // comes back if it fails: which of the sleepers it is about, or mayFail
 	_         uint64
 	bits      uint64
 	_         uint64
@@ -67,7 +67,7 @@ type uringCompletion struct {
 }
 
 // mayFail is the tag of entries that need not succeed.
-const mayFail = 1
+const mayFail = 1 << 63
 
 // wakeRing is an io_uring that only wakes: everything it is given is done when the system call returns, and
 // it says nothing unless something fails.
@@ -92,11 +92,17 @@ func newWakeRing() *wakeRing {
 		return nil
 	}
 	r := &wakeRing{fd: int(fd)}
-	if p.features&uringSingleMap == 0 || p.sqEntries != wakeRingSize || r.mapped(&p) != nil || !r.wake([]sleeper{{word: &nobodys}}) {
+	if p.features&uringSingleMap == 0 || p.sqEntries != wakeRingSize || r.mapped(&p) != nil || !r.wakes() {
 		_ = r.close()
 		return nil
 	}
 	return r
+}
+
+// wakes reports whether the kernel knows how to wake.
+func (r *wakeRing) wakes() bool {
+	alone, ok := r.wake([]sleeper{{word: &nobodys}})
+	return ok && alone == 0
 }
 
 func (r *wakeRing) mapped(p *uringParams) (err error) {
@@ -116,9 +122,10 @@ func (r *wakeRing) mapped(p *uringParams) (err error) {
 }
 
 // wake wakes up to wakeRingSize sleepers, whose words are not on a stack, which could move. If it reports false some may
-// not have been woken, and the ring is of no more use.
-func (r *wakeRing) wake(sleepers []sleeper) bool {
-	for _, s := range sleepers {
+// not have been woken, and the ring is of no more use. It returns how many had to be woken one by one, because the
+// kernel refused them: whoever shares a word can see to that (with FUTEX_LOCK_PI, for one), and is not to take the ring from others.
+func (r *wakeRing) wake(sleepers []sleeper) (alone int, ok bool) {
+	for i, s := range sleepers {
 		e := &r.entries[r.next%wakeRingSize]
 		if s.pager != nil {
 			// MSG_DONTWAIT: it fails rather than go on after the call.
@@ -128,7 +135,7 @@ func (r *wakeRing) wake(sleepers []sleeper) bool {
 			}
 		} else {
 			*e = uringEntry{
-				op: uringFutexWake, flags: uringSkipSuccess, fd: futex32, address: uint64(uintptr(unsafe.Pointer(s.word))), most: WakeAll, bits: anyBit,
+				op: uringFutexWake, flags: uringSkipSuccess, fd: futex32, address: uint64(uintptr(unsafe.Pointer(s.word))), most: WakeAll, tag: uint64(i), bits: anyBit,
 			}
 		}
 		r.next++
@@ -137,18 +144,20 @@ func (r *wakeRing) wake(sleepers []sleeper) bool {
 	r.tail.Store(r.next)
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(len(sleepers)), 0, 0, 0, 0)
 	runtime.KeepAlive(sleepers) // the kernel had their addresses only
-	return r.onlyPages() && errno == 0 && int(n) == len(sleepers)
+	return r.wakeRefused(sleepers), errno == 0 && int(n) == len(sleepers)
 }
 
-// onlyPages reports whether nothing has failed but pages, which need not succeed: see Pager.Page.
-func (r *wakeRing) onlyPages() bool {
-	good := true
+// wakeRefused wakes those for which that has failed, but for pages, which need not succeed: see Pager.Page. It returns how many.
+func (r *wakeRing) wakeRefused(sleepers []sleeper) (alone int) {
 	seen := r.seen.Load()
 	for end := r.failed.Load(); seen != end; seen++ {
-		good = good && r.failures[seen%uint32(len(r.failures))].tag == mayFail
+		if tag := r.failures[seen%uint32(len(r.failures))].tag; tag < uint64(len(sleepers)) {
+			FutexWake(sleepers[tag].word, WakeAll)
+			alone++
+		}
 	}
 	r.seen.Store(seen)
-	return good
+	return alone
 }
 
 func (r *wakeRing) close() (err error) {

@@ -39,7 +39,7 @@ func (w *Wakes) Flush() {
 	rest := w.sleepers
 	for w.ring != nil && len(rest) > 2 {
 		n := min(len(rest), wakeRingSize)
-		if !w.ring.wake(rest[:n]) {
+		if _, ok := w.ring.wake(rest[:n]); !ok {
 			// Nothing says which of them it has woken; to wake one twice does no harm.
 			_ = w.Close()
 			break

@@ -171,6 +171,34 @@ func TestWakesGoOnWithoutRing(t *testing.T) {
 	}
 }
 
+// Whoever has made a word one that the kernel does not wake does not take the io_uring from the others, who wake up.
+func TestWakesBesideLock(t *testing.T) {
+	for name, w := range map[string]*shm.Wakes{"pairs": new(shm.Wakes), "ring": shm.NewWakes()} {
+		t.Run(name, func(t *testing.T) {
+			defer closes(t, w)
+			if name == "ring" && !w.Rings() {
+				t.Skip(noRings)
+			}
+			locked := new(atomic.Uint32)
+			lockPI(t, locked)
+			for n := range 5 {
+				s := fallAsleep(t, 4)
+				for range n {
+					w.Add(locked)
+				}
+				s.wake(w)
+				for range n { // also after the others
+					w.Add(locked)
+				}
+				w.Flush()
+			}
+			if name == "ring" && !w.Rings() {
+				t.Error("it has given up its io_uring")
+			}
+		})
+	}
+}
+
 // A word that is no memory any more is no reason not to wake the others.
 func TestWakesBesideBadAddress(t *testing.T) {
 	w := newRings(t)
