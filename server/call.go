@@ -289,8 +289,9 @@ func (c *Call) execute() (status slots.Status, text string) {
 	if err := c.header.CheckRequest(c.ring.Geometry(), c.run.Len); err != nil {
 		return slots.StatusInvalid, err.Error()
 	}
-	if c.inline && (c.header.Flags&slots.FlagPart != 0 || c.header.Refs > 0) {
-		// The agent has seen another header: this one would have it wait for itself.
+	if c.inline && (c.header.Flags&slots.FlagPart != 0 || c.header.Refs > 0) || !c.inline && c.batch == nil {
+		// The agent, or the monitor, has seen another header. With this one the agent would wait for itself, and
+		// the monitor would be inside a handler while nobody sees to the workers.
 		return slots.StatusInvalid, "the request was damaged in shared memory"
 	}
 	if slots.IsMark(c.header.Trace) {

@@ -99,7 +99,7 @@ func (r *exchangeRig) send(slot int, oneway bool, p exchange.PartRequest, data [
 	copy(r.ring.Payload(u)[exchange.PartSize:], data)
 	r.ring.Deliver(slot, 1, fuzzID, u.Ticket)
 	r.given[slot] = u
-	r.s.pool.serve(&Call{server: r.s}, slots.MakeHint(fuzzLane, slot, u.Ticket))
+	r.s.pool.serve(&Call{server: r.s, batch: &batch{}}, slots.MakeHint(fuzzLane, slot, u.Ticket))
 	r.settle()
 }
 

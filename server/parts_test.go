@@ -1,0 +1,41 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/internal/exchange"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// The monitor serves parts and runs no handler, whatever another process makes of a part after the monitor has looked at it.
+func TestMonitorTrustsNoHeader(t *testing.T) {
+	for name, x := range map[string]struct {
+		flags  slots.Flags
+		op     exchange.Op
+		status slots.Status
+	}{
+		"a part of none":             {slots.FlagPart, exchange.OpPull, slots.StatusNotExecuted},
+		"no part any more":           {0, exchange.OpPull, slots.StatusInvalid},
+		"the end of a large request": {slots.FlagPart, exchange.OpRun, slots.StatusInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newExchangeRig(t)
+			r.s.handlers.Store(&map[uint32]handlers{fuzzMethod: {call: func(*Call) error { t.Error("a handler ran on the monitor"); return nil }}})
+			u := slots.Run{Index: 4, Len: 1, Ticket: 1}
+			h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindRequest, Flags: x.flags, Method: fuzzMethod, Length: exchange.PartSize, Answer: 300}
+			h.Encode(r.ring.Header(u))
+			p := exchange.PartRequest{ID: 1, Op: x.op}
+			p.Encode(r.ring.Payload(u))
+			r.ring.Deliver(u.Index, 1, fuzzID, u.Ticket)
+			monitor := &Call{server: r.s}
+			r.s.pool.serve(monitor, slots.MakeHint(fuzzLane, u.Index, u.Ticket))
+			if w := r.ring.AnswerWord(u.Index); w != slots.MakeWord(slots.Done, 1, fuzzID, u.Ticket) {
+				t.Fatalf("the answer's word is %v", w)
+			}
+			var a slots.Header
+			if !a.Decode(r.ring.Header(u)) || a.CheckAnswer(r.ring.Geometry(), 1, u.Ticket) != nil || a.Status != x.status {
+				t.Errorf("the answer has status %v, want %v", a.Status, x.status)
+			}
+		})
+	}
+}
