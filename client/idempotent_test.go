@@ -303,6 +303,55 @@ func TestIdempotentAndClose(t *testing.T) {
 	}
 }
 
+// Close does not wait for the daemon, which looks for a node that serves a request, nor for those who wait
+// until another has asked.
+func TestCloseWhileTheWayIsLookedFor(t *testing.T) {
+	const wait = 50 * time.Second
+	a, b := daemontest.Pair(t, fmt.Sprintf("[limits]\nconnect_wait=%q\n", wait))
+	serve(t, b, 1, nil)
+	c := attach(t, a)
+	m := method(t, c, "b/t/echo")
+	if err := b.Halt(); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "the node is known to be gone", func() error {
+		st, err := a.Status(t.Context())
+		if err == nil && slices.ContainsFunc(st.Services, func(s daemon.ServiceStatus) bool { return s.Method == "echo" }) {
+			err = errors.New("it is served still")
+		}
+		return err
+	})
+	q := c.NewQueue()
+	ends := make(chan error, 3)
+	go func() { _, err := m.Call(t.Context(), nil); ends <- err }()
+	go func() { ends <- m.With(client.Idempotent()).GoTo(t.Context(), q, nil, 1) }()
+	daemontest.Eventually(t, "a request is about to be sent", func() error {
+		if q.Len() == 0 {
+			return errors.New("the queue is empty")
+		}
+		return nil
+	})
+	go func() {
+		var err error
+		for _, r := range q.All(t.Context()) {
+			err = r.Err
+		}
+		ends <- err
+	}()
+	start := time.Now()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > wait/2 {
+		t.Errorf("Close took %v", took)
+	}
+	for range cap(ends) {
+		if err := <-ends; err != nil && !errors.Is(err, client.ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
+
 // What a connection keeps to send again is bounded: requests beyond wait until others have
 // their outcomes.
 func TestIdempotentKeepsABoundedAmount(t *testing.T) {

@@ -195,7 +195,7 @@ func (f *Future) stopFetching() {
 func (f *Future) fetch(ctx context.Context, more *moreError, inPlace bool) ([]byte, error) {
 	buf := f.dst
 	if inPlace {
-		if f.block = f.m.conn.session.Pool.Take(more.total); f.block != nil {
+		if f.block = f.m.conn.session.Pool.Take(ctx, more.total); f.block != nil {
 			buf = f.block.Mem()
 		}
 	} else if f.m.opts.idempotent {

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/slots"
@@ -220,4 +224,50 @@ func TestRefusedRequestIsEvicted(t *testing.T) {
 	if n := q.Len(); n != 1 || len(s.conn.spills.strays) != 0 {
 		t.Errorf("the queue waits for %d requests, %d are astray", n, len(s.conn.spills.strays))
 	}
+}
+
+// After the end of the connection who waits for a request that has no outcome yet, because it is about to be sent
+// again, sleeps until it has one.
+func TestWaitAfterTheEndSleeps(t *testing.T) {
+	s := newSolo(t)
+	s.conn.ended.Store(true)
+	const wait = 300 * time.Millisecond
+	waits := func(f *Future) (worked time.Duration) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			before := threadTime(t)
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			s.conn.wait.until(ctx, f)
+			worked = threadTime(t) - before
+		}()
+		<-done
+		return worked
+	}
+	// The least of some: a thread of the runtime does other work, too.
+	least := time.Hour
+	for n := 0; least > wait/20 && n < 20; n++ {
+		least = min(least, waits(new(Future)))
+	}
+	if least > wait/20 {
+		t.Errorf("a wait of %v took %v of processor time", wait, least)
+	}
+	f := new(Future)
+	go f.complete(nil, nil)
+	s.conn.wait.until(t.Context(), f)
+	if !f.settled() {
+		t.Error("the wait ended before the outcome")
+	}
+}
+
+// threadTime is what the calling thread has taken of processors.
+func threadTime(t *testing.T) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		t.Error(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -185,7 +185,7 @@ func (t *transfer) place(k, off int) int {
 func (t *transfer) takeRegion(ctx context.Context, buf []byte) {
 	s := t.m.conn.session
 	if t.region, t.base = s.RegionOf(buf); t.region == nil {
-		if t.block = s.Pool.Take(ampleWindow * amplePart); t.block == nil {
+		if t.block = s.Pool.Take(ctx, ampleWindow*amplePart); t.block == nil {
 			return
 		}
 		t.region = t.block.Region

@@ -63,6 +63,14 @@ func (w *waiting) until(ctx context.Context, f *Future) {
 			w.leadUntil(ctx, f)
 			w.lead.Unlock()
 			w.promote()
+			if w.conn.ended.Load() && !f.settled() {
+				// No answer comes: whoever is about to send the request, or to send it again, gives it its
+				// outcome, and needs no leader for that.
+				select {
+				case <-f.channel():
+				case <-ctx.Done():
+				}
+			}
 			continue
 		}
 		w.follow(ctx, f)

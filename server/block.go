@@ -12,7 +12,7 @@ func (x *exchanges) take(n int) *attach.Block {
 	if n < attach.BlockFrom || x.server.ops.staging.ready() != nil {
 		return nil
 	}
-	return x.server.session.Pool.Take(n)
+	return x.server.session.Pool.Take(x.server.base, n)
 }
 
 // blockRef refers to n bytes of a block.

@@ -17,7 +17,7 @@ func TestBlockOutlastsExchange(t *testing.T) {
 	}
 	defer s.Close()
 	x, pool := &s.exchanges, &s.session.Pool
-	b := pool.Take(1 << 20)
+	b := pool.Take(t.Context(), 1<<20)
 	e := &serverExchange{method: 7, bytes: 1 << 20, request: &largeRequest{}}
 	if ok, why := x.add(e); !ok {
 		t.Fatal(why)

@@ -84,18 +84,21 @@ func (m *Pool) Kept(n int) *Block {
 
 // Take returns a block for n bytes, held once, of any content. It returns nil for few
 // bytes, and if there is no room for a block: then the message is in memory of its own. It
-// may ask the daemon.
-func (m *Pool) Take(n int) *Block {
+// may ask the daemon, until ctx ends.
+func (m *Pool) Take(ctx context.Context, n int) *Block {
 	b := m.Kept(n)
 	if b != nil || n < BlockFrom || !m.reserve(blockSize(n)) {
 		return b
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), blockWait)
+	asking, cancel := context.WithTimeout(ctx, blockWait)
 	defer cancel()
-	r, err := m.session.allocRegion(ctx, blockSize(n))
+	r, err := m.session.allocRegion(asking, blockSize(n))
 	if err != nil {
 		m.mu.Lock()
-		m.bytes, m.count, m.refused = m.bytes-blockSize(n), m.count-1, time.Now()
+		m.bytes, m.count = m.bytes-blockSize(n), m.count-1
+		if ctx.Err() == nil { // else nobody has refused it
+			m.refused = time.Now()
+		}
 		m.mu.Unlock()
 		return nil
 	}

@@ -1,6 +1,7 @@
 package attach_test
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -73,10 +74,10 @@ func openStock(t *testing.T) (*attach.Session, *stock) {
 func TestPoolKeepsBlocks(t *testing.T) {
 	s, k := openStock(t)
 	p := &s.Pool
-	if b := p.Take(attach.BlockFrom - 1); b != nil {
+	if b := p.Take(t.Context(), attach.BlockFrom-1); b != nil {
 		t.Error("a block for a few bytes")
 	}
-	b := p.Take(1 << 20)
+	b := p.Take(t.Context(), 1<<20)
 	if b == nil || len(b.Mem()) < 1<<20 || p.Kept(1<<20) != nil {
 		t.Fatalf("block %+v", b)
 	}
@@ -95,10 +96,10 @@ func TestPoolKeepsBlocks(t *testing.T) {
 	if p.Kept(1<<10) != nil || p.Kept(2<<20) != nil || p.Kept(300<<10) != nil {
 		t.Error("a block for messages of other sizes")
 	}
-	if again := p.Take(1<<20 - 5000); again != b {
+	if again := p.Take(t.Context(), 1<<20-5000); again != b {
 		t.Errorf("another block %+v", again)
 	}
-	second := p.Take(1 << 20)
+	second := p.Take(t.Context(), 1<<20)
 	if second == b || k.made.Load() != 2 {
 		t.Errorf("%d regions for two messages at a time", k.made.Load())
 	}
@@ -123,14 +124,14 @@ func TestPoolKeepsBlocks(t *testing.T) {
 // What somebody may go on writing to is nobody's any more.
 func TestPoolDiscards(t *testing.T) {
 	s, k := openStock(t)
-	b := s.Pool.Take(1 << 20)
+	b := s.Pool.Take(t.Context(), 1<<20)
 	b.Hold()
 	b.Discard()
 	if n := attach.Pooled(&s.Pool); n != 1 {
 		t.Errorf("%d blocks while one is held", n)
 	}
 	b.Release()
-	if again := s.Pool.Take(1 << 20); again == nil || again == b {
+	if again := s.Pool.Take(t.Context(), 1<<20); again == nil || again == b {
 		t.Error("a block that was discarded is used again")
 	}
 	for range 3 {
@@ -145,29 +146,29 @@ func TestPoolDiscards(t *testing.T) {
 func TestPoolWithoutRoom(t *testing.T) {
 	s, k := openStock(t)
 	p := &s.Pool
-	if b := p.Take(1 << 30); b != nil || k.made.Load() != 0 {
+	if b := p.Take(t.Context(), 1<<30); b != nil || k.made.Load() != 0 {
 		t.Error("a block beyond all bounds")
 	}
-	old := p.Take(1 << 20)
+	old := p.Take(t.Context(), 1<<20)
 	old.Release()
 	attach.Crowd(p, 1<<20)
-	b := p.Take(2 << 20)
+	b := p.Take(t.Context(), 2<<20)
 	if b == nil {
 		t.Fatal("the block that nobody used has made no room")
 	}
-	if p.Take(2<<20) != nil {
+	if p.Take(t.Context(), 2<<20) != nil {
 		t.Error("more than the bound")
 	}
 	b.Release()
 	k.none.Store(true)
-	b = p.Take(2 << 20)
+	b = p.Take(t.Context(), 2<<20)
 	if b == nil {
 		t.Fatal("what is kept needs no daemon")
 	}
 	attach.Crowd(p, 4<<20)
 	attach.Barred(p)
 	made := k.made.Load()
-	if p.Take(2<<20) != nil {
+	if p.Take(t.Context(), 2<<20) != nil {
 		t.Error("a block, and the daemon was not to be asked")
 	}
 	b.Release()
@@ -179,22 +180,39 @@ func TestPoolWithoutRoom(t *testing.T) {
 		t.Error("the block was kept")
 	}
 	attach.Age(p, 2*attach.BlockIdle)
-	if p.Take(2<<20) != nil || k.made.Load() != made {
+	if p.Take(t.Context(), 2<<20) != nil || k.made.Load() != made {
 		t.Error("a block without room")
+	}
+}
+
+// Whoever no longer wants a block does not wait for it, and has nobody else do without.
+func TestPoolWithoutPatience(t *testing.T) {
+	s, k := openStock(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	early := s.Pool.Take(gone, 1<<20) // none, unless the daemon was quicker
+	if s.Pool.Take(t.Context(), 1<<20) == nil {
+		t.Error("no block: the daemon has refused none")
+	}
+	for made := k.made.Load; early == nil && k.freed.Load() == 0; {
+		<-k.heard // what comes too late is given back
+		if made() > 2 {
+			t.Fatalf("%d regions were made", made())
+		}
 	}
 }
 
 // A session that has ended has no more blocks, and what is left can be given back.
 func TestPoolAfterTheSession(t *testing.T) {
 	s, _ := openStock(t)
-	b, lost := s.Pool.Take(1<<20), s.Pool.Take(1<<20)
+	b, lost := s.Pool.Take(t.Context(), 1<<20), s.Pool.Take(t.Context(), 1<<20)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	b.Release()
 	lost.Discard()
 	attach.Age(&s.Pool, attach.BlockIdle)
-	if s.Pool.Take(1<<20) != nil {
+	if s.Pool.Take(t.Context(), 1<<20) != nil {
 		t.Error("a block of a session that is over")
 	}
 	var none *attach.Block
