@@ -24,6 +24,15 @@ type setting struct {
 	embedded bool
 }
 
+// wait is how callers and the service wait: where agents sleep they do, too. Where agents poll they
+// poll for a moment, as by default: ten processes that poll all the time share two processors badly.
+func (s setting) wait() []string {
+	if s.idle == "event" {
+		return []string{"--wait", "event"}
+	}
+	return nil
+}
+
 func (s setting) String() string {
 	switch {
 	case s.embedded:
@@ -82,10 +91,11 @@ func (f *figures) measure(ctx context.Context, o *options, s setting) error {
 	var script strings.Builder
 	script.WriteString("set -e\n")
 	for i, l := range loads {
-		fmt.Fprintf(&script, "%q bench %s --size %d --clients %d --depth %d --duration %s --warmup 300ms --json > %q\n",
-			o.rdmad, l.workload, l.size, l.clients, l.depth, o.duration, filepath.Join(dir, strconv.Itoa(i)))
+		fmt.Fprintf(&script, "%q bench %s --size %d --clients %d --depth %d --duration %s --warmup 300ms --json %s > %q\n",
+			o.rdmad, l.workload, l.size, l.clients, l.depth, o.duration, strings.Join(s.wait(), " "), filepath.Join(dir, strconv.Itoa(i)))
 	}
 	args := []string{"sandbox", "--fabric", "verbs", "--verbs-device", o.device, "--idle", s.idle}
+	args = append(args, s.wait()...)
 	if !s.groups {
 		args = append(args, "--group-max", "1")
 	}

@@ -23,7 +23,7 @@ type Verdict struct {
 	Met    bool    `json:"met"`
 }
 
-// target is a Verdict to be given. Groups are on; both sides idle alike.
+// target is a Verdict to be given. Groups are on; agents idle as the ping-pong does, and see setting.wait.
 type target struct {
 	name string
 	load load
