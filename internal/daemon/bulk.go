@@ -249,7 +249,7 @@ func (b *bulk) open(attempt uint64) {
 func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err error) {
 	d := b.domain
 	c := d.conductor
-	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
 	e, err := b.connect(ctx, s)
 	d.agent.commands.call(func() {
@@ -349,7 +349,7 @@ func (c *conductor) acceptBulk(s *session, m *peerMessage) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
 	err = s.send(&peerMessage{Type: peerAccept, Seq: m.Seq, Lane: &laneBody{Address: e.ep.Address()}})
 	if err == nil {
@@ -404,7 +404,7 @@ func (c *conductor) bulkBroken(s *session, m *peerMessage) {
 	}
 	b := c.bulkWith(d, s.link.name)
 	gone := opening{s, m.Seq}
-	why := errors.New("the peer has closed it: " + printable(m.Reason))
+	why := errors.New("the peer has closed it: " + printableText(m.Reason, maxRefusalText))
 	d.agent.commands.call(func() {
 		switch end, p := b.view.mover.end, b.view.passive; {
 		case m.Lane.Incoming && end != nil && end.opening == gone:

@@ -20,7 +20,7 @@ func TestDirectoryOfCrowdsOfMethods(t *testing.T) {
 		d := &domain{name: "d", methods: map[methodKey]*method{}}
 		c.domains.Store(&[]*domain{d})
 		l := &link{conductor: c, name: "b"}
-		s := &session{link: l, conn: &channel{Conn: here, raw: here}, stale: make(chan struct{}, 1), done: make(chan struct{})}
+		s := &session{life: context.Background(), endLife: func() {}, link: l, conn: &channel{Conn: here, raw: here}, stale: make(chan struct{}, 1), done: make(chan struct{})}
 		l.session, c.links = s, map[string]*link{"b": l}
 
 		began := time.Now()

@@ -38,7 +38,7 @@ func (c *conductor) laneBroken(s *session, m *peerMessage) {
 	c.mu.Lock()
 	out, in := d.outs[key], d.ins[key]
 	c.mu.Unlock()
-	why := "the peer has closed the lane: " + printable(m.Reason)
+	why := "the peer has closed the lane: " + printableText(m.Reason, maxRefusalText)
 	switch {
 	case m.Lane.Incoming && out != nil:
 		d.agent.commands.call(func() {

@@ -157,7 +157,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	case <-s.done:
 		return s.reason()
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	ctx, cancel := s.within(ctx, openTimeout)
 	defer cancel()
 	ring := o.lane.ring
 	pair, err := d.endpoint(s, ring)

@@ -25,6 +25,8 @@ type link struct {
 	cancel  context.CancelFunc
 
 	session *session // nil while there is none
+	// next are those that wait until it is forgotten: the newest of those that the peer has dialled, and of this node's.
+	next [2]*session
 	// incarnation is the peer's, as of the last session, and lost the name of that
 	// session when it has ended. holding is that session while what was under way
 	// waits for the next one.
@@ -179,17 +181,41 @@ func (l *link) adopt(s *session) {
 			return
 		}
 		old.end(fmt.Errorf("replaced by a newer connection of node %s", s.dialler))
+		l.comes(s)
 		select {
 		case <-old.forgotten:
+		case <-s.life.Done():
+			return // replaced while it waited
 		case <-c.ctx.Done():
 			s.end(errStopping)
 			return
+		}
+	}
+	for own, next := range l.next {
+		if next == s {
+			l.next[own] = nil
 		}
 	}
 	l.session, l.since, l.lastErr, l.draining, l.drained, l.listed = s, time.Now(), nil, false, false, false
 	c.mu.Unlock()
 	if !c.spawn(func() { l.serveSession(s) }) {
 		s.end(errStopping)
+	}
+}
+
+// comes makes s the one session of its dialler that waits for the link's last one to be forgotten. Which of two diallers'
+// is kept both nodes decide in the same way, later.
+func (l *link) comes(s *session) {
+	c, own := l.conductor, 0
+	if s.dialler == l.conductor.node {
+		own = 1
+	}
+	c.mu.Lock()
+	before := l.next[own]
+	l.next[own] = s
+	c.mu.Unlock()
+	if before != nil && before != s {
+		before.end(fmt.Errorf("replaced by a newer connection of node %s", s.dialler))
 	}
 }
 

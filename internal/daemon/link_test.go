@@ -17,7 +17,7 @@ func TestEndedSessionIsAwaitedAsleep(t *testing.T) {
 	defer watch.Stop()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		s := &session{done: make(chan struct{}), forgotten: make(chan struct{})}
+		s := &session{life: context.Background(), endLife: func() {}, done: make(chan struct{}), forgotten: make(chan struct{})}
 		c := &conductor{ctx: ctx, node: "a"}
 		l := &link{conductor: c, name: "b", session: s, ctx: &impatient{Context: ctx, busy: &busy}, cancel: cancel}
 		ended := make(chan struct{})

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -66,7 +65,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 		return err
 	}
 	pair.opening = opening{s, m.Seq}
-	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
 	err = s.send(&peerMessage{Type: peerAccept, Seq: m.Seq, Lane: &laneBody{
 		Address: pair.ep.Address(), Key: pair.mr.Remote(), Mirror: agreed, Verdicts: verdicts,

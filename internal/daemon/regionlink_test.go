@@ -21,7 +21,7 @@ func testPeerSaysNothingOfRegions(t *testing.T) {
 	c := &conductor{cfg: &config.Config{Node: config.Node{LinkHold: 0}}, ctx: t.Context()}
 	here, there := net.Pipe()
 	defer there.Close()
-	s := &session{conn: &channel{Conn: here, raw: here}, resumed: make(chan struct{}), repeated: make(chan struct{}), done: make(chan struct{})}
+	s := &session{life: context.Background(), endLife: func() {}, conn: &channel{Conn: here, raw: here}, resumed: make(chan struct{}), repeated: make(chan struct{}), done: make(chan struct{})}
 	begin := time.Now()
 	c.awaitPeerRepeated(s)
 	if took := time.Since(begin); took < answerTimeout {
@@ -66,7 +66,7 @@ func TestPeerNamesItsRegionsSlowly(t *testing.T) {
 			k := &conductor{cfg: &config.Config{Node: config.Node{LinkHold: hold}}, ctx: t.Context()}
 			here, there := net.Pipe()
 			defer there.Close()
-			s := &session{conn: &channel{Conn: here, raw: here}, resumed: make(chan struct{}), named: make(chan struct{}, 1), done: make(chan struct{})}
+			s := &session{life: context.Background(), endLife: func() {}, conn: &channel{Conn: here, raw: here}, resumed: make(chan struct{}), named: make(chan struct{}, 1), done: make(chan struct{})}
 			over := make(chan struct{})
 			go func() {
 				for range c.names {

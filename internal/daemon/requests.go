@@ -360,6 +360,9 @@ func (c *conductor) find(ctx context.Context, d *domain, t attach.Target, wait t
 		case <-timeout.C:
 			return place{}, err
 		case <-ctx.Done():
+			if c.ctx.Err() == nil {
+				return place{}, err // nobody waits any longer
+			}
 			return place{}, fmt.Errorf("%w: node %s is stopping", attach.ErrClosed, c.node)
 		}
 	}

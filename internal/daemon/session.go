@@ -31,6 +31,9 @@ type session struct {
 	// done: nothing comes over it any more; forgotten, later: its lanes rest, and its link
 	// has none or another one.
 	done, forgotten chan struct{}
+	// life ends as soon as somebody ends the session, or its connection does.
+	life    context.Context
+	endLife context.CancelFunc
 
 	// repeated: what the peer knew of this node's regions has been said again;
 	// resumed: the peer has said its part, and named, which has room for one: it is at it.
@@ -175,8 +178,9 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *helloBody, clock
 			return nil, err
 		}
 	}
+	life, endLife := context.WithCancel(context.Background())
 	return &session{
-		link: l, conn: ch, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
+		link: l, conn: ch, life: life, endLife: endLife, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
 		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
 	}, nil
 }
@@ -302,7 +306,7 @@ func (s *session) ask(ctx context.Context, m *peerMessage) (*peerMessage, error)
 	select {
 	case a := <-answer:
 		if a.Type == peerRefuse {
-			return nil, fmt.Errorf("node %s refuses: %s", s.link.name, printable(a.Reason))
+			return nil, fmt.Errorf("node %s refuses: %s", s.link.name, printableText(a.Reason, maxRefusalText))
 		}
 		return a, nil
 	case <-s.done:
@@ -325,9 +329,21 @@ func (s *session) end(err error) {
 		s.err = err
 	}
 	s.mu.Unlock()
+	s.endLife()
 	// Not the TLS connection: its farewell would wait for a peer that reads nothing.
 	// Frames have lengths, so that a lost end is not taken for an end.
 	_ = s.conn.raw.Close()
+}
+
+// within returns a context for what takes the peer's part, and limit at most: it ends with ctx, and with the session,
+// for the next one waits until nothing of this one is under way.
+func (s *session) within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	stop := context.AfterFunc(s.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // serve handles the peer's messages until the session ends.
@@ -358,7 +374,11 @@ func (s *session) handle(m *peerMessage) error {
 		if m.Lane == nil {
 			return fmt.Errorf("%w: open without a lane", errFrame)
 		}
-		s.opening <- struct{}{} // what is being opened takes openTimeout at most
+		select {
+		case s.opening <- struct{}{}: // what is being opened takes openTimeout at most
+		case <-s.life.Done():
+			return s.reason()
+		}
 		if !c.spawn(func() {
 			defer func() { <-s.opening }()
 			c.acceptLane(s, m)
