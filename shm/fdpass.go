@@ -68,9 +68,11 @@ func RecvFDs(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
 	return n, fds, nil
 }
 
-// CloseFDs closes every descriptor: what a peer sent and nobody asked for.
+// CloseFDs closes every descriptor: what a peer sent and nobody asked for. A socket whose sender has arranged
+// for its last user to wait until all is delivered (SO_LINGER) does not make this one wait.
 func CloseFDs(fds []int) {
 	for _, fd := range fds {
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{}) // most are no sockets
 		_ = unix.Close(fd)
 	}
 }

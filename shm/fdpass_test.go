@@ -185,3 +185,47 @@ func TestRecvFDsEndOfConnection(t *testing.T) {
 		t.Errorf("got %v, want EPIPE", err)
 	}
 }
+
+// Whoever sends a socket cannot have it closed for as long as it likes.
+func TestCloseFDsDoesNotWait(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	reader, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	f, err := c.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // it takes no more: nobody reads
+		_, err = unix.SendmsgN(fd, make([]byte, 1<<16), nil, nil, unix.MSG_DONTWAIT)
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 20}); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	f.Close()
+	start := time.Now()
+	shm.CloseFDs([]int{fd})
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}

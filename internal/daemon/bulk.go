@@ -466,6 +466,21 @@ func (c *conductor) returned(s *session, m *peerMessage) error {
 		return nil
 	}
 	b := c.bulkWith(d, s.link.name)
-	d.agent.commands.call(func() { b.view.withdrawn(m.Region.id(), func() { c.spawn(answer) }) })
+	// As a rule nobody uses it: then this goroutine answers, and listens to a peer no more that does not listen.
+	unused := false
+	d.agent.commands.call(func() {
+		asking := true
+		b.view.withdrawn(m.Region.id(), func() {
+			if asking {
+				unused = true
+			} else {
+				c.spawn(answer)
+			}
+		})
+		asking = false
+	})
+	if unused {
+		answer()
+	}
 	return nil
 }

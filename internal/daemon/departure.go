@@ -47,8 +47,9 @@ func (c *conductor) detach(w *worker) {
 	faultpoint.Here("detach.done")
 	stop := c.lingers(w)
 	c.mu.Lock()
-	// A core that has died may have had its goodbye.
-	w.bye = w.bye || w.view.rings.Departed()
+	// A core that has died may have had its goodbye. The word of one that was disconnected for what it has written
+	// counts for nothing: it may go on writing.
+	w.bye = w.struck == 0 && (w.bye || w.view.rings.Departed())
 	c.mu.Unlock()
 	dead := w.bye || w.awaitDeath(d.alive)
 	stop()

@@ -3,40 +3,41 @@ package daemon
 import "slices"
 
 // peerDrains deals with a peer that takes no new requests: what is on its way to
-// it is finished, then the lanes to it go down, and then it is told. seq is the message's.
-func (l *link) peerDrains(s *session, seq uint64) {
+// it is finished, then the lanes to it go down, and then it is told. seq is the message's. What it returns, if
+// anything, does that.
+func (l *link) peerDrains(s *session, seq uint64) (follow func()) {
 	c := l.conductor
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l.session != s || l.draining {
-		return // saying it over and over costs nothing
+		return nil // saying it over and over costs nothing
 	}
 	c.log.Info().Str("peer", l.name).Msg("peer is draining")
 	undrained := make(chan struct{})
 	l.draining, l.undrained = true, undrained
-	c.spawn(func() {
+	return func() {
 		if !c.lanesDrained(s, undrained) {
 			return
 		}
 		if err := s.send(&peerMessage{Type: peerDrained, Seq: seq}); err != nil {
 			s.end(err)
 		}
-	})
+	}
 }
 
-// peerUndrains deals with a peer that takes requests again.
-func (l *link) peerUndrains(s *session) {
+// peerUndrains deals with a peer that takes requests again. What it returns, if anything, lets them into the lanes.
+func (l *link) peerUndrains(s *session) (follow func()) {
 	c := l.conductor
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l.session != s || !l.draining {
-		return
+		return nil
 	}
 	c.log.Info().Str("peer", l.name).Msg("peer takes requests again")
 	close(l.undrained)
 	l.draining, l.undrained = false, nil
 	c.notify()
-	c.spawn(func() { c.lanesUndrained(l) })
+	return func() { c.lanesUndrained(l) }
 }
 
 // lanesUndrained lets requests into the lanes to a peer that were being drained. Those that

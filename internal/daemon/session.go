@@ -42,8 +42,9 @@ type session struct {
 	// opening bounds the lanes that the peer has opened at a time, and asking those that
 	// this node opens: fewer, so that the peer always reads the answers to its own.
 	opening, asking chan struct{}
-	// breaking does the same for those that it says are broken.
-	breaking chan struct{}
+	// breaking does the same for those that it says are broken, and draining for what there is to do each time it says
+	// that it takes no requests any more, or takes them again.
+	breaking, draining chan struct{}
 
 	writing    sync.Mutex // one frame at a time
 	publishing sync.Mutex // one directory at a time
@@ -181,7 +182,7 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *helloBody, clock
 	life, endLife := context.WithCancel(context.Background())
 	return &session{
 		link: l, conn: ch, life: life, endLife: endLife, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
-		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
+		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), draining: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
 	}, nil
 }
 
@@ -359,43 +360,48 @@ func (s *session) serve() {
 	close(s.done)
 }
 
+// spawn has a goroutine do what a message asks for. The peer is not listened to while as many as there is
+// room for in some are at it.
+func (s *session) spawn(some chan struct{}, do func()) error {
+	select {
+	case some <- struct{}{}:
+	case <-s.life.Done():
+		return s.reason()
+	}
+	if !s.link.conductor.spawn(func() {
+		defer func() { <-some }()
+		do()
+	}) {
+		return errStopping
+	}
+	return nil
+}
+
 func (s *session) handle(m *peerMessage) error {
 	c := s.link.conductor
 	switch m.Type {
 	case peerDirectory:
 		return s.link.learn(s, m.Directory)
 	case peerDrain:
-		s.link.peerDrains(s, m.Seq)
+		if follow := s.link.peerDrains(s, m.Seq); follow != nil {
+			return s.spawn(s.draining, follow)
+		}
 	case peerUndrain:
-		s.link.peerUndrains(s)
+		if follow := s.link.peerUndrains(s); follow != nil {
+			return s.spawn(s.draining, follow)
+		}
 	case peerDrained:
 		s.link.peerDrained(s, m.Seq)
 	case peerOpen:
 		if m.Lane == nil {
 			return fmt.Errorf("%w: open without a lane", errFrame)
 		}
-		select {
-		case s.opening <- struct{}{}: // what is being opened takes openTimeout at most
-		case <-s.life.Done():
-			return s.reason()
-		}
-		if !c.spawn(func() {
-			defer func() { <-s.opening }()
-			c.acceptLane(s, m)
-		}) {
-			return errStopping
-		}
+		return s.spawn(s.opening, func() { c.acceptLane(s, m) }) // which takes openTimeout at most
 	case peerBroken:
 		if m.Lane == nil {
 			return fmt.Errorf("%w: broken without a lane", errFrame)
 		}
-		s.breaking <- struct{}{} // what breaks takes a turn of an agent
-		if !c.spawn(func() {
-			defer func() { <-s.breaking }()
-			c.laneBroken(s, m)
-		}) {
-			return errStopping
-		}
+		return s.spawn(s.breaking, func() { c.laneBroken(s, m) }) // which takes a turn of an agent
 	case peerExport, peerUnexport, peerRevoke:
 		return c.peerRegion(s, m)
 	case peerGone:

@@ -314,14 +314,35 @@ func (c *conductor) isOutcast(w *worker) error {
 	return nil
 }
 
+// maxTools is how many tools of a user may be attached. Each takes a descriptor and a goroutine, and
+// domains have no part in that.
+const maxTools = 64
+
+// roomForTool returns the error that a tool gets whose user has too many of them attached. The caller holds mu.
+func (c *conductor) roomForTool(w *worker) error {
+	n := 0
+	for other := range c.attached {
+		if other.role == attach.RoleTool && other.uid == w.uid {
+			n++
+		}
+	}
+	if n >= maxTools {
+		return fmt.Errorf("%w: user %d has %d tools attached to node %s already (rdmad top, rdmad trace and others: end some)", attach.ErrLimit, w.uid, n, c.node)
+	}
+	return nil
+}
+
 // enlist gives the worker its id, its segment and its place with the agent.
 func (d *domain) enlist(w *worker) error {
 	c := d.conductor
 	if w.role == attach.RoleTool {
 		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err := c.roomForTool(w); err != nil {
+			return err
+		}
 		c.attached[w] = struct{}{}
 		c.countWorkers()
-		c.mu.Unlock()
 		return nil
 	}
 	c.mu.Lock()
