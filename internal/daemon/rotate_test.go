@@ -27,6 +27,11 @@ func runOffender(args []string) error {
 		return err
 	}
 	fmt.Println("attached")
+	if len(args) > 1 { // it says goodbye first, and stays
+		if err := s.Tell(&attach.Message{Type: attach.TypeBye}); err != nil {
+			return err
+		}
+	}
 	for {
 		for i := range 100 {
 			s.Rings.Up.Push(slots.MakeHint(slots.MaxLanes-1, i, 1))
@@ -56,6 +61,25 @@ func domainOf(t *testing.T, n *daemontest.Node) (daemon.DomainStatus, *daemon.St
 		t.Fatal(err)
 	}
 	return st.Domains[0], st
+}
+
+// To have said goodbye makes no difference to a process that is disconnected for what it writes: it is an outcast, and
+// its domain gets new memory.
+func TestGoodbyeOfAnOffender(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	offender := daemontest.Spawn(t, "offender", a.Socket, "bye")
+	if why := offender.Line(); !strings.Contains(why, "limits.strikes") {
+		t.Errorf("it was disconnected: %s", why)
+	}
+	if again := offender.Line(); !strings.Contains(again, "disconnected for what it has written") {
+		t.Errorf("it attached again: %s", again)
+	}
+	daemontest.Eventually(t, "the domain gets new memory", func() error {
+		if d, st := domainOf(t, a); st.Counters["rotations"] != 1 || d.Held != 1 {
+			return fmt.Errorf("%d rotations, %d held", st.Counters["rotations"], d.Held)
+		}
+		return nil
+	})
 }
 
 // A process that breaks the protocol is disconnected. Because it lives on, its domain gets

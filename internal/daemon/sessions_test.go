@@ -1,0 +1,153 @@
+package daemon_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/tcp"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// silence is a listener that takes connections and says nothing: where it is, as an endpoint of the tcp fabric gives its
+// address, and a key that goes with it.
+func silence(t *testing.T) (l net.Listener, address []byte, key fabric.RemoteKey) {
+	t.Helper()
+	dev, err := tcp.New(tcp.Config{}).Open(fabric.Options{})
+	check(t, err)
+	t.Cleanup(func() { check(t, dev.Close()) })
+	cq, err := dev.CreateCQ(16, nil)
+	check(t, err)
+	t.Cleanup(func() { check(t, cq.Close()) })
+	pd, err := dev.AllocPD()
+	check(t, err)
+	t.Cleanup(func() { check(t, pd.Close()) })
+	mr, err := pd.Register(shm.AlignedBytes(128*8192), fabric.AccessRemoteWrite) // as large as a ring of the class small
+	check(t, err)
+	t.Cleanup(func() { check(t, mr.Close()) })
+	ep, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, SendDepth: 1, RecvDepth: 1})
+	check(t, err)
+	t.Cleanup(func() { check(t, ep.Close()) })
+	l, err = net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	check(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(2*time.Minute)))
+	address = append([]byte(nil), ep.Address()...)
+	binary.LittleEndian.PutUint16(address[2:], uint16(l.Addr().(*net.TCPAddr).Port))
+	return l, address, mr.Remote()
+}
+
+// A link that is lost while a lane is being opened is there again as soon as its peer is: nothing waits for the
+// opening, which may take half a minute to fail.
+func TestNextSessionDoesNotWait(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	check(t, b.Halt())
+	l, address, key := silence(t)
+	p := pose(t, a)
+	p.send(frame{"type": "repeated"})
+	p.send(frame{"type": "directory", "directory": []frame{{"domain": "default", "service": "text", "method": "upper", "id": 1, "answer": 10}}})
+	p.send(frame{"type": "ping", "seq": 5})
+	p.receive("pong")
+	c := attachClient(t, a)
+	ctx, cancel := context.WithCancel(t.Context())
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		_, _ = c.Call(ctx, "b/text/upper", nil)
+	}()
+	m := p.receive("open")
+	p.send(frame{"type": "accept", "seq": m["seq"], "lane": frame{"address": address, "key": key, "mirror": 77}})
+	conn, err := l.Accept()
+	check(t, err)
+	defer conn.Close()
+	check(t, p.conn.Close())
+	start := time.Now()
+	next := pose(t, a)
+	next.send(frame{"type": "ping", "seq": 6})
+	next.receive("pong")
+	if took := time.Since(start); took > 15*time.Second {
+		t.Errorf("the next session is served after %v", took)
+	}
+	cancel()
+	<-called
+}
+
+// However often a peer connects while lanes are being opened for it, and whatever it asks for, the core has no more to do than for
+// one connection.
+func TestSessionsDoNotPileUp(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	check(t, b.Halt())
+	_, address, key := silence(t)
+	open := func(p *impostor, n int) {
+		for i := range n {
+			p.send(frame{"type": "open", "seq": i + 1, "lane": frame{
+				"domain": "default", "class": "small", "geometry": frame{"slot_size": 128, "slots": 8192, "max_run": 64}, "address": address, "key": key,
+			}})
+		}
+	}
+	p := pose(t, a)
+	open(p, 33) // the last keeps the reader waiting
+	for range 32 {
+		p.receive("accept")
+	}
+	st, err := a.Status(t.Context())
+	check(t, err)
+	const sessions = 300
+	for i := range sessions {
+		conn, err := net.Dial("tcp", st.Listen)
+		check(t, err)
+		defer conn.Close()
+		if q := poseOver(t, conn); i%10 == 0 {
+			open(q, 1)
+		}
+	}
+	daemontest.Eventually(t, "what sessions have begun has ended", func() error {
+		now, err := a.Status(t.Context())
+		if n := coreFiles(t, a)["socket:["]; err == nil && (now.Goroutines > st.Goroutines+sessions/4 || n > sessions/4) {
+			err = fmt.Errorf("%d goroutines, %d before; %d sockets", now.Goroutines, st.Goroutines, n)
+		}
+		return err
+	})
+}
+
+// Tools of a user are bounded in number, and there is room again when one ends.
+func TestToolsAreBounded(t *testing.T) {
+	const most = 64
+	a, _ := daemontest.Pair(t, "")
+	hello, err := helloMessage(attach.RoleTool)
+	check(t, err)
+	var tools []*net.UnixConn
+	attachTool := func() string {
+		conn, err := dialRaw(a.Socket)
+		check(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		tools = append(tools, conn)
+		check(t, shm.SendFDs(conn, hello))
+		buf := make([]byte, 4096)
+		n, _, err := shm.RecvFDs(conn, buf)
+		check(t, err)
+		return string(buf[:n])
+	}
+	for i := range most {
+		if answer := attachTool(); !strings.Contains(answer, "welcome") {
+			t.Fatalf("tool %d: %s", i, answer)
+		}
+	}
+	if answer := attachTool(); !strings.Contains(answer, "64 tools") {
+		t.Errorf("one more: %s", answer)
+	}
+	check(t, tools[0].Close())
+	daemontest.Eventually(t, "there is room for a tool", func() error {
+		if answer := attachTool(); !strings.Contains(answer, "welcome") {
+			return fmt.Errorf("%s", answer)
+		}
+		return nil
+	})
+}
