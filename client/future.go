@@ -51,6 +51,8 @@ type Future struct {
 	// nobody wants the answer any more. Both are guarded by mu.
 	stop context.CancelFunc
 	quit bool
+	// forsaken: it was a part, and has been given up. An exchange that the answer is about is closed.
+	forsaken bool
 	// tries, if not nil, is the request that this is the outcome of, by whichever try;
 	// the future is in no lane's table then.
 	tries *pursuit
@@ -88,7 +90,7 @@ func (f *Future) reset(m *Method, d *draft, to *sink) {
 	f.queue, f.tag, f.again = to.queue, to.tag, to.again
 	f.ordered, f.carries = d.h.Order != 0, d.extra > 0
 	f.res, f.err = nil, nil
-	f.stop, f.quit, f.moved = nil, false, false
+	f.stop, f.quit, f.moved, f.forsaken = nil, false, false, false
 	if f.waiter.Load() != nil {
 		f.waiter.Store(nil)
 	}
@@ -278,7 +280,7 @@ func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 	f.quit = true // the rest of a large answer is not fetched
 	f.mu.Unlock()
 	part, inside := f.part, f.inPlace // the caller holds the gate, which may be shut behind it
-	f.sink = sink{}
+	f.sink, f.forsaken = sink{}, part
 	entered := inside || c.gate.enter()
 	if entered && held {
 		sent = f.ordered || !f.lane.revoke(f.run)

@@ -134,6 +134,8 @@ type moreError struct {
 	transfer transfer
 	total    int
 	first    []byte
+	// unwanted: there is nothing to fetch, only an exchange to be closed that nobody waits for.
+	unwanted bool
 }
 
 func (*moreError) Error() string { return "more to fetch" }
@@ -142,6 +144,9 @@ func (*moreError) Error() string { return "more to fetch" }
 func (f *Future) more(p []byte) error {
 	var a exchange.PartAnswer
 	data, _, err := a.Decode(p)
+	if err == nil && f.forsaken && a.Kind == exchange.KindOpened {
+		return &moreError{transfer: transfer{m: f.m, r: f.route, id: a.ID, to: a.To}, unwanted: true}
+	}
 	if err != nil || a.Kind != exchange.KindMore || a.Credit > MaxMessage || uint64(len(data)) > a.Credit {
 		return f.corrupt(slots.ErrProtocol)
 	}
@@ -173,6 +178,12 @@ func (f *Future) fetchRest(more *moreError) {
 	}
 	go func() {
 		defer c.gate.leave()
+		if more.unwanted {
+			more.transfer.giveUp()
+			stop()
+			f.complete(nil, f.notFetched(errUnwanted))
+			return
+		}
 		buf, err := f.fetch(ctx, more, inPlace)
 		stop()
 		f.complete(buf, err)

@@ -232,7 +232,7 @@ func (m *Method) extra(r *route, size int) int {
 		_, limit = m.fixed(r)
 	}
 	n := slots.CarrySize(len(m.opts.carry))
-	if !r.carries || len(m.opts.carry) > MaxCarried || size+n > limit {
+	if !r.carries || len(m.opts.carry) > MaxCarried || size > limit-n {
 		return 0
 	}
 	return n

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -133,21 +134,35 @@ func (m *Method) part(ctx context.Context, r *route, p *part, use func(a *exchan
 // exchange is given up. It notices anyway, later.
 const closeTimeout = time.Second
 
-// closeExchange tells the process that nobody wants the exchange any more.
+// closeExchange tells the process that nobody wants the exchange any more. It does not wait: where there is no
+// room, a goroutine does.
 func (m *Method) closeExchange(r *route, id uint64, to uint16) {
-	if !m.conn.gate.enter() {
+	c := m.conn
+	if !c.gate.enter() {
 		return
 	}
-	defer m.conn.gate.leave()
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	var d draft
-	if m.writePart(ctx, r, &part{head: exchange.PartRequest{ID: id, Op: exchange.OpClose}, to: to}, &d) != nil {
+	if !errors.Is(m.sendClose(c.life, r, id, to, true), ErrBackpressure) {
+		c.gate.leave()
 		return
+	}
+	go func() {
+		defer c.gate.leave()
+		ctx, cancel := context.WithTimeout(c.life, closeTimeout)
+		defer cancel()
+		_ = m.sendClose(ctx, r, id, to, false)
+	}()
+}
+
+// sendClose is closeExchange for those who hold the gate; with noWait it returns ErrBackpressure where there is no room at once.
+func (m *Method) sendClose(ctx context.Context, r *route, id uint64, to uint16, noWait bool) error {
+	var d draft
+	if err := m.writePart(ctx, r, &part{head: exchange.PartRequest{ID: id, Op: exchange.OpClose}, to: to, noWait: noWait}, &d); err != nil {
+		return err
 	}
 	d.h.Kind, d.h.Deadline = slots.KindOneWay, 0
 	d.h.Encode(d.l.ring.Header(d.u))
 	_ = d.l.publish(d.u, false) // without it the exchange ends later
+	return nil
 }
 
 // currentRoute returns where the method's requests go.

@@ -99,7 +99,7 @@ func (c *Conn) CallRegions(ctx context.Context, target string, req []byte, refs 
 // A call that returns because its context has ended leaves the handler with its
 // access; so does, for a moment, one that ends in ErrMaybeExecuted. Besides the
 // errors of Call: ErrInvalid for a reference that Ref has not made or whose region is
-// free, and of a method with Idempotent.
+// free or of another connection, and of a method with Idempotent.
 func (m *Method) CallRegions(ctx context.Context, req []byte, refs ...RegionRef) ([]byte, error) {
 	return m.CallRegionsInto(ctx, req, nil, refs...)
 }
@@ -201,6 +201,10 @@ func (m *Method) exportAll(ctx context.Context, refs []RegionRef) (peer string, 
 		g := refs[i].region
 		if g == nil {
 			return "", fmt.Errorf("client: %s: %w: a reference to no region", m.name, ErrInvalid)
+		}
+		if !g.Of(m.conn.session) {
+			// Its name may be that of another one here.
+			return "", fmt.Errorf("client: %s: %w: a reference to a region of another connection", m.name, ErrInvalid)
 		}
 		if err := g.Export(ctx, peer); err != nil {
 			if ctx.Err() != nil {

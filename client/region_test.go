@@ -160,7 +160,7 @@ func TestRegionsOfConnections(t *testing.T) {
 	if _, err := second.CallRegions(t.Context(), "b/t/fill", []byte("x"), ref); err != nil {
 		t.Error(err)
 	}
-	if _, err := m.CallRegions(t.Context(), []byte("x"), ref); !errors.Is(err, client.ErrNotExecuted) {
+	if _, err := m.CallRegions(t.Context(), []byte("x"), ref); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a reference of another connection: %v", err)
 	}
 	if err := second.Close(); err != nil {

@@ -34,6 +34,7 @@ type Stream struct {
 	unsent error
 	// reading: somebody waits in Recv.
 	reading bool
+	closed  bool // by Close, before it had ended
 	// sender runs while there is something to tell: bytes, the end, or credit.
 	sending, credit bool
 	// asked: the handler's process knows that this side waits for credit.
@@ -204,8 +205,12 @@ func (s *Stream) CloseSend(ctx context.Context) error {
 func (s *Stream) Recv(ctx context.Context) ([]byte, error) {
 	for {
 		s.mu.Lock()
-		msg, ok, _ := s.in.Take()
 		err := s.err
+		if s.closed {
+			s.mu.Unlock()
+			return nil, err
+		}
+		msg, ok, _ := s.in.Take()
 		s.reading = !ok && err == nil
 		if err == nil {
 			s.offer()
@@ -230,6 +235,9 @@ func (s *Stream) Recv(ctx context.Context) ([]byte, error) {
 // handler ends. Calls of Send and Recv return, and later ones fail. Again it does
 // nothing.
 func (s *Stream) Close() error {
+	s.mu.Lock()
+	s.closed = s.err == nil || s.closed
+	s.mu.Unlock()
 	s.giveUp(fmt.Errorf("client: %s: %w: the stream was closed", s.m.name, ErrClosed))
 	return nil
 }

@@ -174,9 +174,10 @@ func (m *Method) Stream(ctx context.Context) (*Stream, error) {
 func (s *Stream) Recv(ctx context.Context) ([]byte, error) {
 	msg, err := s.Stream.Recv(ctx)
 	switch {
-	case err == nil, ctx.Err() != nil:
+	case err == nil:
 	case errors.Is(err, io.EOF):
 		s.once.Do(func() { endSpan(s.span, nil) })
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()): // the wait has ended, and not the stream
 	default:
 		s.once.Do(func() { endSpan(s.span, err) })
 	}

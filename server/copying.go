@@ -153,6 +153,11 @@ func (r RemoteRegion) scatter(pages []Page) error {
 		return err
 	}
 	defer r.end()
+	for i := range pages {
+		if from := pages[i].From; from.present && !from.region.Of(r.call.server.session) {
+			return ErrNotPermitted // its name may be that of another one here
+		}
+	}
 	if err := q.staging.ready(); err != nil {
 		return err
 	}

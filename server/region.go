@@ -83,6 +83,7 @@ type Region struct{ r *attach.Region }
 
 // RegionRef is a part of a Region. The zero RegionRef refers to nothing.
 type RegionRef struct {
+	region  *attach.Region // of which server it is
 	id      slots.RegionID
 	off, n  uint64
 	present bool
@@ -114,7 +115,7 @@ func (r *Region) Ref(off, n int) (RegionRef, error) {
 	if err != nil {
 		return RegionRef{}, fmt.Errorf("server: region: %w", err)
 	}
-	return RegionRef{id: ref.Region, off: ref.Offset, n: ref.Length, present: true}, nil
+	return RegionRef{region: r.r, id: ref.Region, off: ref.Offset, n: ref.Length, present: true}, nil
 }
 
 // Len returns the size of the part in bytes.

@@ -181,6 +181,9 @@ func (r RemoteRegion) direct(what string, kind slots.OpKind, right slots.Rights,
 		return &RegionError{what, err}
 	}
 	defer r.end()
+	if !local.region.Of(r.call.server.session) {
+		return &RegionError{what, ErrNotPermitted} // its name may be that of another one here
+	}
 	o.Local, o.LocalOffset = local.id, local.off
 	res, err := q.run(&o)
 	if err == nil {

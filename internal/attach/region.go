@@ -26,6 +26,9 @@ type Region struct {
 	exported map[string]bool
 }
 
+// Of reports whether the region is one of the session's.
+func (r *Region) Of(s *Session) bool { return r.session == s }
+
 // AllocRegion makes a region of n bytes, all zero. What the pool keeps in vain makes room for
 // it. If ctx ends first, a region that the daemon still makes is freed. Errors: ErrLimit,
 // ErrInvalid, ErrClosed, or ctx's.

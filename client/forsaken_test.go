@@ -1,0 +1,155 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// A large call that is given up while its first part is under way leaves nothing behind at the service, whose room for large
+// messages would be used up by those who do not wait.
+func TestLargeCallGivenUpEarly(t *testing.T) {
+	const size = 6 << 20
+	a, _ := daemontest.Pair(t, "")
+	s, err := server.Attach(t.Context(), a.Socket, server.LargeMessages(size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Handle("t", "big", func(*server.Call) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(context.Background()) }()
+	defer func() {
+		_ = s.Close()
+		<-done
+	}()
+	c := attach(t, a)
+	m := method(t, c, "a/t/big")
+	req := make([]byte, size)
+	for i := range 300 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Microsecond)
+		_, _ = m.Call(ctx, req)
+		cancel()
+	}
+	start := time.Now()
+	daemontest.Eventually(t, "there is room for a large call", func() error {
+		_, err := m.Call(t.Context(), req)
+		return err
+	})
+	if took := time.Since(start); took > 12*time.Second { // a lease takes 25 s
+		t.Errorf("there was room after %v", took)
+	}
+}
+
+// A stream whose context ends while it is being opened ends for its handler, too.
+func TestStreamGivenUpEarly(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	handlers := make(chan context.Context, 1)
+	callers := make(chan context.CancelFunc, 1)
+	serveStreams(t, a, streams{"cancel": func(s *server.Stream) error {
+		cancel := <-callers
+		cancel()
+		handlers <- s.Context()
+		<-s.Context().Done()
+		return s.Context().Err()
+	}})
+	c := attach(t, a)
+	m := method(t, c, "a/t/cancel")
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		callers <- cancel
+		s, err := m.Stream(ctx)
+		within(t, "a handler whose caller is gone", func() {
+			handler := <-handlers
+			start := time.Now()
+			<-handler.Done()
+			// An answer that comes when nobody waits for any is looked at once the daemon wants its slots back
+			// (limits.spill_after). A lease takes 25 s.
+			if took := time.Since(start); took > 12*time.Second {
+				t.Errorf("its context ended after %v (%v)", took, err)
+			}
+		})
+		if err == nil {
+			_ = s.Close()
+		}
+		cancel()
+	}
+}
+
+// Messages that have arrived are not received after Close.
+func TestStreamRecvAfterClose(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	serveStreams(t, a, streams{"echo": echoStream})
+	c := attach(t, a)
+	s := open(t, c, "a/t/echo")
+	for range 3 {
+		if err := s.Send(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Recv(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if msg, err := s.Recv(t.Context()); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("received %q, %v", msg, err)
+		}
+	}
+}
+
+// A reference to a region of another connection is an error, even if a region of this one has its name.
+func TestRegionOfAnotherConnection(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	for _, n := range []*daemontest.Node{a, b} {
+		serve(t, n, 1, handlers{"write": func(c *server.Call) error {
+			_, err := c.Region(0).WriteAt([]byte("xxxx"), 0)
+			return err
+		}})
+	}
+	var conns []*client.Conn
+	var regions []*client.Region
+	for _, n := range []*daemontest.Node{a, b} {
+		c := attach(t, n)
+		r, err := c.AllocRegion(t.Context(), 4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns, regions = append(conns, c), append(regions, r)
+	}
+	ref, err := regions[1].Ref(0, 4, client.MayWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conns[0].CallRegions(t.Context(), "b/t/write", nil, ref); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+	for i, r := range regions {
+		if got := fmt.Sprintf("%q", r.Bytes()[:4]); got != `"\x00\x00\x00\x00"` {
+			t.Errorf("region %d has %s", i, got)
+		}
+	}
+}
+
+// No size of a request makes it fit, and what goes with it makes no difference.
+func TestReserveTooMuch(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	serve(t, a, 1, nil)
+	c := attach(t, a)
+	m := method(t, c, "a/t/echo").With(client.Carry([]byte("with it")))
+	for _, n := range []int{math.MaxInt, math.MaxInt - 100, math.MaxInt / 2, client.MaxMessage + 1} {
+		if _, err := m.Reserve(t.Context(), n); !errors.Is(err, client.ErrTooLarge) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
