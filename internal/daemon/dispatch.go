@@ -321,7 +321,7 @@ func (d *agentDomain) addIn(l *inLane) {
 }
 
 func (d *agentDomain) removeIn(l *inLane) {
-	d.ins[l.id] = nil
+	d.ins[l.id], l.dropped = nil, true
 	for k, have := range d.inLanes {
 		if have == l {
 			d.inLanes = append(d.inLanes[:k], d.inLanes[k+1:]...)

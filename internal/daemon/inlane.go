@@ -21,8 +21,11 @@ type inLane struct {
 	// kept are the records as a later core will find them, and mirror names what they
 	// are about: the requester asks for it by this name when it comes back. 0: its
 	// requests were dropped. A local lane has none.
-	kept    *vault.Records
-	mirror  *atomic.Uint64
+	kept   *vault.Records
+	mirror *atomic.Uint64
+	// dropped: the mirror is forgotten, and ring and vault will be unmapped. Whoever was told of the
+	// lane before looks here first, on the agent.
+	dropped bool
 	covered []bool // slots of active requests' runs
 	busy    int    // active records
 	// callers are what its callers have under way, by attach id; there is none

@@ -73,7 +73,7 @@ func (c *conductor) lanesLost(peer, why string) {
 		for _, in := range ins {
 			var notices []notice
 			d.agent.commands.call(func() {
-				if in.lane.pair == nil {
+				if !in.lane.dropped && in.lane.pair == nil {
 					notices = in.lane.down()
 				}
 			})

@@ -136,7 +136,7 @@ func (d *domain) callerGone(s *session, m *peerMessage) error {
 	}
 	var notices []notice
 	d.agent.commands.call(func() {
-		if in.lane.mirror.Load() == m.Lane.Mirror && !d.view.retired {
+		if !in.lane.dropped && in.lane.mirror.Load() == m.Lane.Mirror && !d.view.retired {
 			notices = in.lane.gone(uint16(m.Caller), list)
 		}
 	})
