@@ -187,6 +187,9 @@ var errLaneLost = errors.New("the daemon has lost the lane")
 func (c *Conn) sessionEnded(error) {
 	c.ended.Store(true)
 	c.endLife()
+	if c.session != nil {
+		c.session.StopAsking() // Close waits for those who ask
+	}
 	c.mu.Lock()
 	lanes := c.opened
 	c.mu.Unlock()

@@ -153,18 +153,11 @@ func (m *Method) resolve(ctx context.Context, stale *route, avoid []string) (*ro
 		t.WaitMillis = max(1, time.Until(d).Milliseconds())
 	}
 	faultpoint.Here("resolve.before")
-	// Close, which waits for this goroutine, does not wait for the answer.
-	asking, stop := context.WithCancel(ctx)
-	defer stop()
-	defer context.AfterFunc(m.conn.life, stop)()
-	a, err := m.conn.session.Ask(asking, &attach.Message{Type: attach.TypeResolve, Target: &t})
+	a, err := m.conn.session.Ask(ctx, &attach.Message{Type: attach.TypeResolve, Target: &t})
 	faultpoint.Here("resolve.after")
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, m.late(ctx, false)
-		}
-		if errors.Is(err, context.Canceled) { // by the end of the connection
-			return nil, m.closed()
 		}
 		err = m.noWay(err)
 		if end, ok := ctx.Deadline(); errors.Is(err, ErrNoService) && (!ok || time.Until(end) > ownLimit) {

@@ -8,7 +8,9 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -291,5 +293,51 @@ func TestRegionsAndDeadlines(t *testing.T) {
 	}
 	if string(r.Bytes()[:4]) != "late" {
 		t.Errorf("the region has %q", r.Bytes()[:4])
+	}
+}
+
+// Close does not wait for a node that does not answer whether it knows a region now.
+func TestCloseWhileARegionIsExported(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	c := attachTo(t, a)
+	fillers(t, b, c)
+	r, err := c.AllocRegion(t.Context(), 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := r.Ref(0, 8, client.MayWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resume, err := b.StopCore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := resume(); err != nil {
+			t.Error(err)
+		}
+	}()
+	called := make(chan error, 1)
+	go func() {
+		_, err := c.CallRegions(t.Context(), "b/t/fill", []byte("x"), ref)
+		called <- err
+	}()
+	daemontest.Eventually(t, "the node is asked", func() error {
+		stacks := make([]byte, 1<<20)
+		if !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*Region).Export") {
+			return errors.New("nobody exports")
+		}
+		return nil
+	})
+	start := time.Now()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	if err := <-called; !errors.Is(err, client.ErrClosed) {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,9 @@
 package attach
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // question waits for its answer.
 type question struct {
@@ -16,6 +19,8 @@ func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 		defer func() { <-s.asks }()
 	case <-s.done:
 		return nil, s.Err()
+	case <-s.quiet:
+		return nil, cmp.Or(s.Err(), ErrClosed)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -38,6 +43,14 @@ func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 	return s.await(ctx, c)
 }
 
+// StopAsking ends all waits for answers of the daemon, now and later, with ErrClosed: for an owner who is about to
+// Close the session, and has others wait. Again it does nothing.
+func (s *Session) StopAsking() {
+	if s.quiet != nil { // nil in a session without a daemon
+		s.quietOnce.Do(func() { close(s.quiet) })
+	}
+}
+
 // await waits for the answer to a question. One that has come counts, also if the
 // session has ended since.
 func (s *Session) await(ctx context.Context, c *question) (*Message, error) {
@@ -50,6 +63,9 @@ func (s *Session) await(ctx context.Context, c *question) (*Message, error) {
 		default:
 			return nil, s.Err()
 		}
+	case <-s.quiet:
+		s.forget(c.m.Seq)
+		return nil, cmp.Or(s.Err(), ErrClosed)
 	case <-ctx.Done():
 		s.forget(c.m.Seq)
 		return nil, ctx.Err()

@@ -53,6 +53,9 @@ type Session struct {
 	conn   *Conn
 	events Events
 	done   chan struct{}
+	// quiet is closed when nobody is to wait for the daemon's answers any more.
+	quiet     chan struct{}
+	quietOnce sync.Once
 	// asks bounds the questions that wait for an answer: the daemon takes more
 	// for an attack.
 	asks    chan struct{}
@@ -123,7 +126,7 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 		return nil, DialError(socket, err)
 	}
 	s := &Session{
-		Core: coreOf(ctx, socket), conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2),
+		Core: coreOf(ctx, socket), conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), quiet: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2),
 		segs: make(map[*shm.Segment]bool), lanes: make(map[uint16]*shm.Segment), pending: make(map[uint64]*question),
 		regions: make(map[slots.RegionID]*Region),
 	}
