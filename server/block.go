@@ -17,7 +17,7 @@ func (x *exchanges) take(n int) *attach.Block {
 
 // blockRef refers to n bytes of a block.
 func blockRef(b *attach.Block, off uint64, n int) RegionRef {
-	return RegionRef{region: b.Region, id: b.ID(), off: off, n: uint64(n), present: true}
+	return RegionRef{region: b.Region, off: off, n: uint64(n)}
 }
 
 // spillRoom returns memory for an answer of n bytes that does not fit the slots. What the

@@ -114,7 +114,7 @@ type Page struct {
 }
 
 func (p *Page) len() int {
-	if p.From.present {
+	if p.From.region != nil {
 		return p.From.Len()
 	}
 	return len(p.Bytes)
@@ -154,7 +154,7 @@ func (r RemoteRegion) scatter(pages []Page) error {
 	}
 	defer r.end()
 	for i := range pages {
-		if from := pages[i].From; from.present && !from.region.Of(r.call.server.session) {
+		if from := pages[i].From; from.region != nil && !from.region.Of(r.call.server.session) {
 			return ErrNotPermitted // its name may be that of another one here
 		}
 	}
@@ -198,9 +198,9 @@ func (l *list) fill(s *staging, pages []Page, done int) ([]Page, int) {
 		rest := p.len() - done
 		piece := slots.Piece{Offset: uint64(p.Off) + uint64(done)}
 		n := 0
-		if p.From.present {
+		if p.From.region != nil {
 			n = min(rest, pieceSize)
-			piece.Local, piece.LocalOffset = p.From.id, p.From.off+uint64(done)
+			piece.Local, piece.LocalOffset = p.From.region.ID(), p.From.off+uint64(done)
 		} else {
 			if room == stageSize {
 				stage, ok := uint16(0), false

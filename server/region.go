@@ -83,10 +83,8 @@ type Region struct{ r *attach.Region }
 
 // RegionRef is a part of a Region. The zero RegionRef refers to nothing.
 type RegionRef struct {
-	region  *attach.Region // of which server it is
-	id      slots.RegionID
-	off, n  uint64
-	present bool
+	region *attach.Region
+	off, n uint64
 }
 
 // AllocRegion makes a region of n bytes, all zero. The memory is taken at once, from
@@ -115,7 +113,7 @@ func (r *Region) Ref(off, n int) (RegionRef, error) {
 	if err != nil {
 		return RegionRef{}, fmt.Errorf("server: region: %w", err)
 	}
-	return RegionRef{region: r.r, id: ref.Region, off: ref.Offset, n: ref.Length, present: true}, nil
+	return RegionRef{region: r.r, off: ref.Offset, n: ref.Length}, nil
 }
 
 // Len returns the size of the part in bytes.

@@ -19,7 +19,8 @@ func TestRegionRefusals(t *testing.T) {
 	eachPlace(t, func(t *testing.T, a, b *daemontest.Node) {
 		var x *regions
 		// The handler sees it by way of the daemons, which no detector of races knows.
-		var own atomic.Pointer[server.RegionRef]
+		// foreign is a part of a region of another server of the process.
+		var own, foreign atomic.Pointer[server.RegionRef]
 		try := func(c *server.Call, i int, what string, want error, do func(r server.RemoteRegion) error) error {
 			err := do(c.Region(i))
 			if !errors.Is(err, want) || !errors.Is(err, server.ErrRegion) {
@@ -79,6 +80,11 @@ func TestRegionRefusals(t *testing.T) {
 				try(c, 2, "swap on no word", server.ErrMisaligned, swap(1)),
 				try(c, 3, "write where nothing is", server.ErrOutOfBounds, write(0)),
 				try(c, 0, "write from nothing", server.ErrInvalid, func(r server.RemoteRegion) error { return r.WriteFrom(server.RegionRef{}, 0) }),
+				try(c, 0, "write from another server's", server.ErrNotPermitted, func(r server.RemoteRegion) error { return r.WriteFrom(*foreign.Load(), 0) }),
+				try(c, 1, "read into another server's", server.ErrNotPermitted, func(r server.RemoteRegion) error { return r.ReadInto(*foreign.Load(), 0) }),
+				try(c, 0, "scatter from another server's", server.ErrNotPermitted, func(r server.RemoteRegion) error {
+					return r.WriteScattered([]server.Page{{Off: 0, Bytes: p}, {Off: 64, From: *foreign.Load()}})
+				}),
 				func() error {
 					if n, err := c.Region(0).WriteAt(nil, 1000); n != 0 || err != nil {
 						return fmt.Errorf("nothing at the end: %d, %w", n, err)
@@ -97,6 +103,21 @@ func TestRegionRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		own.Store(&ref)
+		for range 4 { // one of them has the name that foreign has on its own node
+			if _, err := x.srv.AllocRegion(t.Context(), 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		theirs, err := attach(t, a).AllocRegion(t.Context(), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(theirs.Bytes(), "secret")
+		other, err := theirs.Ref(0, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign.Store(&other)
 		_, err = x.conn.CallRegions(t.Context(), b.Name+"/t/refused", nil, x.ref(t, 24, 1000, client.MayWrite),
 			x.ref(t, 24, 1000, client.MayRead), x.ref(t, 24, 1000, client.MayAtomic), x.ref(t, 24, 0, client.MayWrite))
 		if err != nil {

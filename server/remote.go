@@ -173,7 +173,7 @@ func (r RemoteRegion) ReadInto(dst RegionRef, off int64) error {
 }
 
 func (r RemoteRegion) direct(what string, kind slots.OpKind, right slots.Rights, local RegionRef, off int64) error {
-	if !local.present {
+	if local.region == nil {
 		return &RegionError{what, ErrInvalid}
 	}
 	q, o, err := r.begin(kind, right, off, int(local.n))
@@ -184,7 +184,7 @@ func (r RemoteRegion) direct(what string, kind slots.OpKind, right slots.Rights,
 	if !local.region.Of(r.call.server.session) {
 		return &RegionError{what, ErrNotPermitted} // its name may be that of another one here
 	}
-	o.Local, o.LocalOffset = local.id, local.off
+	o.Local, o.LocalOffset = local.region.ID(), local.off
 	res, err := q.run(&o)
 	if err == nil {
 		err = opError(res.Status)
