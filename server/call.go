@@ -26,7 +26,7 @@ type Call struct {
 	inline bool
 	// open names the request from the start of the handler to its return, and is 0 then.
 	open   atomic.Uint64
-	ring   *slots.Ring
+	ring   *mapped
 	run    slots.Run
 	header slots.Header
 	// answer is the length of the answer, -1 before the handler said it; see tooLarge.

@@ -24,7 +24,7 @@ const (
 type exchangeRig struct {
 	t    *testing.T
 	s    *Server
-	ring *slots.Ring
+	ring *mapped
 	// given are the requests that have no answer yet, by slot.
 	given map[int]slots.Run
 	ids   []uint64
@@ -50,8 +50,9 @@ func newExchangeRig(t *testing.T) *exchangeRig {
 	s.handlers.Store(&map[uint32]handlers{fuzzMethod: {call: fuzzCall, stream: fuzzStream}})
 	s.pool.init(s)
 	s.exchanges.init(s, &options{large: attach.BlockFrom - 1, streams: 4}) // no daemon makes blocks
-	s.lanes[fuzzLane].Store(ring)
-	return &exchangeRig{t: t, s: s, ring: ring, given: map[int]slots.Run{}}
+	lane := &mapped{Ring: ring}
+	s.lanes[fuzzLane].Store(lane)
+	return &exchangeRig{t: t, s: s, ring: lane, given: map[int]slots.Run{}}
 }
 
 // fuzzCall answers with its request, and with more than fits if that begins with a 1.

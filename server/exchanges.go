@@ -164,9 +164,10 @@ func (x *exchanges) remove(e *serverExchange) bool {
 
 // expire ends an exchange whose requester has not been heard of.
 func (x *exchanges) expire(e *serverExchange) {
-	if x.remove(e) && e.stream != nil {
-		e.stream.giveUp(ErrGivenUp)
+	if e.stream != nil {
+		e.stream.giveUp(ErrGivenUp) // before it is removed: shut waits for waits that are not answered
 	}
+	x.remove(e)
 }
 
 // streamOver notes that the handler of a stream has returned.

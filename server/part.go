@@ -14,7 +14,7 @@ import (
 // answered later, by any goroutine, once.
 type part struct {
 	x      *exchanges
-	ring   *slots.Ring
+	ring   *mapped
 	run    slots.Run
 	lane   uint16
 	header slots.Header
@@ -23,7 +23,7 @@ type part struct {
 	carried []byte
 	// began is when it was taken, if it is followed by a trace, else 0.
 	began int64
-	// later: the hint that announces the answer is not the worker's to push.
+	// later: another goroutine than the worker answers, whose batch does not announce it.
 	later bool
 }
 
@@ -298,12 +298,18 @@ func (p *part) apart(f func()) bool {
 		p.fail(slots.StatusNotExecuted, stopping)
 		return false
 	}
-	p.later = true
+	p.keep()
 	go func() {
 		defer p.x.running.Done()
 		f()
 	}()
 	return true
+}
+
+// keep has the part answered later, by another goroutine than the worker.
+func (p *part) keep() {
+	p.later = true
+	p.x.server.pool.keep(p.ring)
 }
 
 // payload is what follows the references to regions.
@@ -360,5 +366,6 @@ func (p *part) finish(h slots.Header) {
 	p.ring.Finish(p.run, p.x.server.id)
 	if p.later {
 		p.x.server.pool.announce(slots.MakeHint(p.lane, p.run.Index, p.run.Ticket))
+		p.x.server.pool.drop(p.ring)
 	}
 }

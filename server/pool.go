@@ -40,8 +40,8 @@ type pool struct {
 	relieving bool
 	// waiting are requests that were passed over to get at the parts behind them.
 	waiting []slots.Hint
-	// retired are to be called when nobody is inside a handler or serves parts.
-	retired []func()
+	// retired are lanes whose memory goes when nobody uses it.
+	retired []retiredLane
 
 	closed atomic.Bool
 	// poll and nap are those of the worker that sleeps on the daemon's bell.
@@ -132,26 +132,6 @@ func (p *pool) busy(c *Call, b *batch) {
 		p.sleep()
 	}
 	p.refill(b)
-}
-
-// whenQuiet calls f, now or later, at an instant at which no worker handles a hint:
-// what is not in the server's table of lanes then is not used any more.
-func (p *pool) whenQuiet(f func()) {
-	p.mu.Lock()
-	p.retired = append(p.retired, f)
-	p.unmapRetired()
-	p.mu.Unlock()
-}
-
-// unmapRetired runs with mu held.
-func (p *pool) unmapRetired() {
-	if len(p.retired) == 0 || p.serving > 0 || p.relieving {
-		return
-	}
-	for _, f := range p.retired {
-		f()
-	}
-	p.retired = nil
 }
 
 // retire lets the caller go to sleep on idle, unless all others that are awake are

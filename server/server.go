@@ -27,7 +27,7 @@ type Server struct {
 	session *attach.Session
 	id      int
 	workers int
-	lanes   [slots.MaxLanes]atomic.Pointer[slots.Ring]
+	lanes   [slots.MaxLanes]atomic.Pointer[mapped]
 	pool    pool
 	ops     opQueue
 	// exchanges are large messages and streams.
@@ -222,7 +222,7 @@ func (s *Server) Close() error {
 
 // addLane maps a lane and tells the daemon, which delivers from it afterwards.
 func (s *Server) addLane(l attach.Lane, r *slots.Ring) {
-	s.lanes[l.ID].Store(r)
+	s.lanes[l.ID].Store(&mapped{Ring: r})
 	faultpoint.Here("mapped.before")
 	err := s.attached().Tell(&attach.Message{Type: attach.TypeMapped, Lane: &attach.Lane{ID: l.ID}})
 	faultpoint.Here("mapped.after")
@@ -231,12 +231,14 @@ func (s *Server) addLane(l attach.Lane, r *slots.Ring) {
 	}
 }
 
-// removeLane forgets a lane in which the daemon has nothing under way. Its memory
-// is unmapped when no worker can be looking at it because of an old hint.
+// removeLane forgets a lane that the daemon has closed. Its memory is unmapped when no worker
+// can be looking at it because of an old hint, and no request of it is kept.
 func (s *Server) removeLane(id uint16, unmap func()) {
-	s.lanes[id].Store(nil)
+	r := s.lanes[id].Swap(nil)
 	s.attached()
-	s.pool.whenQuiet(unmap)
+	if r != nil {
+		s.pool.whenQuiet(r, unmap)
+	}
 }
 
 // resumed says again what the daemon's new core has to know, and ends the operations of

@@ -256,7 +256,7 @@ func (s *Stream) hold(p *part) {
 	s.poke()
 	s.tell()
 	if s.held != nil {
-		p.later = true
+		p.keep()
 		s.timer = time.AfterFunc(holdLimit, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -333,10 +333,11 @@ func (s *Stream) giveUp(cause error) {
 	s.cancel(cause)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Answered before the exchange is removed: shut waits for those that are not.
+	s.release(exchange.PartAnswer{})
 	if s.out.Ended() {
 		s.x.remove(s.e) // its handler had returned before; else finish does it
 	}
-	s.release(exchange.PartAnswer{})
 }
 
 // abandon ends the wait of a caller whose stream ends with the server.
