@@ -226,6 +226,9 @@ func (s *Stream) Recv(ctx context.Context) ([]byte, error) {
 		case <-s.readable:
 		case <-s.ctx.Done():
 		case <-ctx.Done():
+			s.mu.Lock()
+			s.reading = false // or the handler could send all of a message that nobody waits for
+			s.mu.Unlock()
 			return nil, s.m.late(ctx, true)
 		}
 	}

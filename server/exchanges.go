@@ -27,8 +27,8 @@ const (
 // coming in, large answers that are being fetched, and streams.
 type exchanges struct {
 	server *Server
-	// limit bounds the bytes of all large requests and answers, maxStreams the
-	// handlers of streams.
+	// limit bounds the bytes of all large requests and answers and of the large messages
+	// of streams, maxStreams the handlers of streams.
 	limit      int64
 	maxStreams int
 	lease      time.Duration
@@ -47,8 +47,9 @@ type exchanges struct {
 type serverExchange struct {
 	id     uint64
 	method uint32
-	bytes  int64
-	lease  *time.Timer
+	// bytes are those that it takes of exchanges.limit. Guarded by exchanges.mu.
+	bytes int64
+	lease *time.Timer
 	// block is where the bytes are, if they are in one: the exchange holds it while it is
 	// open. Guarded by exchanges.mu.
 	block *attach.Block
@@ -83,7 +84,7 @@ func (x *exchanges) add(e *serverExchange) (ok bool, why string) {
 	case e.stream != nil && x.streams >= x.maxStreams:
 		return false, "the process has too many streams (server.Streams)"
 	case e.bytes > x.limit-x.bytes:
-		return false, "the process has no room for more large messages now (server.LargeMessages)"
+		return false, noRoom
 	}
 	for e.id == 0 || x.open[e.id] != nil {
 		e.id = randomID()
@@ -96,6 +97,35 @@ func (x *exchanges) add(e *serverExchange) (ok bool, why string) {
 	}
 	e.lease = time.AfterFunc(x.lease, func() { x.expire(e) })
 	return true, ""
+}
+
+// noRoom is why a large message is refused.
+const noRoom = "the process has no room for more large messages now (server.LargeMessages)"
+
+// more has an exchange take n bytes more, if there is room for them. One that is over takes
+// none.
+func (x *exchanges) more(e *serverExchange, n int64) (ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.open[e.id] != e {
+		return true
+	}
+	if n > x.limit-x.bytes {
+		return false
+	}
+	x.bytes += n
+	e.bytes += n
+	return true
+}
+
+// less has it take n bytes less.
+func (x *exchanges) less(e *serverExchange, n int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.open[e.id] == e {
+		x.bytes -= n
+		e.bytes -= n
+	}
 }
 
 // randomID makes a number that no other process can guess: parts are addressed by it.

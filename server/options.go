@@ -23,12 +23,15 @@ func Name(name string) Option { return func(o *options) { o.name = name } }
 func Workers(n int) Option { return func(o *options) { o.workers = min(max(n, 1), maxWorkers) } }
 
 // LargeMessages bounds the memory, in bytes, for requests and answers that fit no run of
-// slots: those that are coming in, and those that their callers have not fetched yet. The
-// default is 4 GiB. Beyond it such requests are not executed, and such answers fail.
+// slots: those that are coming in, and those that their callers have not fetched yet. Messages
+// of streams that are larger than 256 KiB count too, until their handler asks for the next
+// one. The default is 4 GiB. Beyond it such requests are not executed, such answers fail, and
+// streams with such messages end.
 func LargeMessages(bytes int64) Option { return func(o *options) { o.large = max(bytes, 0) } }
 
 // Streams sets how many handlers of streams may run at once in this process; the default
-// is 1024. Callers that open more get an ErrNotExecuted.
+// is 1024. Callers that open more get an ErrNotExecuted. Besides its large messages, which
+// LargeMessages bounds, each takes up to 256 KiB in each direction.
 func Streams(n int) Option { return func(o *options) { o.streams = max(n, 0) } }
 
 const (

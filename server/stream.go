@@ -39,6 +39,9 @@ type Stream struct {
 	mu  sync.Mutex
 	in  *exchange.Inbox
 	out *exchange.Outbox
+	// large are the bytes of messages larger than the window that are accounted for, of all
+	// that have come. given are those of the message that the handler has.
+	large, given uint64
 	// more: the caller waits for credit. reading: the handler waits in Recv.
 	more, reading bool
 	// held is the caller's wait for news, and timer ends it; nil if there is none.
@@ -83,7 +86,8 @@ func (x *exchanges) openStream(p *part, data []byte) {
 		p.fail(slots.StatusNotExecuted, stopping)
 		return
 	}
-	s.e = &serverExchange{from: caller{p.lane, p.header.From}, method: p.header.Method, stream: s}
+	s.large = s.in.Large()
+	s.e = &serverExchange{from: caller{p.lane, p.header.From}, method: p.header.Method, bytes: int64(s.large), stream: s}
 	s.context(p.header.Deadline)
 	if ok, why := x.add(s.e); !ok {
 		s.cancel(nil)
@@ -155,11 +159,14 @@ func (s *Stream) Context() context.Context {
 
 // Recv returns the next message, in a slice that is the handler's. It returns io.EOF
 // when the caller has said that there are no more, and the cause of the context's end
-// when that comes first.
+// when that comes first: of a message larger than 256 KiB for which LargeMessages leaves no
+// room, an ErrLimit.
 func (s *Stream) Recv() ([]byte, error) {
 	for {
 		s.mu.Lock()
+		s.freeGiven()
 		msg, ok, end := s.in.Take()
+		s.noteGiven(len(msg))
 		s.reading = !ok && !end
 		if !end {
 			s.offer()
@@ -232,12 +239,47 @@ func (s *Stream) received(p *part, data []byte) {
 		p.fail(slots.StatusInvalid, err.Error())
 		return
 	}
+	if err := s.account(); err != nil {
+		s.cancel(err)
+		p.fail(slots.StatusMaybeExecuted, err.Error())
+		return
+	}
 	s.poke()
 	limit, _ := s.in.Credit(s.reading)
 	s.in.Tell(limit)
 	s.more = s.more && limit == s.in.Got()
 	p.answer(&exchange.PartAnswer{ID: s.e.id, Credit: limit, Kind: exchange.KindAck}, nil, nil)
 	s.tell() // there may be new credit
+}
+
+// account counts messages larger than the window that have begun among the large messages of
+// the process. An error, which wraps ErrLimit, says that there is no room for one. mu is held.
+func (s *Stream) account() error {
+	large := s.in.Large()
+	if large == s.large {
+		return nil
+	}
+	if !s.x.more(s.e, int64(large-s.large)) {
+		return fmt.Errorf("server: stream: %w: a message of %d bytes: %s", ErrLimit, large-s.large, noRoom)
+	}
+	s.large = large
+	return nil
+}
+
+// noteGiven notes that the handler gets a message of n bytes, which counts until it asks for
+// the next one. mu is held.
+func (s *Stream) noteGiven(n int) {
+	if uint64(n) > s.in.Window() {
+		s.given = uint64(n)
+	}
+}
+
+// freeGiven ends what noteGiven began. mu is held.
+func (s *Stream) freeGiven() {
+	if s.given > 0 {
+		s.x.less(s.e, int64(s.given))
+		s.given = 0
+	}
 }
 
 // hold keeps a wait for news until there is some.

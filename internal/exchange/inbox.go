@@ -23,6 +23,7 @@ type Inbox struct {
 	max    int // the largest message
 
 	got   uint64 // bytes that have come
+	large uint64 // see Large
 	taken uint64 // bytes of messages that have been given out
 	limit uint64 // how far the sender may go, as it was told
 	ended bool
@@ -67,6 +68,9 @@ func (in *Inbox) Add(offset uint64, p []byte) error {
 				return fmt.Errorf("%w: a message of %d bytes, at most %d", ErrProtocol, size, in.max)
 			}
 			in.need = int(size)
+			if uint64(size) > in.window {
+				in.large += uint64(size)
+			}
 			in.msg = make([]byte, 0, min(in.need, firstGrowth))
 		}
 		n := min(len(p), in.need-len(in.msg))
@@ -129,6 +133,10 @@ func (in *Inbox) Credit(waiting bool) (limit, gain uint64) {
 
 // Tell notes that the sender is told of a limit that Credit has returned.
 func (in *Inbox) Tell(limit uint64) { in.limit = max(in.limit, limit) }
+
+// Large returns the bytes of all messages begun that are larger than the window, whether they
+// have come or not: what the inbox takes beyond its window, and what was given out of that.
+func (in *Inbox) Large() uint64 { return in.large }
 
 // Window returns the window in bytes.
 func (in *Inbox) Window() uint64 { return in.window }
