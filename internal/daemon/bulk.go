@@ -124,8 +124,8 @@ func (b *bulk) unregister() {
 
 // export makes a region known to the peer. Again it only makes sure.
 func (b *bulk) export(ctx context.Context, s *session, r *region) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	b.mu.Lock()
 	err := b.prepare(s)
 	if err != nil {

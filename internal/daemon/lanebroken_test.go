@@ -81,12 +81,18 @@ func pose(t *testing.T, a *daemontest.Node) *impostor {
 // poseOver is pose over a connection to a's listener.
 func poseOver(t *testing.T, conn net.Conn) *impostor {
 	t.Helper()
+	return poseAs(t, "b", conn)
+}
+
+// poseAs is poseOver for a node of that name.
+func poseAs(t *testing.T, name string, conn net.Conn) *impostor {
+	t.Helper()
 	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	p := &impostor{t, conn}
 	p.send(frame{"type": "hello", "hello": frame{
-		"magic": "rdmad-peer", "protocol": 4, "abi": shm.ABIVersion, "node": "b", "incarnation": "impostor", "fabrics": []string{"tcp"}, "now": shm.Nanotime(),
+		"magic": "rdmad-peer", "protocol": 4, "abi": shm.ABIVersion, "node": name, "incarnation": "impostor", "fabrics": []string{"tcp"}, "now": shm.Nanotime(),
 	}})
 	p.receive("hello")
 	p.send(frame{"type": "ready"})

@@ -1,9 +1,13 @@
 package daemon_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"testing"
+	"time"
 
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -138,5 +142,39 @@ func TestPeerNamesRegionsAgain(t *testing.T) {
 	p.receive("pong")
 	if s := bulk(t, a); s.Imports != 2 {
 		t.Errorf("then the node has %+v", s)
+	}
+}
+
+// A peer that does not answer when a region is made known to it keeps nobody else from
+// knowing it.
+func TestExportToMutePeer(t *testing.T) {
+	a, b := daemontest.PairOfEach(t, "[[peer]]\nname=\"c\"\naddress=\"127.0.0.1:1\"\n", "")
+	check(t, b.Halt())
+	st, err := a.Status(t.Context())
+	check(t, err)
+	conn, err := net.Dial("tcp", st.Listen)
+	check(t, err)
+	defer conn.Close()
+	mute, other := pose(t, a), poseAs(t, "c", conn)
+	worker, err := attach.Open(t.Context(), a.Socket, attach.Hello{Role: attach.RoleClient, Name: "exporter"}, attach.Events{})
+	check(t, err)
+	defer worker.Release()
+	defer worker.Close()
+	r, err := worker.AllocRegion(t.Context(), 4096)
+	check(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	silent := make(chan error, 1)
+	go func() { silent <- r.Export(ctx, "b") }()
+	mute.receive("export")
+	done := make(chan error, 1)
+	go func() { done <- r.Export(ctx, "c") }()
+	check(t, conn.SetDeadline(time.Now().Add(15*time.Second)))
+	m := other.receive("export")
+	other.send(frame{"type": "exported", "seq": m["seq"]})
+	check(t, <-done)
+	cancel()
+	if err := <-silent; err == nil {
+		t.Error("the one who says nothing knows the region")
 	}
 }

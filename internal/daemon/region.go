@@ -29,9 +29,9 @@ type region struct {
 	want int64
 	seq  uint64
 
-	// mu makes export and release take turns, and keeps seg open while its
-	// descriptor is sent.
-	mu sync.Mutex
+	// mu keeps release from what needs the region: exports, which may wait for peers and do
+	// not wait for each other, and seg while its descriptor is sent.
+	mu sync.RWMutex
 	// freeing: it was freed once; guarded by conductor.mu.
 	freeing bool
 }
@@ -71,7 +71,7 @@ func (c *conductor) alloc(w *worker, m *attach.Message) error {
 	}
 	if r := c.regionFor(w, m); r != nil {
 		// The question of a worker that has seen a core die, who had done it.
-		defer r.mu.Unlock()
+		defer r.mu.RUnlock()
 		c.sendRegion(r, m.Seq)
 		return nil
 	}
@@ -88,12 +88,12 @@ func (c *conductor) alloc(w *worker, m *attach.Message) error {
 		c.unreserve(w, size)
 		return err
 	}
-	defer r.mu.Unlock()
+	defer r.mu.RUnlock()
 	c.sendRegion(r, m.Seq)
 	return nil
 }
 
-// sendRegion answers an alloc; r.mu is held.
+// sendRegion answers an alloc; r.mu is held for reading.
 func (c *conductor) sendRegion(r *region, seq uint64) {
 	id := attach.InfoOf(r.view.id)
 	id.Size = r.want
@@ -102,7 +102,7 @@ func (c *conductor) sendRegion(r *region, seq uint64) {
 	}
 }
 
-// regionFor returns the region that was made for a question, with mu held, or nil.
+// regionFor returns the region that was made for a question, with mu held for reading, or nil.
 func (c *conductor) regionFor(w *worker, m *attach.Message) *region {
 	c.mu.Lock()
 	var found *region
@@ -115,12 +115,12 @@ func (c *conductor) regionFor(w *worker, m *attach.Message) *region {
 	if found == nil || m.Seq == 0 {
 		return nil
 	}
-	found.mu.Lock()
+	found.mu.RLock()
 	c.mu.Lock()
 	freeing := found.freeing
 	c.mu.Unlock()
 	if freeing {
-		found.mu.Unlock()
+		found.mu.RUnlock()
 		return nil
 	}
 	return found
@@ -179,7 +179,7 @@ func (c *conductor) unreserveLocked(w *worker, size int) {
 	w.regions.changed = make(chan struct{})
 }
 
-// newRegion makes a region, with mu held, and makes the agent know it. From then on
+// newRegion makes a region, with mu held for reading, and makes the agent know it. From then on
 // its worker, or the worker's death, can free it.
 func (c *conductor) newRegion(w *worker, size int, m *attach.Message) (*region, error) {
 	d := w.domain
@@ -190,7 +190,7 @@ func (c *conductor) newRegion(w *worker, size int, m *attach.Message) (*region, 
 		return nil, fmt.Errorf("%w: %w", attach.ErrLimit, err)
 	}
 	r := &region{domain: d, owner: w, size: size, want: m.Region.Size, seq: m.Seq, seg: seg}
-	r.mu.Lock()
+	r.mu.RLock()
 	c.mu.Lock()
 	if _, attached := c.attached[w]; !attached || d.retired {
 		c.mu.Unlock()
