@@ -182,7 +182,7 @@ func (c *conductor) have(w *worker, m *attach.Message) error {
 	faultpoint.Here("adopt.had")
 	c.freeUntold(w, m.Have)
 	// Not from here: a worker that is sending does not read.
-	c.spawn(func() {
+	return c.beside(w, func() {
 		for _, l := range gone {
 			w.tellClosed(l)
 		}
@@ -190,5 +190,4 @@ func (c *conductor) have(w *worker, m *attach.Message) error {
 			w.giveAll()
 		}
 	})
-	return nil
 }

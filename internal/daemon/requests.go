@@ -40,6 +40,15 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 	if !w.begins(m.Seq) {
 		return nil // asked again after a core's death; the first one is being answered
 	}
+	return c.beside(w, func() {
+		defer w.answered(m.Seq)
+		c.answer(w, m)
+	})
+}
+
+// beside does what a message of a worker asks for beside what the worker says next, of which
+// there is not more at a time than there may be questions.
+func (c *conductor) beside(w *worker, f func()) error {
 	select {
 	case w.asks <- struct{}{}:
 	default:
@@ -47,8 +56,7 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 	}
 	if !c.spawn(func() {
 		defer func() { <-w.asks }()
-		defer w.answered(m.Seq)
-		c.answer(w, m)
+		f()
 	}) {
 		return fmt.Errorf("%w: node %s is stopping", attach.ErrClosed, c.node)
 	}

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"net"
 	"strings"
@@ -150,4 +151,44 @@ func TestToolsAreBounded(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A worker that says again and again what it has, and does not read what it is told, is
+// refused like one that asks too much.
+func TestHaveIsBounded(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	hello, err := helloMessage(attach.RoleService)
+	check(t, err)
+	conn, err := dialRaw(a.Socket)
+	check(t, err)
+	defer conn.Close()
+	check(t, shm.SendFDs(conn, hello))
+	receive := func(want string) {
+		t.Helper()
+		buf := make([]byte, 4096)
+		n, fds, err := shm.RecvFDs(conn, buf)
+		shm.CloseFDs(fds)
+		if check(t, err); !strings.Contains(string(buf[:n]), want) {
+			t.Fatalf("%s instead of %s", buf[:n], want)
+		}
+	}
+	receive("welcome")
+	check(t, a.KillCore())
+	receive("resumed")
+	// None of these lanes is there, as the node says of each.
+	have, err := json.Marshal(&attach.Message{Type: attach.TypeHave, Have: &attach.Have{Lanes: make([]uint16, 400)}})
+	check(t, err)
+	for n := 0; ; n++ {
+		if err := shm.SendFDs(conn, have); err != nil {
+			break // it is disconnected
+		}
+		if n == 50*attach.MaxAsks {
+			t.Fatalf("%d messages were taken", n)
+		}
+	}
+	st, err := a.Status(t.Context())
+	check(t, err)
+	if st.Goroutines > 2*attach.MaxAsks+100 {
+		t.Errorf("the core has %d goroutines", st.Goroutines)
+	}
 }
