@@ -49,6 +49,77 @@ func TestLargeCallGivenUpEarly(t *testing.T) {
 	}
 }
 
+// A large request whose handler does not run, because it came too late or was taken back, leaves
+// nothing behind at the service.
+func TestLargeCallTooLate(t *testing.T) {
+	const size = 4 << 20
+	a, _ := daemontest.Pair(t, "")
+	s, err := server.Attach(t.Context(), a.Socket, server.LargeMessages(size), server.Workers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, let := make(chan struct{}), make(chan struct{})
+	err = errors.Join(
+		s.Handle("t", "big", func(*server.Call) error { return nil }),
+		s.Handle("t", "block", func(*server.Call) error {
+			inside <- struct{}{}
+			<-let
+			return nil
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(context.Background()) }()
+	defer func() {
+		_ = s.Close()
+		<-done
+	}()
+	c := attach(t, a)
+	big := method(t, c, "a/t/big")
+	req := make([]byte, size)
+	ways := map[string]func() error{
+		"deadline": func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, err := big.Call(ctx, req)
+			return err
+		},
+		"cancelled": func() error {
+			f, err := big.Go(t.Context(), req)
+			if err == nil {
+				f.Cancel()
+				_, err = f.Wait(t.Context())
+			}
+			return err
+		},
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			busy, err := method(t, c, "a/t/block").Go(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-inside
+			if err := way(); !errors.Is(err, client.ErrNotExecuted) && !errors.Is(err, client.ErrDeadline) {
+				t.Errorf("the call: %v", err)
+			}
+			let <- struct{}{}
+			if _, err := busy.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+			start := time.Now()
+			daemontest.Eventually(t, "there is room for a large call", func() error {
+				_, err := big.Call(t.Context(), req)
+				return err
+			})
+			if took := time.Since(start); took > 12*time.Second { // a lease takes 25 s
+				t.Errorf("there was room after %v", took)
+			}
+		})
+	}
+}
+
 // A stream whose context ends while it is being opened ends for its handler, too.
 func TestStreamGivenUpEarly(t *testing.T) {
 	a, _ := daemontest.Pair(t, "")

@@ -70,6 +70,9 @@ type sink struct {
 	inPlace bool
 	// part: the request is a part of an exchange, and so is its answer.
 	part bool
+	// large, if it has an id, is the request's exchange, which is over when its handler has
+	// returned: if it does not run, the exchange is to be closed.
+	large exchangeName
 	// queue, if not nil, gets the outcome under tag. Nobody waits for the future,
 	// which goes back into the pool.
 	queue *Queue
@@ -81,13 +84,19 @@ type sink struct {
 	again *pursuit
 }
 
+// exchangeName is how a process knows an exchange that it has.
+type exchangeName struct {
+	id uint64
+	to uint16
+}
+
 func (f *Future) reset(m *Method, d *draft, to *sink) {
 	f.m, f.route, f.lane = m, d.route, d.l
 	// Field by field: to copy them as a whole the processor would have to wait for those that
 	// have just been stored.
 	f.run.Index, f.run.Len, f.run.Ticket = d.u.Index, d.u.Len, d.u.Ticket
 	f.dst, f.inPlace, f.part, f.receipt = to.dst, to.inPlace, to.part, to.receipt
-	f.queue, f.tag, f.again = to.queue, to.tag, to.again
+	f.queue, f.tag, f.again, f.large = to.queue, to.tag, to.again, to.large
 	f.ordered, f.carries = d.h.Order != 0, d.extra > 0
 	f.res, f.err = nil, nil
 	f.stop, f.quit, f.moved, f.forsaken = nil, false, false, false
@@ -231,10 +240,13 @@ func (f *Future) takeBack() bool {
 	return revoked
 }
 
-// withdrawn asks for what withdraw could not do itself. The future is not completed
+// withdrawn asks for what withdraw did not do itself. The future is not completed
 // meanwhile, or the caller keeps it from being used again.
 func (f *Future) withdrawn(taken, revoked bool) {
-	if taken && !revoked {
+	switch {
+	case revoked:
+		f.notRun()
+	case taken:
 		f.m.conn.wait.recheck()
 		f.callOff()
 	}
@@ -280,7 +292,7 @@ func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 	f.quit = true // the rest of a large answer is not fetched
 	f.mu.Unlock()
 	part, inside := f.part, f.inPlace // the caller holds the gate, which may be shut behind it
-	f.sink, f.forsaken = sink{}, part
+	f.sink, f.forsaken = sink{large: f.large}, part
 	entered := inside || c.gate.enter()
 	if entered && held {
 		sent = f.ordered || !f.lane.revoke(f.run)
@@ -299,6 +311,8 @@ func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 			if !part && !errors.Is(ctx.Err(), context.DeadlineExceeded) { // which is known on the way
 				f.callOff()
 			}
+		} else {
+			f.notRun()
 		}
 		if !inside {
 			c.gate.leave()
@@ -341,11 +355,24 @@ func (f *Future) end(res []byte, err error) {
 		return
 	}
 	faultpoint.Here("answer.read")
+	if f.large.id != 0 && errors.Is(err, ErrNotExecuted) {
+		f.notRun()
+	}
 	if err != nil || !f.inPlace {
 		f.consume()
 		faultpoint.Here("answer.consumed")
 	}
 	f.complete(res, err)
+}
+
+// notRun tells the process that has a large request that its handler is not to run. It does not
+// wait, and does nothing for other requests.
+func (f *Future) notRun() {
+	if f.large.id == 0 {
+		return
+	}
+	m, r, x := f.m, f.route, f.large
+	go m.closeExchange(r, x.id, x.to) // not from here: who completes futures does not claim slots
 }
 
 // consume frees the slots, if they are still the request's.

@@ -35,7 +35,9 @@ func (m *Method) sendLarge(ctx context.Context, req []byte, to *sink) (*Future, 
 	}
 	for tries := 0; ; tries++ {
 		f, err := m.sendLargeOnce(ctx, req, func(t *transfer) (*Future, error) {
-			return m.sendPart(ctx, t.r, t.run(), to)
+			own := *to
+			own.large = exchangeName{t.id, t.to}
+			return m.sendPart(ctx, t.r, t.run(), &own)
 		})
 		if err == nil || !errors.Is(err, slots.ErrClosed) || tries == maxReroutes {
 			return f, err
