@@ -89,7 +89,13 @@ func (m *Method) Post(ctx context.Context, msg []byte) error {
 	if !m.conn.gate.enter() {
 		return m.closed()
 	}
-	defer m.conn.gate.leave()
+	err := m.post(ctx, msg)
+	m.conn.gate.leave() // not deferred: see start
+	return err
+}
+
+// post is Post for a caller that holds the gate.
+func (m *Method) post(ctx context.Context, msg []byte) error {
 	for range maxReroutes {
 		if m.isLarge(len(msg)) {
 			return m.postLarge(ctx, msg)

@@ -151,24 +151,29 @@ func (l *lane) limit(s slots.Share) (n int, why error) {
 // claimLimited is tryClaim under a limit. The claims of the process take turns, so
 // that what is counted is exact: the daemon refuses what is beyond the quota.
 func (l *lane) claimLimited(k int, waiter bool) (u slots.Run, err error) {
-	if b := &l.conn.bytes; b.most > 0 {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		n := k * l.ring.Geometry().SlotSize
-		if b.left < n {
-			if !waiter && len(l.claimers) > 0 {
-				return u, errBytes // somebody has just counted, and waits
-			}
-			if b.left = b.most - l.conn.held(); b.left < n && b.left < b.most {
-				return u, errBytes
-			}
-		}
-		defer func() {
-			if err == nil {
-				b.left -= n
-			}
-		}()
+	b := &l.conn.bytes
+	if b.most == 0 {
+		return l.claimCounted(k, waiter)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := k * l.ring.Geometry().SlotSize
+	if b.left < n {
+		if !waiter && len(l.claimers) > 0 {
+			return u, errBytes // somebody has just counted, and waits
+		}
+		if b.left = b.most - l.conn.held(); b.left < n && b.left < b.most {
+			return u, errBytes
+		}
+	}
+	if u, err = l.claimCounted(k, waiter); err == nil {
+		b.left -= n
+	}
+	return u, err
+}
+
+// claimCounted claims under the limit of the lane.
+func (l *lane) claimCounted(k int, waiter bool) (u slots.Run, err error) {
 	l.due.mu.Lock()
 	defer l.due.mu.Unlock()
 	for range shareLooks {

@@ -12,6 +12,9 @@ type turns struct {
 	order []*line
 	n     int // requests
 	spare []*line
+	// last is the line that was found last, nil for none: requests of one caller often come
+	// one after the other, and the table costs more than all else that is done here.
+	last *line
 }
 
 // caller is a process that makes requests: the lane by which they come and its
@@ -50,7 +53,7 @@ const (
 // add puts a request at the end of its caller's line.
 func (q *turns) add(r queued) {
 	c := r.caller()
-	l := q.callers[c]
+	l := q.find(c)
 	if l == nil {
 		if q.callers == nil {
 			q.callers = make(map[caller]*line)
@@ -61,15 +64,27 @@ func (q *turns) add(r queued) {
 			l = new(line)
 		}
 		l.caller, l.deficit, l.full = c, 0, false
-		q.callers[c] = l
+		q.callers[c], q.last = l, l
 		q.order = append(q.order, l)
 	}
 	l.add(r)
 	q.n++
 }
 
+// find returns the line of the caller, or nil.
+func (q *turns) find(c caller) *line {
+	if l := q.last; l != nil && l.caller == c {
+		return l
+	}
+	l := q.callers[c]
+	if l != nil {
+		q.last = l
+	}
+	return l
+}
+
 // has reports whether requests of the caller wait.
-func (q *turns) has(c caller) bool { return q.n > 0 && q.callers[c] != nil }
+func (q *turns) has(c caller) bool { return q.n > 0 && q.find(c) != nil }
 
 // drain hands requests on, turn by turn, until nothing is left that hand takes.
 func (q *turns) drain(hand func(queued) verdict) {
@@ -141,6 +156,9 @@ func (l *line) drain(hand func(queued) verdict, turn bool) (more bool) {
 // end forgets a caller of whom nothing waits, and what is left of its turn.
 func (q *turns) end(l *line) {
 	delete(q.callers, l.caller)
+	if q.last == l {
+		q.last = nil
+	}
 	l.caller = caller{}
 	l.clear()
 	q.spare = append(q.spare, l)
