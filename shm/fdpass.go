@@ -29,6 +29,20 @@ func SendFDs(c *net.UnixConn, msg []byte, fds ...int) error {
 	return err
 }
 
+// soPassRights is SO_PASSRIGHTS of asm-generic/socket.h, since Linux 6.16.
+const soPassRights = 83
+
+// RefuseFDs has the kernel refuse messages with descriptors to a Unix socket, and to those that come
+// out of it by accept from now on: their senders get EPERM, and nothing arrives. A kernel before Linux
+// 6.16 cannot, which is no error: then the descriptors come, and RecvFDs returns them.
+func RefuseFDs(fd int) error {
+	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, soPassRights, 0)
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		return nil
+	}
+	return err
+}
+
 // ErrFDsLost says that descriptors have come with a message and could not be taken, such as
 // for RLIMIT_NOFILE.
 var ErrFDsLost = errors.New("shm: descriptors of a message are lost: too many came, or too many are open in this process (RLIMIT_NOFILE)")

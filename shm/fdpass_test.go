@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -227,5 +228,62 @@ func TestCloseFDsDoesNotWait(t *testing.T) {
 	shm.CloseFDs([]int{fd})
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// A socket that takes no descriptors is sent none, from its first message on, and sends what it
+// likes.
+func TestRefuseFDs(t *testing.T) {
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	raw, err := l.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known error
+	err = raw.Control(func(fd uintptr) {
+		err = shm.RefuseFDs(int(fd))
+		_, known = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, 83)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errors.Is(known, unix.ENOPROTOOPT) {
+		t.Skip("the kernel has no SO_PASSRIGHTS: this needs Linux 6.16")
+	}
+	c, err := net.DialUnix("unixpacket", nil, l.Addr().(*net.UnixAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fds := bells(t, 1)
+	if err := shm.SendFDs(c, []byte("before it is accepted"), fds...); !errors.Is(err, unix.EPERM) {
+		t.Errorf("descriptors before it is accepted: %v", err)
+	}
+	s, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := shm.SendFDs(c, []byte("x"), fds...); !errors.Is(err, unix.EPERM) {
+		t.Errorf("descriptors: %v", err)
+	}
+	if err := errors.Join(shm.SendFDs(c, []byte("none")), shm.SendFDs(s, []byte("one"), fds...)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		end *net.UnixConn
+		msg string
+		fds int
+	}{{s, "none", 0}, {c, "one", 1}} {
+		buf := make([]byte, 64)
+		n, got, err := shm.RecvFDs(want.end, buf)
+		shm.CloseFDs(got)
+		if err != nil || string(buf[:n]) != want.msg || len(got) != want.fds {
+			t.Errorf("%q with %d descriptors, %v, want %q with %d", buf[:n], len(got), err, want.msg, want.fds)
+		}
 	}
 }

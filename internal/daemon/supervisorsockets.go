@@ -12,6 +12,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/shm"
 )
 
 // ErrInUse is returned by Supervise when another daemon has the socket.
@@ -34,6 +35,11 @@ func (s *supervisor) open(passed []*os.File) error {
 		if err := s.listenWorkers(path); err != nil {
 			return err
 		}
+	}
+	// Workers have none to give. Those that connected to a socket of the service manager before may
+	// send some all the same.
+	if err := shm.RefuseFDs(int(s.socket.Fd())); err != nil {
+		return fmt.Errorf("node.socket: %w", err)
 	}
 	if err := s.openObserve(); err != nil {
 		return err
