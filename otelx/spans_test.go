@@ -362,3 +362,35 @@ func TestConcurrentSpans(t *testing.T) {
 		}
 	}
 }
+
+// The span of a stream ends with the stream, and not with a wait; also if the end is heard of by a
+// wait that has no time.
+func TestStreamSpanEnds(t *testing.T) {
+	r := newRig(t, propagation.TraceContext{})
+	s, err := r.method("stream").Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Recv(over); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a wait without time: %v", err)
+	}
+	if got := len(r.spans.GetSpans()); got != 0 {
+		t.Errorf("%d spans have ended with the wait", got)
+	}
+	if err := s.CloseSend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "the end of the stream", func() error {
+		if _, err := s.Recv(over); !errors.Is(err, io.EOF) {
+			return fmt.Errorf("%w", err)
+		}
+		return nil
+	})
+	m := r.take(2)
+	if c := m["client t/stream"]; c.Status.Code == codes.Error {
+		t.Errorf("the client's span: %+v", c.Status)
+	}
+}
