@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -150,4 +151,33 @@ func TestReaderThatGivesUpWaiting(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(msg), err)
 		}
 	})
+}
+
+// A stream takes room for one message at a time, however many its caller has sent.
+func TestStreamsTakeRoomForOneMessage(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	const size, count = 700 << 10, 50
+	serveStreams(t, b, streams{"count": func(s *server.Stream) error {
+		for n := 0; ; n++ {
+			msg, err := s.Recv()
+			if errors.Is(err, io.EOF) {
+				return s.Send([]byte{byte(n)})
+			}
+			if err != nil || len(msg) != size {
+				return fmt.Errorf("message %d: %d bytes, %w", n, len(msg), err)
+			}
+		}
+	}}, server.LargeMessages(1<<20))
+	s := open(t, attach(t, a), "b/t/count")
+	for range count {
+		if err := s.Send(t.Context(), make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.CloseSend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if msg, err := s.Recv(t.Context()); err != nil || len(msg) != 1 || msg[0] != count {
+		t.Errorf("%d, %v", msg, err)
+	}
 }

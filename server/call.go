@@ -306,9 +306,11 @@ func (c *Call) execute() (status slots.Status, text string) {
 	}
 	handler := c.handler()
 	if handler == nil {
+		c.dropLarge()
 		return slots.StatusNoService, "this process does not serve the method"
 	}
 	if c.header.Deadline != 0 && shm.Nanotime() > c.header.Deadline {
+		c.dropLarge()
 		return slots.StatusDeadline, "too late at the handler"
 	}
 	return c.handle(handler)

@@ -47,9 +47,8 @@ type exchanges struct {
 type serverExchange struct {
 	id     uint64
 	method uint32
-	// bytes are those that it takes of exchanges.limit. Guarded by exchanges.mu.
-	bytes int64
-	lease *time.Timer
+	bytes  int64
+	lease  *time.Timer
 	// block is where the bytes are, if they are in one: the exchange holds it while it is
 	// open. Guarded by exchanges.mu.
 	block *attach.Block
@@ -102,30 +101,22 @@ func (x *exchanges) add(e *serverExchange) (ok bool, why string) {
 // noRoom is why a large message is refused.
 const noRoom = "the process has no room for more large messages now (server.LargeMessages)"
 
-// more has an exchange take n bytes more, if there is room for them. One that is over takes
-// none.
-func (x *exchanges) more(e *serverExchange, n int64) (ok bool) {
+// more counts n bytes more, of a stream's message, if there is room for them.
+func (x *exchanges) more(n int64) (ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.open[e.id] != e {
-		return true
-	}
 	if n > x.limit-x.bytes {
 		return false
 	}
 	x.bytes += n
-	e.bytes += n
 	return true
 }
 
-// less has it take n bytes less.
-func (x *exchanges) less(e *serverExchange, n int64) {
+// less ends what more began.
+func (x *exchanges) less(n int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.open[e.id] == e {
-		x.bytes -= n
-		e.bytes -= n
-	}
+	x.bytes -= n
 }
 
 // randomID makes a number that no other process can guess: parts are addressed by it.

@@ -23,9 +23,9 @@ func Name(name string) Option { return func(o *options) { o.name = name } }
 func Workers(n int) Option { return func(o *options) { o.workers = min(max(n, 1), maxWorkers) } }
 
 // LargeMessages bounds the memory, in bytes, for requests and answers that fit no run of
-// slots: those that are coming in, and those that their callers have not fetched yet. Messages
-// of streams that are larger than 256 KiB count too, until their handler asks for the next
-// one. The default is 4 GiB. Beyond it such requests are not executed, such answers fail, and
+// slots: those that are coming in, and those that their callers have not fetched yet. A message
+// of a stream that is larger than 256 KiB counts too, from when its handler waits for it until that
+// asks for the next one or returns. The default is 4 GiB. Beyond it such requests are not executed, such answers fail, and
 // streams with such messages end.
 func LargeMessages(bytes int64) Option { return func(o *options) { o.large = max(bytes, 0) } }
 

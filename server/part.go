@@ -192,6 +192,24 @@ func (c *Call) takeLarge() (status slots.Status, text string) {
 	return slots.StatusOK, ""
 }
 
+// dropLarge forgets the request that has come in parts, if the one of c says that it is to run, and
+// it is not.
+func (c *Call) dropLarge() {
+	var h exchange.PartRequest
+	if c.header.Flags&slots.FlagPart == 0 {
+		return
+	}
+	if _, err := h.Decode(c.ring.Payload(c.run)[int(c.header.Refs)*slots.RefSize : c.header.Length]); err != nil {
+		return
+	}
+	x := &c.server.exchanges
+	e, b := x.find(h.ID, c.header.Method)
+	b.Release()
+	if e != nil && e.request != nil {
+		x.remove(e)
+	}
+}
+
 // push takes a part of a large request.
 func (x *exchanges) push(p *part, e *serverExchange, b *attach.Block, data []byte) {
 	to := e.request.reserve(p.head.Offset, p.head.Length)

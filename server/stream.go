@@ -39,14 +39,19 @@ type Stream struct {
 	mu  sync.Mutex
 	in  *exchange.Inbox
 	out *exchange.Outbox
-	// large are the bytes of messages larger than the window that are accounted for, of all
-	// that have come. given are those of the message that the handler has.
-	large, given uint64
+	// counted is how much of exchanges.limit the stream takes, for one message. given: the handler
+	// has it.
+	counted int64
+	given   bool
+	// refused is why nothing more is let in, nil if it is.
+	refused error
 	// more: the caller waits for credit. reading: the handler waits in Recv.
 	more, reading bool
 	// held is the caller's wait for news, and timer ends it; nil if there is none.
 	held  *part
 	timer *time.Timer
+	// gone: the caller has given the stream up, or has not been heard of. over: it has the end.
+	gone, over bool
 	// status and text are the outcome, when out has its end.
 	status slots.Status
 	text   string
@@ -86,8 +91,7 @@ func (x *exchanges) openStream(p *part, data []byte) {
 		p.fail(slots.StatusNotExecuted, stopping)
 		return
 	}
-	s.large = s.in.Large()
-	s.e = &serverExchange{from: caller{p.lane, p.header.From}, method: p.header.Method, bytes: int64(s.large), stream: s}
+	s.e = &serverExchange{from: caller{p.lane, p.header.From}, method: p.header.Method, stream: s}
 	s.context(p.header.Deadline)
 	if ok, why := x.add(s.e); !ok {
 		s.cancel(nil)
@@ -136,10 +140,11 @@ func (s *Stream) finish(status slots.Status, text string) {
 	defer s.mu.Unlock()
 	s.status, s.text = status, text
 	s.x.streamOver()
-	gone := s.ctx.Err() != nil && errors.Is(context.Cause(s.ctx), ErrGivenUp)
 	s.cancel(nil)
+	s.reading = false
+	s.uncount()
 	s.out.End()
-	if gone {
+	if s.gone {
 		// Nobody asks any more.
 		s.x.remove(s.e)
 		s.release(exchange.PartAnswer{})
@@ -164,10 +169,15 @@ func (s *Stream) Context() context.Context {
 func (s *Stream) Recv() ([]byte, error) {
 	for {
 		s.mu.Lock()
-		s.freeGiven()
+		if s.given {
+			s.uncount()
+		}
 		msg, ok, end := s.in.Take()
-		s.noteGiven(len(msg))
-		s.reading = !ok && !end
+		s.given = ok && s.counted > 0 // there was none before it when it was counted
+		s.reading = !ok && !end && s.ctx.Err() == nil
+		if err := s.count(); err != nil {
+			s.refuse(err)
+		}
 		if !end {
 			s.offer()
 		}
@@ -181,6 +191,9 @@ func (s *Stream) Recv() ([]byte, error) {
 		select {
 		case <-s.readable:
 		case <-s.ctx.Done():
+			s.mu.Lock()
+			s.reading = false // or the caller could send all of a message that nobody waits for
+			s.mu.Unlock()
 			return nil, context.Cause(s.ctx)
 		}
 	}
@@ -234,13 +247,17 @@ func (s *Stream) take(h *exchange.PartRequest, data []byte) error {
 func (s *Stream) received(p *part, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.refused != nil {
+		p.fail(slots.StatusMaybeExecuted, s.refused.Error())
+		return
+	}
 	if err := s.take(&p.head, data); err != nil {
-		s.cancel(err)
+		s.refuse(err)
 		p.fail(slots.StatusInvalid, err.Error())
 		return
 	}
-	if err := s.account(); err != nil {
-		s.cancel(err)
+	if err := s.count(); err != nil {
+		s.refuse(err)
 		p.fail(slots.StatusMaybeExecuted, err.Error())
 		return
 	}
@@ -252,34 +269,31 @@ func (s *Stream) received(p *part, data []byte) {
 	s.tell() // there may be new credit
 }
 
-// account counts messages larger than the window that have begun among the large messages of
-// the process. An error, which wraps ErrLimit, says that there is no room for one. mu is held.
-func (s *Stream) account() error {
-	large := s.in.Large()
-	if large == s.large {
+// count counts the message that the handler waits for among the large messages of the process, if
+// it is larger than the window: what is in the window is not counted. An error, which wraps ErrLimit,
+// says that there is no room for it. mu is held.
+func (s *Stream) count() error {
+	n := int64(s.in.Large())
+	if n == 0 || !s.reading || s.counted > 0 {
 		return nil
 	}
-	if !s.x.more(s.e, int64(large-s.large)) {
-		return fmt.Errorf("server: stream: %w: a message of %d bytes: %s", ErrLimit, large-s.large, noRoom)
+	if !s.x.more(n) {
+		return fmt.Errorf("server: stream: %w: a message of %d bytes: %s", ErrLimit, n, noRoom)
 	}
-	s.large = large
+	s.counted = n
 	return nil
 }
 
-// noteGiven notes that the handler gets a message of n bytes, which counts until it asks for
-// the next one. mu is held.
-func (s *Stream) noteGiven(n int) {
-	if uint64(n) > s.in.Window() {
-		s.given = uint64(n)
-	}
+// uncount ends what count began. mu is held.
+func (s *Stream) uncount() {
+	s.x.less(s.counted)
+	s.counted, s.given = 0, false
 }
 
-// freeGiven ends what noteGiven began. mu is held.
-func (s *Stream) freeGiven() {
-	if s.given > 0 {
-		s.x.less(s.e, int64(s.given))
-		s.given = 0
-	}
+// refuse ends the stream for its handler, and lets nothing more in. mu is held.
+func (s *Stream) refuse(err error) {
+	s.refused, s.reading = err, false
+	s.cancel(err)
 }
 
 // hold keeps a wait for news until there is some.
@@ -297,6 +311,9 @@ func (s *Stream) hold(p *part) {
 	s.held = p
 	s.poke()
 	s.tell()
+	if s.gone || s.over {
+		s.release(exchange.PartAnswer{}) // the exchange may not be there any more, for shut to find the wait
+	}
 	if s.held != nil {
 		p.keep()
 		s.timer = time.AfterFunc(holdLimit, func() {
@@ -339,7 +356,7 @@ func (s *Stream) tell() {
 	a := exchange.PartAnswer{Offset: off, Length: uint32(len(data))}
 	var outcome []byte
 	if left := room - len(data); left >= exchange.OutcomeSize && s.out.TakeEnd() {
-		a.Flags = exchange.FlagEnd
+		a.Flags, s.over = exchange.FlagEnd, true
 		outcome = exchange.AppendOutcome(nil, uint32(s.status), s.text)
 		outcome = outcome[:min(len(outcome), left)]
 		s.x.remove(s.e)
@@ -375,6 +392,7 @@ func (s *Stream) giveUp(cause error) {
 	s.cancel(cause)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.gone = true
 	// Answered before the exchange is removed: shut waits for those that are not.
 	s.release(exchange.PartAnswer{})
 	if s.out.Ended() {

@@ -165,11 +165,12 @@ func TestHaveIsBounded(t *testing.T) {
 	check(t, shm.SendFDs(conn, hello))
 	receive := func(want string) {
 		t.Helper()
-		buf := make([]byte, 4096)
-		n, fds, err := shm.RecvFDs(conn, buf)
-		shm.CloseFDs(fds)
-		if check(t, err); !strings.Contains(string(buf[:n]), want) {
-			t.Fatalf("%s instead of %s", buf[:n], want)
+		for said := ""; !strings.Contains(said, want); {
+			buf := make([]byte, 4096)
+			n, fds, err := shm.RecvFDs(conn, buf)
+			shm.CloseFDs(fds)
+			check(t, err)
+			said = string(buf[:n]) // a core that dies soon may be followed by one that welcomes again
 		}
 	}
 	receive("welcome")

@@ -36,8 +36,8 @@ func (s *supervisor) open(passed []*os.File) error {
 			return err
 		}
 	}
-	// Workers have none to give. Those that connected to a socket of the service manager before may
-	// send some all the same.
+	// Workers have none to give. Those that have connected before, to a socket of the service manager
+	// for the most part, may send some all the same.
 	if err := shm.RefuseFDs(int(s.socket.Fd())); err != nil {
 		return fmt.Errorf("node.socket: %w", err)
 	}

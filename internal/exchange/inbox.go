@@ -23,7 +23,6 @@ type Inbox struct {
 	max    int // the largest message
 
 	got   uint64 // bytes that have come
-	large uint64 // see Large
 	taken uint64 // bytes of messages that have been given out
 	limit uint64 // how far the sender may go, as it was told
 	ended bool
@@ -68,9 +67,6 @@ func (in *Inbox) Add(offset uint64, p []byte) error {
 				return fmt.Errorf("%w: a message of %d bytes, at most %d", ErrProtocol, size, in.max)
 			}
 			in.need = int(size)
-			if uint64(size) > in.window {
-				in.large += uint64(size)
-			}
 			in.msg = make([]byte, 0, min(in.need, firstGrowth))
 		}
 		n := min(len(p), in.need-len(in.msg))
@@ -134,9 +130,14 @@ func (in *Inbox) Credit(waiting bool) (limit, gain uint64) {
 // Tell notes that the sender is told of a limit that Credit has returned.
 func (in *Inbox) Tell(limit uint64) { in.limit = max(in.limit, limit) }
 
-// Large returns the bytes of all messages begun that are larger than the window, whether they
-// have come or not: what the inbox takes beyond its window, and what was given out of that.
-func (in *Inbox) Large() uint64 { return in.large }
+// Large returns the size of the message that a reader who waits gets next, if it is larger than the
+// window and has begun, else 0: what the inbox takes of it beyond the window it takes for that reader.
+func (in *Inbox) Large() int {
+	if in.first < len(in.ready) || in.nframe < FrameSize || uint64(in.need) <= in.window {
+		return 0
+	}
+	return in.need
+}
 
 // Window returns the window in bytes.
 func (in *Inbox) Window() uint64 { return in.window }
