@@ -11,11 +11,11 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// openOf opens a stream in the rig, whose handler is h, and returns it.
-func (r *exchangeRig) openOf(t *testing.T, h StreamHandler) *Stream {
+// openOf opens a stream in the rig, whose handler is h and may send so many bytes, and returns it.
+func (r *exchangeRig) openOf(t *testing.T, credit uint64, h StreamHandler) *Stream {
 	t.Helper()
 	r.s.handlers.Store(&map[uint32]handlers{fuzzMethod: {call: fuzzCall, stream: h}})
-	r.send(0, false, exchange.PartRequest{Op: exchange.OpOpenStream, Credit: 1000}, nil)
+	r.send(0, false, exchange.PartRequest{Op: exchange.OpOpenStream, Credit: credit}, nil)
 	if len(r.ids) != 1 {
 		t.Fatal("no stream")
 	}
@@ -45,7 +45,7 @@ func TestRefusedMessageStaysOut(t *testing.T) {
 	x := &r.s.exchanges
 	x.limit = 1000
 	refused, let := make(chan error), make(chan struct{})
-	s := r.openOf(t, func(s *Stream) error {
+	s := r.openOf(t, 1000, func(s *Stream) error {
 		for range 2 {
 			_, err := s.Recv()
 			refused <- err
@@ -90,7 +90,7 @@ func TestGivenUpAfterItsEnd(t *testing.T) {
 	x := &r.s.exchanges
 	x.limit = 1 << 20
 	let := make(chan struct{})
-	s := r.openOf(t, func(s *Stream) error {
+	s := r.openOf(t, 1000, func(s *Stream) error {
 		_, err := s.Recv()
 		<-let
 		return err
@@ -113,9 +113,8 @@ func TestGivenUpAfterItsEnd(t *testing.T) {
 func TestWaitOfStreamThatIsGone(t *testing.T) {
 	r := newExchangeRig(t)
 	x := &r.s.exchanges
-	s := r.openOf(t, func(s *Stream) error { return s.Send(make([]byte, 5000)) })
-	r.send(1, false, exchange.PartRequest{Op: exchange.OpSend, ID: r.ids[0], Credit: 1 << 20}, nil)
-	x.running.Wait() // the handler has returned, with bytes that nobody has fetched
+	s := r.openOf(t, 0, func(s *Stream) error { return s.Send(make([]byte, 5000)) })
+	x.running.Wait() // the handler has returned, with bytes that its caller does not want yet
 	s.giveUp(ErrGivenUp)
 	// As a worker that had found the exchange before.
 	r.ring.Deliver(2, 1, fuzzID, 1)
@@ -123,7 +122,7 @@ func TestWaitOfStreamThatIsGone(t *testing.T) {
 	if !ok {
 		t.Fatal("not picked")
 	}
-	s.hold(&part{x: x, ring: r.ring, run: u, lane: fuzzLane, header: slots.Header{Answer: 300, Ticket: 1}, head: exchange.PartRequest{Credit: 1 << 20}})
+	s.hold(&part{x: x, ring: r.ring, run: u, lane: fuzzLane, header: slots.Header{Answer: 300, Ticket: 1}})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held != nil || r.ring.kept.Load() != 0 {
