@@ -13,6 +13,10 @@ func (f *Future) callOff() {
 	if f.ordered || f.part {
 		return
 	}
+	if f.large.id != 0 {
+		f.notRun() // its bytes are with its process, which decides
+		return
+	}
 	l, run := f.lane, f.run
 	u, err := l.claim(context.Background(), l.ring.Geometry().RunFor(slots.CancelSize), true)
 	if err != nil {

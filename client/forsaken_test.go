@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,19 +79,38 @@ func TestLargeCallTooLate(t *testing.T) {
 	c := attach(t, a)
 	big := method(t, c, "a/t/big")
 	req := make([]byte, size)
-	ways := map[string]func() error{
-		"deadline": func() error {
+	ways := map[string]func(release func()) error{
+		"deadline": func(func()) error {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			_, err := big.Call(ctx, req)
 			return err
 		},
-		"cancelled": func() error {
-			f, err := big.Go(t.Context(), req)
-			if err == nil {
-				f.Cancel()
-				_, err = f.Wait(t.Context())
-			}
+		"cancelled": func(release func()) error {
+			var f *client.Future
+			daemontest.Eventually(t, "a request that the daemon has taken", func() error {
+				var err error
+				if f, err = big.Go(t.Context(), req); err != nil {
+					return err
+				}
+				if _, err := a.Status(t.Context()); err != nil { // takes longer than the daemon to take it
+					return err
+				}
+				if f.Cancel() {
+					return errors.New("taken back")
+				}
+				return nil
+			})
+			// There is room while it waits for a worker.
+			daemontest.Eventually(t, "room for another one", func() error {
+				other, err := big.Go(t.Context(), req)
+				if err == nil {
+					other.Cancel()
+				}
+				return err
+			})
+			release()
+			_, err := f.Wait(t.Context())
 			return err
 		},
 	}
@@ -101,10 +121,12 @@ func TestLargeCallTooLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-inside
-			if err := way(); !errors.Is(err, client.ErrNotExecuted) && !errors.Is(err, client.ErrDeadline) {
+			release := sync.OnceFunc(func() { let <- struct{}{} })
+			defer release()
+			if err := way(release); !errors.Is(err, client.ErrNotExecuted) && !errors.Is(err, client.ErrDeadline) {
 				t.Errorf("the call: %v", err)
 			}
-			let <- struct{}{}
+			release()
 			if _, err := busy.Wait(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -365,8 +365,8 @@ func (f *Future) end(res []byte, err error) {
 	f.complete(res, err)
 }
 
-// notRun tells the process that has a large request that its handler is not to run. It does not
-// wait, and does nothing for other requests.
+// notRun tells the process that has a large request that its handler is not to run; if it does already, it
+// goes on. It does not wait, and does nothing for other requests.
 func (f *Future) notRun() {
 	if f.large.id == 0 {
 		return

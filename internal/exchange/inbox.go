@@ -81,18 +81,25 @@ func (in *Inbox) Add(offset uint64, p []byte) error {
 // complete moves a message that is all there to those that are ready.
 func (in *Inbox) complete() {
 	if in.nframe == FrameSize && len(in.msg) == in.need {
+		if len(in.ready) == cap(in.ready) && in.first > len(in.ready)/2 {
+			// The room of those that were given out is used before there is more: a reader may never
+			// come to the last one.
+			n := copy(in.ready, in.ready[in.first:])
+			clear(in.ready[n:])
+			in.ready, in.first = in.ready[:n], 0
+		}
 		in.ready = append(in.ready, in.msg)
 		in.msg, in.nframe = nil, 0
 	}
 }
 
 // End notes that nothing more comes. It is an error, which wraps ErrProtocol, in the
-// middle of a message.
+// middle of a message, which is no end.
 func (in *Inbox) End() error {
-	in.ended = true
 	if in.nframe > 0 {
 		return fmt.Errorf("%w: a stream ends within a message", ErrProtocol)
 	}
+	in.ended = true
 	return nil
 }
 

@@ -3,6 +3,7 @@ package exchange_test
 import (
 	"bytes"
 	"errors"
+	"runtime"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -172,5 +173,59 @@ func TestInboxAllocations(t *testing.T) {
 	})
 	if n > 1 {
 		t.Errorf("%v allocations for a message", n)
+	}
+}
+
+// A reader that never comes to the last message costs no more than one that does.
+func TestInboxOfBusyReader(t *testing.T) {
+	in := exchange.NewInbox(1<<20, 1000)
+	frame := []byte{3, 0, 0, 0, 'a', 'b', 'c'}
+	at, waiting := uint64(0), 3
+	add := func() {
+		if err := in.Add(at, frame); err != nil {
+			t.Fatal(err)
+		}
+		at += 7
+	}
+	for range waiting {
+		add()
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const count = 200_000
+	for range count {
+		add()
+		if msg, ok, _ := in.Take(); !ok || string(msg) != "abc" {
+			t.Fatalf("%q, %v", msg, ok)
+		}
+		limit, _ := in.Credit(false)
+		in.Tell(limit)
+	}
+	runtime.ReadMemStats(&after)
+	// A slice that grows is allocated anew each time.
+	if more := after.TotalAlloc - before.TotalAlloc; more > 3*8*count {
+		t.Errorf("%d bytes for %d messages of 3 bytes", more, count)
+	}
+	for range waiting {
+		if msg, ok, _ := in.Take(); !ok || string(msg) != "abc" {
+			t.Fatalf("%q, %v", msg, ok)
+		}
+	}
+	if _, ok, _ := in.Take(); ok {
+		t.Error("one message too many")
+	}
+}
+
+// A message that is cut off is not followed by an end.
+func TestInboxCutOff(t *testing.T) {
+	in := exchange.NewInbox(16, 10)
+	if err := in.Add(0, []byte{3, 0, 0, 0, 'a'}); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.End(); !errors.Is(err, exchange.ErrProtocol) {
+		t.Errorf("the end: %v", err)
+	}
+	if _, ok, end := in.Take(); ok || end {
+		t.Errorf("message %v, end %v", ok, end)
 	}
 }
