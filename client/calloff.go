@@ -30,3 +30,19 @@ func (f *Future) callOff() {
 	h.Encode(l.ring.Header(u))
 	_ = l.publish(u, false)
 }
+
+// exchangeName is how a process knows an exchange that it has.
+type exchangeName struct {
+	id uint64
+	to uint16
+}
+
+// notRun tells the process that has a large request that its handler is not to run; if it does already, it
+// goes on. It does not wait, and does nothing for other requests.
+func (f *Future) notRun() {
+	if f.large.id == 0 {
+		return
+	}
+	m, r, x := f.m, f.route, f.large
+	go m.closeExchange(r, x.id, x.to) // not from here: who completes futures does not claim slots
+}

@@ -19,19 +19,7 @@ import (
 func TestLargeCallGivenUpEarly(t *testing.T) {
 	const size = 6 << 20
 	a, _ := daemontest.Pair(t, "")
-	s, err := server.Attach(t.Context(), a.Socket, server.LargeMessages(size))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Handle("t", "big", func(*server.Call) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(context.Background()) }()
-	defer func() {
-		_ = s.Close()
-		<-done
-	}()
+	serve(t, a, 4, handlers{"big": func(*server.Call) error { return nil }}, server.LargeMessages(size))
 	c := attach(t, a)
 	m := method(t, c, "a/t/big")
 	req := make([]byte, size)
@@ -40,12 +28,18 @@ func TestLargeCallGivenUpEarly(t *testing.T) {
 		_, _ = m.Call(ctx, req)
 		cancel()
 	}
+	roomSoon(t, m, req)
+}
+
+// roomSoon waits until a large request is executed, which is to be long before a lease, of 25 s, ends.
+func roomSoon(t *testing.T, m *client.Method, req []byte) {
+	t.Helper()
 	start := time.Now()
 	daemontest.Eventually(t, "there is room for a large call", func() error {
 		_, err := m.Call(t.Context(), req)
 		return err
 	})
-	if took := time.Since(start); took > 12*time.Second { // a lease takes 25 s
+	if took := time.Since(start); took > 12*time.Second {
 		t.Errorf("there was room after %v", took)
 	}
 }
@@ -55,27 +49,15 @@ func TestLargeCallGivenUpEarly(t *testing.T) {
 func TestLargeCallTooLate(t *testing.T) {
 	const size = 4 << 20
 	a, _ := daemontest.Pair(t, "")
-	s, err := server.Attach(t.Context(), a.Socket, server.LargeMessages(size), server.Workers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
 	inside, let := make(chan struct{}), make(chan struct{})
-	err = errors.Join(
-		s.Handle("t", "big", func(*server.Call) error { return nil }),
-		s.Handle("t", "block", func(*server.Call) error {
+	serve(t, a, 1, handlers{
+		"big": func(*server.Call) error { return nil },
+		"block": func(*server.Call) error {
 			inside <- struct{}{}
 			<-let
 			return nil
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(context.Background()) }()
-	defer func() {
-		_ = s.Close()
-		<-done
-	}()
+		},
+	}, server.LargeMessages(size))
 	c := attach(t, a)
 	big := method(t, c, "a/t/big")
 	req := make([]byte, size)
@@ -130,14 +112,7 @@ func TestLargeCallTooLate(t *testing.T) {
 			if _, err := busy.Wait(t.Context()); err != nil {
 				t.Error(err)
 			}
-			start := time.Now()
-			daemontest.Eventually(t, "there is room for a large call", func() error {
-				_, err := big.Call(t.Context(), req)
-				return err
-			})
-			if took := time.Since(start); took > 12*time.Second { // a lease takes 25 s
-				t.Errorf("there was room after %v", took)
-			}
+			roomSoon(t, big, req)
 		})
 	}
 }

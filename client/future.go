@@ -84,12 +84,6 @@ type sink struct {
 	again *pursuit
 }
 
-// exchangeName is how a process knows an exchange that it has.
-type exchangeName struct {
-	id uint64
-	to uint16
-}
-
 func (f *Future) reset(m *Method, d *draft, to *sink) {
 	f.m, f.route, f.lane = m, d.route, d.l
 	// Field by field: to copy them as a whole the processor would have to wait for those that
@@ -363,16 +357,6 @@ func (f *Future) end(res []byte, err error) {
 		faultpoint.Here("answer.consumed")
 	}
 	f.complete(res, err)
-}
-
-// notRun tells the process that has a large request that its handler is not to run; if it does already, it
-// goes on. It does not wait, and does nothing for other requests.
-func (f *Future) notRun() {
-	if f.large.id == 0 {
-		return
-	}
-	m, r, x := f.m, f.route, f.large
-	go m.closeExchange(r, x.id, x.to) // not from here: who completes futures does not claim slots
 }
 
 // consume frees the slots, if they are still the request's.

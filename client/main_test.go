@@ -64,9 +64,9 @@ func attach(t testing.TB, n *daemontest.Node) *client.Conn {
 type handlers map[string]server.Handler
 
 // serve offers t/echo and the given methods on n until the test ends.
-func serve(t testing.TB, n *daemontest.Node, workers int, hs handlers) *server.Server {
+func serve(t testing.TB, n *daemontest.Node, workers int, hs handlers, opts ...server.Option) *server.Server {
 	t.Helper()
-	s, err := server.Attach(t.Context(), n.Socket, server.Workers(workers))
+	s, err := server.Attach(t.Context(), n.Socket, append(opts, server.Workers(workers))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,19 @@ func echoStream(s *server.Stream) error {
 	}
 }
 
+// chat sends n messages by an echoing stream, each when the one before has come back.
+func chat(t *testing.T, s *client.Stream, n int) {
+	t.Helper()
+	for range n {
+		if err := s.Send(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Recv(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func open(t testing.TB, c *client.Conn, target string) *client.Stream {
 	t.Helper()
 	s, err := method(t, c, target).Stream(t.Context())
@@ -209,14 +222,7 @@ func TestSlowReaderStopsItsProducer(t *testing.T) {
 	})
 	// Others go on; meanwhile both come to a stop.
 	other := open(t, c, "b/t/echo")
-	for range 2000 {
-		if err := other.Send(t.Context(), []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := other.Recv(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	chat(t, other, 2000)
 	for name, n := range map[string]int{"down": len(sent), "up": len(upSent)} {
 		if n > 1200 {
 			t.Errorf("%s: %d messages of 1000 bytes are ahead of a reader with a window of 256 KiB", name, n)

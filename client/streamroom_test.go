@@ -133,14 +133,7 @@ func TestReaderThatGivesUpWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(let)
-	for range 2000 {
-		if err := other.Send(t.Context(), []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := other.Recv(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	chat(t, other, 2000)
 	select {
 	case <-sent:
 		t.Error("all of the message was taken in though nobody reads")

@@ -168,8 +168,8 @@ func (x *exchanges) opened(p *part, e *serverExchange, b *attach.Block, data []b
 // takeLarge makes the request that has come in parts the one of c, whose request only
 // says that it is to run.
 func (c *Call) takeLarge() (status slots.Status, text string) {
-	var h exchange.PartRequest
-	if _, err := h.Decode(c.ring.Payload(c.run)[int(c.header.Refs)*slots.RefSize : c.header.Length]); err != nil {
+	h, err := c.partHead()
+	if err != nil {
 		return slots.StatusInvalid, err.Error()
 	}
 	x := &c.server.exchanges
@@ -192,14 +192,20 @@ func (c *Call) takeLarge() (status slots.Status, text string) {
 	return slots.StatusOK, ""
 }
 
+// partHead is the header of the part that c is.
+func (c *Call) partHead() (h exchange.PartRequest, err error) {
+	_, err = h.Decode(c.ring.Payload(c.run)[int(c.header.Refs)*slots.RefSize : c.header.Length])
+	return h, err
+}
+
 // dropLarge forgets the request that has come in parts, if the one of c says that it is to run, and
 // it is not.
 func (c *Call) dropLarge() {
-	var h exchange.PartRequest
 	if c.header.Flags&slots.FlagPart == 0 {
 		return
 	}
-	if _, err := h.Decode(c.ring.Payload(c.run)[int(c.header.Refs)*slots.RefSize : c.header.Length]); err != nil {
+	h, err := c.partHead()
+	if err != nil {
 		return
 	}
 	x := &c.server.exchanges

@@ -301,7 +301,7 @@ func (s *Stream) hold(p *part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.out.Extend(p.head.Credit); err != nil {
-		s.cancel(err)
+		s.refuse(err)
 		p.fail(slots.StatusInvalid, err.Error())
 		return
 	}
