@@ -78,9 +78,9 @@ type agentDomain struct {
 	onTurn      func(queued) verdict
 	// now is the time of the last arrival of requests, by CLOCK_MONOTONIC.
 	now int64
-	// judged is when judge last decided, and modest what.
-	judged int64
-	modest bool
+	// judged is when judge last decided, and modest and alike what.
+	judged        int64
+	modest, alike bool
 	// What was used and can be used again, so that requests with references and
 	// operations allocate nothing.
 	spareHeld   []*held

@@ -41,6 +41,11 @@ const (
 	modestPart  = 16
 	muchBytes   = 2048
 	callerBytes = 1024 // what each caller may have however full a process is
+	// While callers are alike, none with more than likePart times as much under way as any
+	// other, they get as much in the order in which they come. Then a process may have what it
+	// ends within aheadTime, which is how long somebody who comes now may wait.
+	likePart  = 2
+	aheadTime = 4 * time.Millisecond
 )
 
 // room reports whether w should be given another request of c. While a method has
@@ -54,17 +59,23 @@ func (m *agentMethod) room(w *agentWorker, c caller, d *agentDomain) bool {
 	if d.modest {
 		spare = shortRoom
 	}
+	if d.alike {
+		spare = max(spare, w.ahead)
+	}
 	return w.outstanding < w.handlers+spare || int(c.lane.callers[c.id].given) < callerBytes*len(m.workers)
 }
 
 // judge decides, now and then, whether callers that never have much under way make a
-// good part of the requests.
+// good part of the requests, whether all are alike, and what each process ends within
+// aheadTime.
 func (d *agentDomain) judge() {
-	if d.now-d.judged < int64(crowdTime) {
+	past := d.now - d.judged
+	if past < int64(crowdTime) {
 		return
 	}
 	d.judged = d.now
 	modest, all := 0, 0
+	least, most := ^uint32(0), uint32(0)
 	for _, l := range d.inLanes {
 		for i := range l.callers[:l.lastCaller+1] {
 			u := &l.callers[i]
@@ -72,10 +83,18 @@ func (d *agentDomain) judge() {
 			if u.most <= muchBytes {
 				modest += int(u.requests)
 			}
+			if u.most > 0 {
+				least, most = min(least, u.most), max(most, u.most)
+			}
 			u.most, u.requests = u.open, 0
 		}
 	}
 	d.modest = modest > 0 && modest*modestPart >= all
+	d.alike = uint64(most) <= likePart*uint64(least)
+	for _, w := range d.present {
+		w.ahead = int(int64(w.ended) * int64(aheadTime) / past)
+		w.ended = 0
+	}
 }
 
 // opened notes that the request in slot i is under way, and closed that it is not any

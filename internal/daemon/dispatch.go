@@ -38,6 +38,9 @@ type agentWorker struct {
 	row         int
 	// outstanding counts the requests it has and has not finished.
 	outstanding int
+	// ended counts those that it has finished since callers were last judged, and ahead is how
+	// many it finished in aheadTime before that.
+	ended, ahead int
 	// leaving: it is to finish them and gets no others, unless they belong to one.
 	leaving bool
 	// handlers is how many it works on at once; 0 if it has not said.

@@ -175,6 +175,7 @@ func (l *inLane) finished(i int, w *agentWorker) bool {
 		return false
 	}
 	w.outstanding--
+	w.ended++
 	var h slots.Header
 	clean := h.Decode(l.ring.HeaderAt(i))
 	err := h.CheckAnswer(l.geo, int(rec.run), rec.ticket)

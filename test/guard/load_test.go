@@ -12,14 +12,21 @@ const crowd = 8
 
 // load counts what messages cost while processes that nobody slows down have many of
 // them under way. How they meet depends on the machine, so these bounds are wide.
-func load(t *testing.T) map[string]float64 { return loaded(t, false) }
+func load(t *testing.T) map[string]float64 { return loaded(t, "futures", 50, false) }
 
 // loadOnOneCPU counts them, and how often the agents get the CPU, where all processes have to share one: as often as
 // they let go of it before everybody whom they have something for has had it, and before they have all that is there for them.
-func loadOnOneCPU(t *testing.T) map[string]float64 { return loaded(t, true) }
+func loadOnOneCPU(t *testing.T) map[string]float64 { return loaded(t, "futures", 50, true) }
 
-func loaded(t *testing.T, pinned bool) map[string]float64 {
-	const rounds, messages = 50, 50 * crowd * batchSize
+// flood counts how one-way messages and their answers are grouped while callers post all that there is room
+// for. It goes on for so long that the far daemon has had the time to find that the callers are alike.
+func flood(t *testing.T) map[string]float64 {
+	all := loaded(t, "flood", 4000, true)
+	return map[string]float64{"request group": all["request group"], "answer group": all["answer group"]}
+}
+
+func loaded(t *testing.T, style string, rounds int, pinned bool) map[string]float64 {
+	messages := float64(rounds * crowd * batchSize)
 	a, b := daemontest.Pair(t, sleepsAtOnce)
 	service := startService(t, b)
 	defer service.Kill()
@@ -47,7 +54,10 @@ func loaded(t *testing.T, pinned bool) map[string]float64 {
 	all := func(n int) {
 		var wg sync.WaitGroup
 		for _, c := range callers {
-			wg.Go(func() { c.rounds("futures", n) })
+			wg.Go(func() {
+				c.rounds(style, n)
+				c.rounds("call", 1) // until then what it has posted is sent
+			})
 		}
 		wg.Wait()
 	}
@@ -67,7 +77,7 @@ func loaded(t *testing.T, pinned bool) map[string]float64 {
 	near := func(name string) float64 { return float64(afterA[name] - beforeA[name]) }
 	far := func(name string) float64 { return float64(afterB[name] - beforeB[name]) }
 	if sent := near("requests_sent"); sent < messages {
-		t.Fatalf("%v requests were sent, want %d", sent, messages)
+		t.Fatalf("%v requests were sent, want %v", sent, messages)
 	}
 	t.Logf("near: %v cycles, %v sleeps, %v wakes; far: %v, %v, %v", near("agent_cycles"), near("agent_sleeps"), near("wakes"),
 		far("agent_cycles"), far("agent_sleeps"), far("wakes"))

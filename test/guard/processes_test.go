@@ -112,7 +112,7 @@ func runCaller(args []string) error {
 	for range batchSize {
 		c.reqs = append(c.reqs, c.req)
 	}
-	styles := map[string]func(context.Context) error{"call": c.call, "rested": c.callRested, "batch": c.batch, "futures": c.futures, "posts": c.posts, "pages": c.echoPage, "regions": c.move}
+	styles := map[string]func(context.Context) error{"call": c.call, "rested": c.callRested, "batch": c.batch, "futures": c.futures, "posts": c.posts, "flood": c.flood, "pages": c.echoPage, "regions": c.move}
 	fmt.Println("ready")
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -151,6 +151,16 @@ func (c *caller) callRested(ctx context.Context) error {
 	pause := unix.NsecToTimespec(rest.Nanoseconds())
 	_ = unix.Nanosleep(&pause, nil)
 	return c.call(ctx)
+}
+
+// flood sends a batch of messages one way, as soon as there is room for each.
+func (c *caller) flood(ctx context.Context) error {
+	for range batchSize {
+		if err := c.m.Post(ctx, c.req); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rest is long for an agent without work, and shorter than what its sleeps are bounded by.
@@ -195,10 +205,8 @@ func (c *caller) futures(ctx context.Context) (err error) {
 
 // posts sends a batch of messages one way, and makes a call, which they are before.
 func (c *caller) posts(ctx context.Context) error {
-	for range batchSize {
-		if err := c.m.Post(ctx, c.req); err != nil {
-			return err
-		}
+	if err := c.flood(ctx); err != nil {
+		return err
 	}
 	return c.call(ctx)
 }

@@ -124,6 +124,10 @@ var counts = []struct {
 		{name: "cycles", unit: "of both agents, per message", measured: 0.01, most: 0.015},
 		{name: "turns", unit: "of both agents on the CPU, per message", measured: 0.0113, most: 0.0195},
 	}},
+	{"8 callers that post all they can on one CPU", flood, []bound{
+		{name: "request group", unit: "messages", measured: 215, least: 100},
+		{name: "answer group", unit: "messages", measured: 178, least: 100},
+	}},
 	{"one call at a time on one CPU", switches, []bound{
 		{name: "caller", unit: "sleeps per call", measured: 1.2, most: 2.2},
 		{name: "near daemon", unit: "sleeps of the agent per call", measured: 0.5, most: 1.4},
