@@ -62,7 +62,8 @@ func (m *Method) StreamWith(ctx context.Context, first []byte) (*Stream, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Send(ctx, first); err != nil {
+	// After io.EOF the handler has returned, and what it has sent is still to be received.
+	if err := s.Send(ctx, first); err != nil && !errors.Is(err, io.EOF) {
 		_ = s.Close()
 		return nil, err
 	}

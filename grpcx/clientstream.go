@@ -53,6 +53,10 @@ type clientStream struct {
 	answered bool   // a frame has come
 	finished bool
 	failure  error // why the call was given up by this side
+
+	// headed is closed when the first frame has come or the call has ended without one.
+	headed   chan struct{}
+	headOnce sync.Once
 }
 
 // watch makes the end of the caller's context end the call, if its user does not.
@@ -67,7 +71,12 @@ func (s *clientStream) watch() {
 // Header returns the header metadata, when it is there. It is nil if the call ended
 // without.
 func (s *clientStream) Header() (metadata.MD, error) {
-	s.recvMu.Lock()
+	if !s.recvMu.TryLock() {
+		<-s.headed // by who receives, who may wait for a message after it, or by the end of the call
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.header, nil
+	}
 	for s.ended == nil && !s.isReady && !s.hasAnswer() {
 		s.ready, s.isReady = s.receive()
 	}
@@ -80,6 +89,8 @@ func (s *clientStream) Header() (metadata.MD, error) {
 	defer s.mu.Unlock()
 	return s.header, nil
 }
+
+func (s *clientStream) showHead() { s.headOnce.Do(func() { close(s.headed) }) }
 
 func (s *clientStream) hasAnswer() bool {
 	s.mu.Lock()
@@ -225,6 +236,15 @@ func (s *clientStream) CloseSend() error {
 		return nil
 	}
 	s.sentLast = true
+	if s.head != nil { // without a message: the handler says that there should be one
+		if err := withBuffer(func(b *[]byte) error {
+			*b = s.begin(*b, flagLast)
+			return s.send(*b)
+		}); err != nil {
+			_ = s.abort(err)
+		}
+		return nil
+	}
 	if s.out != nil {
 		_ = s.out.CloseSend(s.caller)
 	}
@@ -334,6 +354,7 @@ func (s *clientStream) take(b []byte) (message []byte, ok bool, err error) {
 		return nil, false, errFrame // a head comes first, and only there
 	}
 	s.answered = true
+	defer s.showHead()
 	if f.has(flagHead) {
 		h, err := parseHead(f.head)
 		if err != nil {
@@ -376,6 +397,7 @@ func (s *clientStream) finish(err error) {
 	}
 	s.finished, s.failure = true, err
 	s.tell()
+	s.showHead()
 	unwatch := s.unwatch
 	s.mu.Unlock()
 	if unwatch != nil {

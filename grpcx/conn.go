@@ -143,7 +143,7 @@ func (c *Conn) begin(ctx context.Context, desc *grpc.StreamDesc, method string, 
 	if err != nil {
 		return nil, err
 	}
-	s := &clientStream{conn: c, desc: desc, service: service, method: name, info: info, caller: ctx, ctx: ctx, opened: make(chan struct{})}
+	s := &clientStream{conn: c, desc: desc, service: service, method: name, info: info, caller: ctx, ctx: ctx, opened: make(chan struct{}), headed: make(chan struct{})}
 	h := head{node: c.caller.node(), codec: info.subtype, md: md}
 	if s.head, err = appendBlock(nil, h.append); err != nil {
 		return nil, status.Error(codes.Internal, "grpcx: "+err.Error())
@@ -160,7 +160,8 @@ const (
 // open opens a stream with a first frame. With wait it waits until somebody serves the method, the
 // liberator being whoever registers it, or the end of the context.
 func (c *Conn) open(ctx context.Context, service, method string, wait bool, first []byte) (outgoing, error) {
-	begin, pause := time.Now(), firstPause
+	pause := firstPause
+	var since time.Time // when the service was seen without the method, which it is about to have
 	for attempt := 0; ; attempt++ {
 		out, err := c.caller.open(ctx, service, method, first)
 		if err == nil {
@@ -169,11 +170,17 @@ func (c *Conn) open(ctx context.Context, service, method string, wait bool, firs
 		}
 		patience, err := c.openError(ctx, service, method, err)
 		switch {
+		case patience != registering:
+			since = time.Time{}
+		case since.IsZero():
+			since, pause = time.Now(), firstPause
+		}
+		switch {
 		case ctx.Err() != nil:
 			return nil, callError(ctx, err)
 		case attempt == 0 && errors.Is(err, client.ErrNotExecuted) && !errors.Is(err, client.ErrNoService):
 			continue // as invoke; what nobody serves the client has tried again itself
-		case !wait || time.Since(begin) >= patience:
+		case !wait, patience == notAtAll, patience == registering && time.Since(since) >= registering:
 			return nil, err
 		}
 		select {

@@ -53,6 +53,17 @@ func TestCardinality(t *testing.T) {
 			}
 			want(t, stream.RecvMsg(&testgrpc.SimpleResponse{}), codes.Internal, "cardinality violation: received")
 		}
+		// What the call is for does not matter then: no message is none.
+		for _, d := range []*grpc.StreamDesc{both, {ServerStreams: true}} {
+			stream, err := cc.NewStream(limit(t), d, service+"StreamingOutputCall")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.CloseSend(); err != nil {
+				t.Error(err)
+			}
+			want(t, stream.RecvMsg(&testgrpc.StreamingOutputCallResponse{}), codes.Internal, "cardinality violation: received no request")
+		}
 		err := cc.Invoke(limit(t), service+"FullDuplexCall", &testgrpc.SimpleRequest{}, &testgrpc.SimpleResponse{})
 		want(t, err, codes.Internal, "cardinality violation: expected <EOF>")
 		err = cc.Invoke(limit(t), service+"StreamingOutputCall", &testgrpc.SimpleRequest{}, &testgrpc.SimpleResponse{})
@@ -285,6 +296,34 @@ func TestAbsence(t *testing.T) {
 	echoSize().register(srv)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+	if err := n.quiet(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A call that has waited for a service gives its process the time to register all methods, too.
+func TestWaitedForService(t *testing.T) {
+	n := newFakeNet(t.Context())
+	conn, err := newConn(n, dialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := newFakeNet(t.Context())
+	echoSize().register(newServer(all, nil, nil))
+	begin, looks := time.Now(), 0
+	n.openError = func(target string) error {
+		if time.Since(begin) < 2*registering {
+			return nil
+		}
+		n.handlers["grpc.testing.TestService/EmptyCall"] = all.handlers["grpc.testing.TestService/EmptyCall"]
+		if looks++; looks == 5 {
+			n.handlers[target] = all.handlers[target]
+		}
+		return nil
+	}
+	if _, err := testgrpc.NewTestServiceClient(conn).UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Errorf("%v after %d looks at a service that has not all its methods", err, looks)
 	}
 	if err := n.quiet(); err != nil {
 		t.Error(err)

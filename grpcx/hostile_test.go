@@ -229,7 +229,7 @@ func FuzzFrame(f *testing.F) {
 func FuzzAnswer(f *testing.F) {
 	fuzzSeeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := &clientStream{}
+		s := &clientStream{headed: make(chan struct{})}
 		for range 2 {
 			_, _, _ = s.take(b)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,49 @@ func TestMetadata(t *testing.T) {
 		want(t, err, codes.Internal, "non-printable")
 		_, err = c.UnaryCall(metadata.NewOutgoingContext(limit(t), metadata.MD{"k k": {""}}), &testgrpc.SimpleRequest{})
 		want(t, err, codes.Internal, "illegal characters")
+	})
+}
+
+// Header returns when the header is there, though another goroutine waits for a message that comes
+// after what is sent then.
+func TestHeaderBesideRecv(t *testing.T) {
+	each(t, func(t *testing.T, k stack) {
+		s := echoSize()
+		s.duplex = func(stream testgrpc.TestService_FullDuplexCallServer) error {
+			if err := stream.SendHeader(nil); err != nil {
+				return err
+			}
+			if _, err := stream.Recv(); err != nil {
+				return err
+			}
+			return stream.Send(&testgrpc.StreamingOutputCallResponse{})
+		}
+		stream, err := s.client(t, k, stackOptions{}).FullDuplexCall(limit(t), grpc.WaitForReady(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		received := make(chan error, 1)
+		go func() {
+			_, err := stream.Recv()
+			received <- err
+		}()
+		if s, ok := stream.(*grpc.GenericClientStream[testgrpc.StreamingOutputCallRequest, testgrpc.StreamingOutputCallResponse]); ok {
+			if s, ok := s.ClientStream.(*clientStream); ok {
+				for n := 0; n < 1_000_000 && s.recvMu.TryLock(); n++ { // until Recv has it
+					s.recvMu.Unlock()
+					runtime.Gosched()
+				}
+			}
+		}
+		if _, err := stream.Header(); err != nil {
+			t.Error(err)
+		}
+		if err := stream.Send(&testgrpc.StreamingOutputCallRequest{}); err != nil {
+			t.Error("send:", err)
+		}
+		if err := <-received; err != nil {
+			t.Error("receive:", err)
+		}
 	})
 }
 

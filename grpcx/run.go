@@ -27,8 +27,8 @@ func (s *Server) run(m *method, in incoming) error {
 		return r.end(st)
 	}
 	st := handlerStatus(s.call(m, r))
-	if st.Code() == codes.Canceled && r.stopped() {
-		st = status.New(codes.Unavailable, stoppedText)
+	if st.Code() == codes.Canceled && (r.stopped() || r.noRoom()) {
+		st = r.broken(context.Canceled) // says why, which is not the caller
 	}
 	return r.end(st)
 }
@@ -99,6 +99,11 @@ const stoppedText = "grpcx: the server was closed"
 // of the caller.
 func (r *serverStream) stopped() bool { return context.Cause(r.in.Context()) == context.Canceled }
 
+// noRoom reports whether the context has ended because there was no room for a message.
+func (r *serverStream) noRoom() bool {
+	return errors.Is(context.Cause(r.in.Context()), server.ErrLimit)
+}
+
 // broken is the status of a call whose stream has failed. Nobody may be left to see
 // it but interceptors and handlers.
 func (r *serverStream) broken(err error) *status.Status {
@@ -107,6 +112,8 @@ func (r *serverStream) broken(err error) *status.Status {
 	}
 	cause := r.in.Context().Err()
 	switch {
+	case r.noRoom():
+		return status.New(codes.ResourceExhausted, context.Cause(r.in.Context()).Error())
 	case cause != nil && r.stopped():
 		return status.New(codes.Unavailable, stoppedText)
 	case cause != nil:

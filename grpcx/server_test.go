@@ -211,3 +211,79 @@ func TestBothWays(t *testing.T) {
 		<-received
 	})
 }
+
+// A refusal reaches the caller however much of its message is not sent when it comes.
+func TestRefusalOfLargeMessage(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s, entered, leave := waiter()
+	srv := serveOn(t, b, s.register, MaxConcurrentStreams(1))
+	c := testgrpc.NewTestServiceClient(dialFrom(t, a, dialOptions{node: "b"}))
+	stream, err := c.FullDuplexCall(limit(t), grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	sizes := []int{100, 200 << 10, 1 << 20}
+	for _, n := range sizes {
+		_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{Payload: payload(n)})
+		want(t, err, codes.ResourceExhausted, "runs 1 calls already")
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := srv.GracefulStop(ended); err != context.Canceled {
+		t.Error(err)
+	}
+	for _, n := range sizes {
+		_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{Payload: payload(n)})
+		want(t, err, codes.Unavailable, "stopping")
+	}
+	close(leave)
+	if _, err := stream.Recv(); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// A message for which the handler's process has no room is refused, and nobody has cancelled anything.
+func TestNoRoomForLargeMessage(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	rdma, err := server.Attach(t.Context(), b.Socket, server.LargeMessages(1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := NewServer(rdma)
+	s := echoSize()
+	seen := make(chan error, 1)
+	s.input = func(stream testgrpc.TestService_StreamingInputCallServer) error {
+		for {
+			if _, err := stream.Recv(); err != nil {
+				seen <- err
+				return err
+			}
+		}
+	}
+	s.register(srv)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(context.Background()) }()
+	defer func() {
+		if err := rdma.Close(); err != nil {
+			t.Error(err)
+		}
+		<-served
+	}()
+	c := testgrpc.NewTestServiceClient(dialFrom(t, a, dialOptions{node: "b"}))
+	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{Payload: payload(2 << 20)})
+	want(t, err, codes.ResourceExhausted, "")
+	stream, err := c.StreamingInputCall(limit(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{10, 2 << 20} {
+		// The second may be refused before all of it is sent.
+		if err := stream.Send(&testgrpc.StreamingInputCallRequest{Payload: payload(n)}); err != nil && err != io.EOF {
+			t.Error(err)
+		}
+	}
+	want(t, <-seen, codes.ResourceExhausted, "")
+	_, err = stream.CloseAndRecv()
+	want(t, err, codes.ResourceExhausted, "")
+}

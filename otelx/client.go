@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rdmad/rdmad/client"
@@ -91,11 +92,19 @@ func (m *Method) Call(ctx context.Context, req []byte) ([]byte, error) {
 // the span's, too.
 func (m *Method) CallFunc(ctx context.Context, req []byte, f func(answer []byte) error) error {
 	ctx, v, span := m.start(ctx)
-	answered := false
+	answered, returned := false, false
+	defer func() {
+		if !returned { // f has panicked
+			span.SetAttributes(ErrorKey.String("panic"))
+			span.SetStatus(codes.Error, "the callback panicked")
+			span.End()
+		}
+	}()
 	err := v.CallFunc(ctx, req, func(answer []byte) error {
 		answered = true
 		return f(answer)
 	})
+	returned = true
 	if answered {
 		endExecuted(span, err)
 	} else {
@@ -116,6 +125,7 @@ func (m *Method) Post(ctx context.Context, msg []byte) error {
 // Wait for it, or cancel it. It is safe for concurrent use.
 type Future struct {
 	f    *client.Future
+	ctx  context.Context // the request's
 	span trace.Span
 	once sync.Once
 }
@@ -128,7 +138,7 @@ func (m *Method) Go(ctx context.Context, req []byte) (*Future, error) {
 		endSpan(span, err)
 		return nil, err
 	}
-	return &Future{f: f, span: span}, nil
+	return &Future{f: f, ctx: ctx, span: span}, nil
 }
 
 // Wait is client.Future.Wait.
@@ -137,6 +147,8 @@ func (f *Future) Wait(ctx context.Context) ([]byte, error) {
 	// The outcome, which may have come since Wait gave up for its context.
 	if _, outcome, ok := f.f.Result(); ok {
 		f.once.Do(func() { endSpan(f.span, outcome) })
+	} else if err != nil && f.ctx.Err() != nil {
+		f.once.Do(func() { endSpan(f.span, err) }) // it has no better outcome to come
 	}
 	return answer, err
 }
@@ -155,6 +167,7 @@ func (f *Future) Cancel() bool {
 // error that is not its own context's, or with Close.
 type Stream struct {
 	*client.Stream
+	ctx  context.Context // the stream's
 	span trace.Span
 	once sync.Once
 }
@@ -167,7 +180,7 @@ func (m *Method) Stream(ctx context.Context) (*Stream, error) {
 		endSpan(span, err)
 		return nil, err
 	}
-	return &Stream{Stream: s, span: span}, nil
+	return &Stream{Stream: s, ctx: ctx, span: span}, nil
 }
 
 // Recv is client.Stream.Recv.
@@ -177,7 +190,7 @@ func (s *Stream) Recv(ctx context.Context) ([]byte, error) {
 	case err == nil:
 	case errors.Is(err, io.EOF):
 		s.once.Do(func() { endSpan(s.span, nil) })
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()): // the wait has ended, and not the stream
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && s.ctx.Err() == nil: // the wait has ended, and not the stream
 	default:
 		s.once.Do(func() { endSpan(s.span, err) })
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -393,4 +394,57 @@ func TestStreamSpanEnds(t *testing.T) {
 	if c := m["client t/stream"]; c.Status.Code == codes.Error {
 		t.Errorf("the client's span: %+v", c.Status)
 	}
+}
+
+// Who uses one context for a request and for the wait for it does nothing more when that has ended, and who
+// panics does not either: the spans end all the same.
+func TestSpansOfAbandoned(t *testing.T) {
+	r := newRig(t, propagation.TraceContext{})
+	ended := func(name string) {
+		t.Helper()
+		daemontest.Eventually(t, "the client's span of "+name, func() error {
+			for _, s := range r.spans.GetSpans() {
+				if s.SpanKind == trace.SpanKindClient && s.Name == "t/"+name {
+					if s.Status.Code != codes.Error {
+						t.Errorf("%s: %+v", name, s.Status)
+					}
+					return nil
+				}
+			}
+			return errors.New("has not ended")
+		})
+		r.spans.Reset()
+	}
+	release := sync.OnceFunc(func() { close(r.release) })
+	defer release()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, err := r.method("stream").Stream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := r.method("slow").Go(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-r.entered
+	cancel()
+	if _, err := s.Recv(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("received: %v", err)
+	}
+	ended("stream")
+	if _, err := f.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("waited: %v", err)
+	}
+	ended("slow")
+	release()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_ = r.method("echo").CallFunc(t.Context(), nil, func([]byte) error { panic("oops") })
+	}()
+	ended("echo")
 }
