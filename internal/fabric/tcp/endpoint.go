@@ -307,7 +307,8 @@ var _ interface {
 // sender is what flush needs, kept to be reused.
 type sender struct {
 	vec    shm.Vec
-	frames []*txFrame // of the current vec
+	frames []*txFrame // of the current vec, of which the first done are sent
+	done   int
 	// partial is the frame of which off bytes are sent, nil if none.
 	partial *txFrame
 	off     int

@@ -90,12 +90,16 @@ type secured struct {
 	more  bool
 	err   error // the end of reading
 	// out is what is to be written, of which off bytes are. While underWay, it has
-	// covered bytes of the frames that gather has listed.
+	// bytes of the frames that gather has listed, and marks are the records in it that are not
+	// all with the kernel.
 	out      []byte
 	off      int
 	underWay bool
-	covered  int
+	marks    []mark
 }
+
+// mark is the end of a record in out, and how many bytes of frames it has.
+type mark struct{ end, bytes int }
 
 // secure puts TLS on conn: end is tls.Client or tls.Server.
 func (d *Device) secure(conn net.Conn, end func(net.Conn, *tls.Config) *tls.Conn, c *tls.Config) *secured {
@@ -110,6 +114,7 @@ func (d *Device) secure(conn net.Conn, end func(net.Conn, *tls.Config) *tls.Conn
 func (s *secured) moveTo(fd, buffer int) {
 	// What the peer has encrypted at once is to be had with one read.
 	s.fd, s.in, s.out = fd, make([]byte, buffer+sealedRecords*recordExtra), make([]byte, 0, outgoingSize)
+	s.marks = make([]mark, 0, sealedRecords)
 }
 
 // Read implements net.Conn for crypto/tls. After moveTo it returns unix.EAGAIN, which

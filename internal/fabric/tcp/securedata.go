@@ -16,7 +16,8 @@ import (
 // and nowhere else: frames, queues and completions are the same.
 
 // flushSecured is flush with TLS. Frames are encrypted a few records at a time, and
-// count as sent when the kernel has the last byte of those.
+// count as sent as soon as the kernel has the last byte of the record that theirs is in: the
+// peer may have read them then, and answered, though the rest of the records waits.
 func (e *Endpoint) flushSecured() {
 	s := e.sec
 	for e.fd >= 0 && !e.stuck && !e.severed && e.link < linkDown {
@@ -28,7 +29,7 @@ func (e *Endpoint) flushSecured() {
 		}
 		if s.underWay && len(s.out) == 0 {
 			s.underWay = false
-			e.sent(s.covered)
+			e.sent(0) // a refusal without bytes
 		}
 	}
 }
@@ -40,20 +41,20 @@ func (e *Endpoint) seal() bool {
 	if q.plain == nil {
 		q.plain = make([]byte, 0, recordSize)
 	}
-	s.underWay, s.covered = true, 0
-	plain, err := q.plain, error(nil)
+	s.underWay = true
+	covered, plain, err := 0, q.plain, error(nil)
 	for _, f := range t.frames {
 		off := 0
 		if f == t.partial {
 			off = t.off
 		}
 		for _, part := range [2][]byte{f.head[min(off, f.used):f.used], f.payload[max(off-f.used, 0):]} {
-			for len(part) > 0 && err == nil && s.covered < sealedRecords*recordSize {
+			for len(part) > 0 && err == nil && covered < sealedRecords*recordSize {
 				n := copy(plain[len(plain):recordSize], part)
 				plain, part = plain[:len(plain)+n], part[n:]
-				s.covered += n
+				covered += n
 				if len(plain) == recordSize {
-					_, err = s.tls.Write(plain)
+					err = s.seal(plain)
 					plain = plain[:0]
 				}
 			}
@@ -61,7 +62,7 @@ func (e *Endpoint) seal() bool {
 	}
 	e.letGo()
 	if err == nil && len(plain) > 0 {
-		_, err = s.tls.Write(plain)
+		err = s.seal(plain)
 	}
 	if err != nil {
 		e.fail(fabric.StatusFatal, VendorTLS)
@@ -69,12 +70,24 @@ func (e *Endpoint) seal() bool {
 	return err == nil
 }
 
+// seal encrypts one record.
+func (s *secured) seal(plain []byte) error {
+	_, err := s.tls.Write(plain)
+	s.marks = append(s.marks, mark{len(s.out), len(plain)})
+	return err
+}
+
 // push writes what is encrypted and reports whether the socket took all of it.
 func (e *Endpoint) push() bool {
 	s := e.sec
 	n, err := shm.WriteFD(e.fd, s.out[s.off:])
 	e.stats.Writes++
-	s.off += n
+	s.off += max(n, 0)
+	for len(s.marks) > 0 && s.marks[0].end <= s.off {
+		m := s.marks[0]
+		s.marks = s.marks[:copy(s.marks, s.marks[1:])]
+		e.sent(m.bytes)
+	}
 	switch {
 	case err == nil && s.off == len(s.out):
 		s.out, s.off = s.out[:0], 0
@@ -94,7 +107,7 @@ func (e *Endpoint) push() bool {
 func (e *Endpoint) begun() uint32 {
 	if e.sec != nil && e.sec.underWay {
 		n := uint32(0)
-		for _, f := range e.tx.frames {
+		for _, f := range e.tx.frames[e.tx.done:] {
 			if !f.answer {
 				n++
 			}

@@ -231,7 +231,7 @@ func (e *Endpoint) letGo() {
 // endpoints that both have used up their reads would wait for each other.
 func (e *Endpoint) gather() bool {
 	t := &e.tx
-	t.frames = t.frames[:0]
+	t.frames, t.done = t.frames[:0], 0
 	reads := t.reads
 	if t.partial != nil && !e.list(t.partial, t.off) {
 		e.letGo()
@@ -302,11 +302,11 @@ func (e *Endpoint) list(f *txFrame, off int) bool {
 	return true
 }
 
-// sent accounts for n written bytes.
+// sent accounts for n more bytes of what gather has listed: the peer may have read them.
 func (e *Endpoint) sent(n int) {
 	t := &e.tx
 	e.stats.BytesOut += uint64(n)
-	for _, f := range t.frames {
+	for _, f := range t.frames[t.done:] {
 		off := 0
 		if f == t.partial {
 			off = t.off
@@ -319,6 +319,7 @@ func (e *Endpoint) sent(n int) {
 		}
 		n -= f.size() - off
 		t.partial, t.off = nil, 0
+		t.done++
 		if f.size() > 0 {
 			e.stats.FramesOut++
 		}
