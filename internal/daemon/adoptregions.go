@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -46,6 +47,7 @@ func (d *domain) adoptRegion(l *leftover[regionMeta]) (*region, error) {
 		return nil, err
 	}
 	r := &region{domain: d, owner: w, size: m.Size, want: m.Want, seq: m.Seq, seg: seg, freeing: m.Freed}
+	r.owned, r.disown = context.WithCancel(c.ctx)
 	c.mu.Lock()
 	r.view = d.newRegionView(r, d.regions.restore(r, uint32(l.n), m.Generation))
 	w.regions.bytes += r.size

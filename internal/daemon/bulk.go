@@ -31,6 +31,8 @@ type bulk struct {
 	mu      sync.Mutex
 	session *session // nil while nothing is registered
 	pd      fabric.ProtectionDomain
+	// accepting are the peer's connections that are being made in pd.
+	accepting sync.WaitGroup
 	// exports are the regions that the peer knows, with their registrations, which are
 	// nil for those that it was not told of again yet.
 	exports map[*region]fabric.MemoryRegion
@@ -122,10 +124,15 @@ func (b *bulk) unregister() {
 	}
 }
 
+var errRegionFree = fmt.Errorf("%w: the region is free", attach.ErrInvalid)
+
 // export makes a region known to the peer. Again it only makes sure.
 func (b *bulk) export(ctx context.Context, s *session, r *region) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	if r.gone { // while the worker's question waited for the link
+		return errRegionFree
+	}
 	b.mu.Lock()
 	err := b.prepare(s)
 	if err != nil {
@@ -153,7 +160,7 @@ func (b *bulk) export(ctx context.Context, s *session, r *region) error {
 	})
 	b.mu.Unlock()
 	if freed {
-		return fmt.Errorf("%w: the region is free", attach.ErrInvalid)
+		return errRegionFree
 	}
 	return nil
 }
@@ -177,9 +184,14 @@ func (b *bulk) tryUnexport(r *region) bool {
 		return true
 	}
 	b.mu.Unlock()
+	ctx, cancel := context.WithCancel(b.domain.conductor.ctx)
+	defer cancel()
+	// Of a dead owner's region it was told to use it no more: a peer that does not answer must not keep the
+	// memory of one process after the other.
+	defer context.AfterFunc(r.owned, func() { time.AfterFunc(answerTimeout, cancel) })()
 	// Without an answer the session is over, and with it every access.
-	_, err := s.ask(b.domain.conductor.ctx, &peerMessage{Type: peerUnexport, Region: b.name(r)})
-	if err != nil && s.reason() == nil {
+	_, err := s.ask(ctx, &peerMessage{Type: peerUnexport, Region: b.name(r)})
+	if err != nil && ctx.Err() == nil && s.reason() == nil {
 		s.end(fmt.Errorf("a region was not given back: %w", err))
 	}
 	b.mu.Lock()
@@ -345,10 +357,14 @@ func (c *conductor) acceptBulk(s *session, m *peerMessage) error {
 	if err == nil {
 		e.ep, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.cqs[s.fabric.number], Tag: e.tag, SendDepth: 1, RecvDepth: 1, Peer: b.peer})
 	}
+	if err == nil {
+		b.accepting.Add(1) // not after suspend: the session has ended then, and prepare says so
+	}
 	b.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	defer b.accepting.Done()
 	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
 	err = s.send(&peerMessage{Type: peerAccept, Seq: m.Seq, Lane: &laneBody{Address: e.ep.Address()}})

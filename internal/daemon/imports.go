@@ -9,6 +9,7 @@ import (
 // outlives the session that it came by: if the link comes back in time, the peer names
 // it again, with a new key, and what handlers have of it goes on.
 type importedRegion struct {
+	id  slots.RegionID
 	key fabric.RemoteKey
 	// refs counts the grants on it.
 	refs int
@@ -49,7 +50,7 @@ func (p *agentPeer) imported(id slots.RegionID, key fabric.RemoteKey) bool {
 	if len(p.imports) >= maxImports {
 		return false
 	}
-	p.imports[id] = &importedRegion{key: key}
+	p.imports[id] = &importedRegion{id: id, key: key}
 	p.mover.open() // the first operation finds the connection made
 	return true
 }
@@ -71,11 +72,20 @@ func (p *agentPeer) withdrawn(id slots.RegionID, quiet func()) {
 	r.quiet()
 }
 
-// revoked ends the use of a region whose owner is dead.
+// revoked ends the use of a region whose owner is dead, also of one that the peer wants back already. The
+// peer does not wait for ever until it has it.
 func (p *agentPeer) revoked(d *agentDomain, id slots.RegionID) {
-	if r := p.imports[id]; r != nil {
+	end := func(r *importedRegion) {
 		r.revoked = true
 		d.abandon(func(o *agentOp) bool { return o.far == r }, slots.OpExpired)
+	}
+	if r := p.imports[id]; r != nil {
+		end(r)
+	}
+	for r := range p.leaving {
+		if r.id == id {
+			end(r)
+		}
 	}
 }
 

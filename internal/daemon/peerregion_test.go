@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,4 +179,111 @@ func TestExportToMutePeer(t *testing.T) {
 	if err := <-silent; err == nil {
 		t.Error("the one who says nothing knows the region")
 	}
+}
+
+// A region that is freed while its export waits for the link is not exported when the link comes: its
+// memory is not mapped any more, or is another's.
+func TestExportOfFreedRegion(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	if err := b.Halt(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := attach.Open(t.Context(), a.Socket, attach.Hello{Role: attach.RoleClient, Name: "exporter"}, attach.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release()
+	defer s.Close()
+	r, err := s.AllocRegion(t.Context(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // the daemon goes on with what nobody waits for any more
+		hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := r.Export(hasty, "b"); err == nil {
+			t.Fatal("exported to a node that is not there")
+		}
+	}
+	if err := r.Free(); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "the region is given back", func() error {
+		st, err := a.Status(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, w := range st.Workers {
+			if w.Name == "exporter" && w.Regions != 0 {
+				return fmt.Errorf("%+v", w)
+			}
+		}
+		return nil
+	})
+	p := pose(t, a)
+	p.send(frame{"type": "repeated"})
+	other, err := s.AllocRegion(t.Context(), 8192)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported := make(chan error, 1)
+	go func() { exported <- other.Export(t.Context(), "b") }()
+	for known := false; !known; { // what waited for the link longer comes first
+		m := p.receive("export")
+		region, ok := m["region"].(map[string]any)
+		if known = ok && region["key"].(map[string]any)["len"] == float64(other.Len()); !known {
+			t.Errorf("a region that is free is exported: %v", m)
+		}
+		p.send(frame{"type": "exported", "seq": m["seq"]})
+	}
+	if err := <-exported; err != nil {
+		t.Error(err)
+	}
+}
+
+// A peer that never gives a region back does not keep the memory of processes that are dead.
+func TestDeadOwnersBesideMutePeer(t *testing.T) {
+	a, b := daemontest.PairOfEach(t, "[limits]\nregion_count = 1\nregion_bytes = 1048576\n", "")
+	if err := b.Halt(); err != nil {
+		t.Fatal(err)
+	}
+	p := pose(t, a)
+	p.send(frame{"type": "repeated"})
+	for range 3 {
+		s, err := attach.Open(t.Context(), a.Socket, attach.Hello{Role: attach.RoleClient, Name: "short"}, attach.Events{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Release()
+		r, err := s.AllocRegion(t.Context(), 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exported := make(chan error, 1)
+		go func() { exported <- r.Export(t.Context(), "b") }()
+		p.send(frame{"type": "exported", "seq": p.receive("export")["seq"]})
+		if err := <-exported; err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p.receive("unexport")
+	}
+	core, err := a.Core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "the memory of the regions is given back", func() error {
+		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", core))
+		if err != nil {
+			return err
+		}
+		if n := strings.Count(string(maps), "memfd:rdmad-region"); n > 0 {
+			return fmt.Errorf("%d regions are mapped", n)
+		}
+		return nil
+	})
+	p.send(frame{"type": "ping", "seq": 9})
+	p.receive("pong") // the session goes on
 }

@@ -28,10 +28,15 @@ type region struct {
 	// want is how many bytes the worker has asked for, with the question seq.
 	want int64
 	seq  uint64
+	// owned ends with disown, when the owner is dead and all peers are told to let go, or the region is gone.
+	owned  context.Context
+	disown context.CancelFunc
 
 	// mu keeps release from what needs the region: exports, which may wait for peers and do
 	// not wait for each other, and seg while its descriptor is sent.
 	mu sync.RWMutex
+	// gone: it was released, its memory is not mapped any more. It belongs to mu.
+	gone bool
 	// freeing: it was freed once; guarded by conductor.mu.
 	freeing bool
 }
@@ -190,10 +195,12 @@ func (c *conductor) newRegion(w *worker, size int, m *attach.Message) (*region, 
 		return nil, fmt.Errorf("%w: %w", attach.ErrLimit, err)
 	}
 	r := &region{domain: d, owner: w, size: size, want: m.Region.Size, seq: m.Seq, seg: seg}
+	r.owned, r.disown = context.WithCancel(c.ctx)
 	r.mu.RLock()
 	c.mu.Lock()
 	if _, attached := c.attached[w]; !attached || d.retired {
 		c.mu.Unlock()
+		r.disown()
 		_ = seg.Close()
 		return nil, fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
 	}
@@ -306,6 +313,7 @@ func (c *conductor) freeRegions(w *worker) {
 		for _, b := range d.allBulks() {
 			b.revoke(r)
 		}
+		r.disown()
 	}
 }
 
@@ -317,7 +325,7 @@ func (d *domain) allBulks() []*bulk {
 }
 
 // release gives a region's memory back, when every peer that knows it has said that
-// no handler can reach it any more.
+// no handler can reach it any more, or has had the time to when the owner is dead.
 func (c *conductor) release(r *region) {
 	d := r.domain
 	r.mu.Lock()
@@ -351,6 +359,8 @@ func (c *conductor) release(r *region) {
 	r.owner.regions.freed--
 	c.unreserveLocked(r.owner, r.size)
 	c.mu.Unlock()
+	r.gone = true
+	r.disown()
 	// Its owner may hold it for ever, and that must not count for nobody.
 	_ = r.seg.Discard()
 	_ = r.seg.Close()

@@ -32,6 +32,7 @@ func (c *conductor) bulksWith(peer string, f func(*bulk)) {
 // suspend ends what a session had, after its end: connections and registrations.
 func (b *bulk) suspend() {
 	b.domain.agent.commands.call(func() { b.view.suspend(b.domain.view) })
+	b.accepting.Wait() // they end with the session
 	b.mu.Lock()
 	b.unregister()
 	b.mu.Unlock()
