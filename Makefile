@@ -112,6 +112,7 @@ test-libfabric: toolchain ## Run the tests of the provider libfabric, and harnes
 test-faults: toolchain ## Kill and stop processes at every step that has a name: docs/testing.md.
 	go test -tags faultpoints -timeout $(TEST_TIMEOUT) ./internal/faultpoint ./test/fault
 	go test -tags faultpoints -timeout $(TEST_TIMEOUT) -run '^Test(Crash.*|Simulation)$$' ./internal/daemon
+	go test -tags faultpoints -timeout $(TEST_TIMEOUT) -run '^TestCloseBesideSpill$$' ./client
 
 # grpcx is a module of its own, because of what it depends on.
 .PHONY: test-grpcx
@@ -204,9 +205,9 @@ fuzz-one:
 lint: toolchain ## Check formatting, go vet and staticcheck.
 	@unformatted=$$(gofmt -l .); [[ -z "$$unformatted" ]] || { echo "not formatted, run gofmt -w:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
-	go vet -tags faultpoints ./internal/faultpoint ./internal/daemon ./test/fault
+	go vet -tags faultpoints ./client ./internal/faultpoint ./internal/daemon ./test/fault
 	go tool staticcheck ./...
-	go tool staticcheck -tags faultpoints ./internal/faultpoint ./internal/daemon ./test/fault
+	go tool staticcheck -tags faultpoints ./client ./internal/faultpoint ./internal/daemon ./test/fault
 	cd grpcx && go vet ./... && go tool -modfile=../go.mod staticcheck ./...
 	cd otelx && go vet ./... && go tool -modfile=../go.mod staticcheck ./...
 	cd bench/peers && go vet ./... && go tool -modfile=../../go.mod staticcheck ./...

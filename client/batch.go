@@ -137,6 +137,10 @@ func (b *batch) sendOne(ctx context.Context, req []byte) (*Future, error) {
 	for range maxReroutes {
 		d := draft{silent: true}
 		if err := b.claim(ctx, len(req), &d); err != nil {
+			if b.m.goesInParts(err) {
+				b.announce()
+				return b.m.sendLarge(ctx, req, &sink{})
+			}
 			return nil, err
 		}
 		f, err := b.m.commit(&d, req, &sink{})

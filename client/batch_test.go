@@ -251,3 +251,29 @@ func TestCallBatchFollows(t *testing.T) {
 		}
 	}
 }
+
+// A large request whose service has moved is found to be large only when the new route is known.
+func TestCallBatchFollowsWithLarge(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	first := serve(t, b, 1, nil)
+	c := attach(t, a)
+	m := method(t, c, "t/echo")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, a, 1, nil)
+	daemontest.Eventually(t, "node a serves it", func() error {
+		_, err := attach(t, a).Call(t.Context(), "a/t/echo", nil)
+		return err
+	})
+	reqs := [][]byte{pattern(3<<20, 1), pattern(10, 2)}
+	results, err := m.CallBatch(t.Context(), reqs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range results {
+		if r.Err != nil || !bytes.Equal(r.Answer, reqs[i]) {
+			t.Errorf("result %d: %d bytes, %v", i, len(r.Answer), r.Err)
+		}
+	}
+}

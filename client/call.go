@@ -102,7 +102,7 @@ func (m *Method) post(ctx context.Context, msg []byte) error {
 		}
 		var d draft
 		if err := m.claim(ctx, len(msg), &d); err != nil {
-			if m.isLarge(len(msg)) { // known only now that there is a route
+			if m.goesInParts(err) {
 				return m.postLarge(ctx, msg)
 			}
 			return err
@@ -139,7 +139,7 @@ func (m *Method) send(ctx context.Context, req []byte, to *sink) (*Future, error
 	for range maxReroutes {
 		d := draft{receipt: to.receipt}
 		if err := m.claim(ctx, len(req), &d); err != nil {
-			if m.isLarge(len(req)) { // known only now that there is a route
+			if m.goesInParts(err) {
 				return m.sendLarge(ctx, req, to)
 			}
 			return nil, err

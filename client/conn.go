@@ -159,8 +159,8 @@ func (c *Conn) Close() error {
 
 // addLane is told of each lane by the session, before the answer that names it.
 func (c *Conn) addLane(l attach.Lane, r *slots.Ring) {
-	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, near: l.Peer == c.session.Welcome.Node, ring: r, single: l.Geometry.Capacity(1), quota: l.Quota, calls: make([]call, l.Geometry.Slots), claimers: make(chan struct{}, 1)}
 	c.mu.Lock()
+	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, near: l.Peer == c.session.Welcome.Node, ring: r, single: l.Geometry.Capacity(1), quota: l.Quota, calls: make([]call, l.Geometry.Slots), claimers: make(chan struct{}, 1)}
 	c.opened = append(c.opened, n)
 	c.mu.Unlock()
 	c.lanes[l.ID].Store(n)
@@ -187,12 +187,12 @@ var errLaneLost = errors.New("the daemon has lost the lane")
 func (c *Conn) sessionEnded(error) {
 	c.ended.Store(true)
 	c.endLife()
-	if c.session != nil {
-		c.session.StopAsking() // Close waits for those who ask
-	}
 	c.mu.Lock()
-	lanes := c.opened
+	session, lanes := c.session, c.opened
 	c.mu.Unlock()
+	if session != nil {
+		session.StopAsking() // Close waits for those who ask
+	}
 	for _, l := range lanes {
 		l.ring.WakeFree()
 	}

@@ -26,6 +26,13 @@ func (m *Method) isLarge(n int) bool {
 	return r != nil && n > r.largest && !m.opts.direct
 }
 
+// goesInParts reports whether a claim failed with err because the request goes in parts, which isLarge
+// did not know without a route.
+func (m *Method) goesInParts(err error) bool {
+	var e *TooLargeError
+	return errors.As(err, &e) && e.What == "request" && !m.opts.ordered && !m.opts.limited && !m.opts.direct
+}
+
 // sendLarge sends a request that fits no run of slots: its bytes go to the memory of a
 // process that serves the method, and then a small request makes the handler run. Until
 // that is published nothing is executed. The caller holds the gate.

@@ -85,9 +85,12 @@ func (c *Conn) spilled(answers []slots.Spilled) {
 		s.any.Store(true)
 	}
 	s.mu.Unlock()
-	if n > 0 {
+	// Close must wait for who frees slots: it says that this process touches none any more. When the gate is
+	// shut, Close delivers.
+	if n > 0 && c.gate.enter() {
 		c.wait.recheck()
 		c.wait.reapIfFree()
+		c.gate.leave()
 	}
 }
 
