@@ -130,6 +130,31 @@ func (c *Conn) arrival() error {
 	})
 }
 
+// forgo gives up a connection whose other side may have made this process a worker, and have sent what it has not
+// received: it takes no more and says that it touches nothing. Otherwise the process would count as a
+// worker for as long as it lives. What was not read would be an error for the other side, which it would see before
+// the goodbye.
+func (c *Conn) forgo() {
+	bye, err := json.Marshal(&Message{Type: TypeBye})
+	raw, err2 := c.sock.SyscallConn()
+	if err != nil || err2 != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.Shutdown(int(fd), unix.SHUT_RD)
+		var some [1]byte // the kernel closes the descriptors
+		for range maxUnread {
+			if n, _, err := unix.Recvfrom(int(fd), some[:], unix.MSG_DONTWAIT); n <= 0 || err != nil {
+				break
+			}
+		}
+		_, _ = unix.SendmsgN(int(fd), bye, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+}
+
+// maxUnread bounds how many messages are thrown away; a socket holds fewer.
+const maxUnread = 1 << 12
+
 // DecodeMessage parses the bytes of one message. Errors wrap ErrInvalid.
 func DecodeMessage(data []byte) (*Message, error) {
 	d := json.NewDecoder(bytes.NewReader(data))

@@ -132,6 +132,10 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 	}
 	s.Pool.session = s
 	if err := s.handshake(ctx, hello); err != nil {
+		if s.Rings != nil {
+			s.Rings.Depart()
+		}
+		s.conn.forgo()
 		s.release()
 		return nil, fmt.Errorf("attach to %s: %w", socket, err)
 	}

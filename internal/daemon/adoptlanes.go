@@ -63,6 +63,10 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 			if out != nil && in != nil {
 				out.local, in.local = in, out
 				out.adopting = true // the agent runs between these commands
+				if out.isClosed() { // the last core died while the domain was to get other memory
+					out.closed.Store(0)
+					ring.SetState(slots.LaneOpen)
+				}
 				local = append(local, out)
 			}
 			if in != nil {

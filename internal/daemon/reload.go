@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/shm"
 )
@@ -50,12 +51,13 @@ type ConfigStatus struct {
 	Reload *ReloadStatus `json:"reload,omitempty"`
 }
 
-// The most changes, problems and bytes of a problem that are told: they must fit a message
-// of the depot.
+// The most changes, problems and bytes of a problem that are told, and the most bytes of each list as JSON: all must
+// fit a message of the depot together.
 const (
 	maxChanges  = 64
 	maxProblems = 32
 	maxProblem  = 400
+	maxTold     = depot.MaxMeta / 6
 )
 
 // reload reads the configuration again and puts in force what can be, or nothing if there
@@ -77,7 +79,7 @@ func (s *supervisor) reload() {
 		}
 		event.ReloadRefused.On(&s.log).Err(err).Msg("the configuration was not reloaded; the old one stays in force")
 	} else {
-		s.cfg = next
+		s.cfg, s.applied = next, true
 		r.Result, r.Digest = ReloadDone, next.Digest()
 		r.enter(changes)
 		s.setup.Log.SetLevel(logLevel(next))
@@ -104,18 +106,28 @@ func (s *supervisor) wanted() (*config.Config, []config.Change, error) {
 
 // enter sorts the changes into what is applied and what is not.
 func (r *ReloadStatus) enter(changes []config.Change) {
+	applied, pending := 0, 0
 	for _, c := range changes {
-		list := &r.Pending
+		list, told := &r.Pending, &pending
 		if c.Live {
-			list = &r.Applied
+			list, told = &r.Applied, &applied
 		}
-		if len(*list) >= maxChanges {
+		c.Old, c.New = short(c.Old), short(c.New)
+		if *told += sizeOf(c); len(*list) >= maxChanges || *told > maxTold {
 			r.More++
 			continue
 		}
-		c.Old, c.New = short(c.Old), short(c.New)
 		*list = append(*list, c)
 	}
+}
+
+// sizeOf is how many bytes a value has as JSON.
+func sizeOf(v any) int {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return maxTold + 1
+	}
+	return len(data)
 }
 
 // short returns a value, or of a long one how it begins.
@@ -140,8 +152,12 @@ func paths(changes []config.Change) []string {
 func problems(err error) []string {
 	lines := strings.Split(err.Error(), "\n")
 	lines = lines[:min(len(lines), maxProblems)]
+	told := 0
 	for i := range lines {
 		lines[i] = printableText(lines[i], maxProblem)
+		if told += sizeOf(lines[i]); told > maxTold {
+			return lines[:i]
+		}
 	}
 	return lines
 }

@@ -77,7 +77,12 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 		return nil, err
 	}
 	defer handoffR.Close()
-	defer handoffW.Close()
+	written := false
+	defer func() {
+		if !written {
+			_ = handoffW.Close()
+		}
+	}()
 	lifelineR, lifelineW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -124,8 +129,13 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 		<-served // ends with the core's end of the socket
 		close(c.ended)
 	}()
-	// A core that dies before it has read makes this fail; its end says why.
-	_, _ = handoffW.Write(h)
+	// A core that dies before it has read makes this fail; its end says why. One that lives and does not read is
+	// not waited for: a pipe has not room for every handoff.
+	written = true
+	go func() {
+		_, _ = handoffW.Write(h)
+		_ = handoffW.Close()
+	}()
 	return c, nil
 }
 

@@ -76,6 +76,8 @@ type supervisor struct {
 	upgraded *UpgradeStatus
 	// reloaded is how the last reload went; nil before the first.
 	reloaded *ReloadStatus
+	// applied: a reload has put another configuration in force, which cores must be told of.
+	applied bool
 	// untold: the core was not told what it should have been, which has been said.
 	untold bool
 }

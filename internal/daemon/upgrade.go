@@ -173,7 +173,7 @@ func (s *supervisor) tell() {
 	errs := s.setup.Log.Errors()
 	n := note{UpgradeStatus: s.upgraded, Reload: s.reloaded, Errors: errs[:min(len(errs), toldErrors)]}
 	var err error
-	if s.reloaded != nil && s.reloaded.Result == ReloadDone {
+	if s.applied { // also if the core has not heard of it, and the last one was refused
 		for _, p := range partsOf(s.cfg.TOML()) {
 			err = errors.Join(err, s.depot.Note(note{Part: p}))
 		}

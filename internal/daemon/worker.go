@@ -173,12 +173,8 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 		return nil, err
 	}
 	w.role, w.name, w.handlers, w.abi = m.Hello.Role, printable(m.Hello.Name), m.Hello.Handlers, m.Hello.ABI
-	w.domain = c.admit(w.uid, w.gid, w.groups)
-	if w.domain == nil && w.role == attach.RoleTool && mayOperate(w.uid) {
-		w.domain = c.allDomains()[0] // tools get nothing of it
-	}
-	if w.domain == nil {
-		return nil, fmt.Errorf("%w: no domain of node %s admits user %d or one of its groups %v (see [[domain]] in its config)", attach.ErrPermission, c.node, w.uid, w.someGroups())
+	if err := c.place(w); err != nil {
+		return nil, err
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
@@ -187,9 +183,9 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	w.mu.Lock()
 	err = w.domain.enlist(w)
 	for errors.Is(err, errRetired) {
-		// It has a successor.
-		w.domain = c.admit(w.uid, w.gid, w.groups)
-		err = w.domain.enlist(w)
+		if err = c.place(w); err == nil { // in its successor
+			err = w.domain.enlist(w)
+		}
 	}
 	if err != nil {
 		w.mu.Unlock()
@@ -198,6 +194,9 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	err = c.welcomeWorker(w, m.Seq)
 	w.mu.Unlock()
 	if err != nil {
+		c.mu.Lock()
+		w.bye = true // it has got nothing that it could touch
+		c.mu.Unlock()
 		c.detach(w)
 		return nil, err
 	}
@@ -205,6 +204,18 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 		w.giveAll()
 	}
 	return w, nil
+}
+
+// place finds the domain of a new process.
+func (c *conductor) place(w *worker) error {
+	w.domain = c.admit(w.uid, w.gid, w.groups)
+	if w.domain == nil && w.role == attach.RoleTool && mayOperate(w.uid) {
+		w.domain = c.allDomains()[0] // tools get nothing of it
+	}
+	if w.domain == nil {
+		return fmt.Errorf("%w: no domain of node %s admits user %d or one of its groups %v (see [[domain]] in its config)", attach.ErrPermission, c.node, w.uid, w.someGroups())
+	}
+	return nil
 }
 
 // welcomeWorker sends a worker its welcome.

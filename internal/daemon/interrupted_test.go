@@ -1,0 +1,280 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/depot"
+	"github.com/rdmad/rdmad/server"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// eventually calls f until it succeeds, and ends the test when it does not. Package daemontest, which has the like,
+// imports this one.
+func eventually(t *testing.T, what string, f func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if err = f(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
+}
+
+func parsed(t *testing.T, text string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("test", []byte("[node]\nname = \"a\"\nsocket = \""+filepath.Join(t.TempDir(), "s.sock")+"\"\n"+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// A core that dies while a domain gets new memory, when what was under way in the old has its outcome and the new is
+// not kept yet, leaves the old to the next one, and processes go on with it.
+func TestCoreDiesInARotation(t *testing.T) {
+	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
+	store := depot.NewStore(depot.Limits{Items: 100, FDs: 1000}, func(err error) { t.Error(err) })
+	defer store.Clear()
+	core := func() (c *conductor, end func()) {
+		link, theirs, err := store.Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan struct{})
+		go func() { link.Serve(); close(served) }()
+		kept, items, err := depot.Open(theirs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err = newConductor(cfg, 0, kept, items, false, zerolog.Nop()); err != nil {
+			t.Fatal(err)
+		}
+		c.identify()
+		return c, func() {
+			_ = kept.Close() // nobody hears of what it does from now on
+			<-served
+			c.stop()
+		}
+	}
+	first, end := core()
+	d := first.allDomains()[0]
+	for _, class := range cfg.Classes {
+		for n := range cfg.Lanes.PerPeer {
+			if _, err := d.outgoing(place{node: "a"}, class, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d.agent.commands.call(func() { d.view.retire("damaged") })
+	end()
+
+	second, end := core()
+	defer end()
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.open(l)
+	s, err := server.Attach(t.Context(), cfg.Node.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Handle("text", "echo", func(c *server.Call) error { return c.Reply(c.Request()) }); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.Serve(context.Background()) }()
+	c, err := client.Attach(t.Context(), cfg.Node.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	eventually(t, "a call is answered", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Call(ctx, "a/text/echo", []byte("hello"))
+		return err
+	})
+}
+
+// A core that does not read its handoff is not waited for, however much that is.
+func TestCoreThatDoesNotRead(t *testing.T) {
+	var users []string
+	for i := range 8000 {
+		users = append(users, fmt.Sprint(100_000_000+i))
+	}
+	program := filepath.Join(t.TempDir(), "core")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := openExecutable(program, program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exe.close()
+	socket, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	s := &supervisor{
+		cfg: parsed(t, "[[domain]]\nname = \"jobs\"\nusers = ["+strings.Join(users, ", ")+"]\n"), log: zerolog.Nop(), socket: socket,
+		depot: depot.NewStore(depot.Limits{Items: 10, FDs: 10}, func(err error) { t.Error(err) }),
+	}
+	core, err := s.startCore(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	core.end(syscall.SIGKILL, time.Minute)
+}
+
+// A process that attaches while its domain gets new memory, and a reload leaves it no domain, is refused.
+func TestAttachWhileRotatedAndReloaded(t *testing.T) {
+	cfg := parsed(t, "")
+	c, err := newConductor(cfg, 0, nil, nil, false, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.stop()
+	d := c.allDomains()[0]
+	next, err := c.newDomain(config.Domain{Name: d.name}, d.agent, nil) // admits nobody
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ours, err := net.DialUnix("unixpacket", nil, l.Addr().(*net.UnixAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := attach.NewConn(ours)
+	defer process.Close()
+	if err := process.Send(&attach.Message{Type: attach.TypeHello, Hello: &attach.Hello{Protocol: attach.Protocol, ABI: shm.ABIVersion, Role: attach.RoleClient}}); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := attach.NewConn(theirs)
+	defer conn.Close()
+	attached := make(chan error, 1)
+	c.mu.Lock()
+	go func() {
+		_, err := c.attach(conn)
+		attached <- err
+	}()
+	eventually(t, "it was admitted, and waits to be entered", func() error {
+		stacks := make([]byte, 1<<20)
+		if !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), ".enlist(") {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	d.retired = true
+	c.domains.Store(&[]*domain{next})
+	c.mu.Unlock()
+	if err := <-attached; !errors.Is(err, attach.ErrPermission) {
+		t.Errorf("attached: %v", err)
+	}
+}
+
+// toldRig is a supervisor whose core is being started, and that core when it is told.
+func toldRig(t *testing.T, cfg *config.Config) (s *supervisor, start func() *briefing) {
+	s = &supervisor{cfg: cfg, log: zerolog.Nop(), depot: depot.NewStore(depot.Limits{Items: 10, FDs: 10}, func(err error) { t.Error(err) })}
+	link, theirs, err := s.depot.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.core = &runningCore{link: link, ended: make(chan struct{})}
+	return s, func() *briefing {
+		go link.Serve()
+		told := newBriefing("test")
+		core, _, err := depot.Open(theirs, told.take)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = core.Close() })
+		if err := core.Ready(); err != nil {
+			t.Fatal(err)
+		}
+		<-link.Ready()
+		return told
+	}
+}
+
+// What a reload has put in force reaches the core also if another was refused before the core could be told.
+func TestReloadRefusedBeforeTold(t *testing.T) {
+	next := parsed(t, "[limits]\nworkers = 20\n")
+	cfg := *next
+	cfg.Limits.Workers = 10
+	s, start := toldRig(t, &cfg)
+	s.setup.Reload = func() (*config.Config, error) { return next, nil }
+	s.reload()
+	s.setup.Reload = func() (*config.Config, error) { return nil, errors.New("line 3: unknown key") }
+	s.reload()
+	if s.cfg.Limits.Workers != 20 || s.reloaded.Result != ReloadRefused {
+		t.Fatalf("%d, %+v", s.cfg.Limits.Workers, s.reloaded)
+	}
+	told := start()
+	s.served()
+	eventually(t, "the core has what is in force", func() error {
+		if c := told.config.Load(); c == nil || c.Digest() != s.cfg.Digest() {
+			return fmt.Errorf("it has %+v", c)
+		}
+		return nil
+	})
+}
+
+// How a reload went can be told however much it has changed.
+func TestNoteOfManyChanges(t *testing.T) {
+	domains := func(from int) string {
+		var b strings.Builder
+		for i := range 40 {
+			fmt.Fprintf(&b, "[[domain]]\nname = \"the-domain-of-a-project-%d\"\n", i)
+			var ids []string
+			for u := range 80 {
+				ids = append(ids, fmt.Sprint(from+i*100+u))
+			}
+			fmt.Fprintf(&b, "users = [%[1]s]\ngroups = [%[1]s]\n", strings.Join(ids, ", "))
+		}
+		return b.String()
+	}
+	before := parsed(t, domains(10000))
+	s, start := toldRig(t, before)
+	told := start()
+	after := parsed(t, domains(20000))
+	after.Node.Socket = before.Node.Socket
+	s.setup.Reload = func() (*config.Config, error) { return after, nil }
+	s.reload()
+	if r := s.reloaded; s.untold || r.Result != ReloadDone || r.More == 0 || len(r.Applied)+len(r.Pending)+r.More != 80 {
+		data, _ := json.Marshal(r)
+		t.Errorf("untold %v; %d applied, %d pending, %d more; %d bytes", s.untold, len(r.Applied), len(r.Pending), r.More, len(data))
+	}
+	eventually(t, "the core is told", func() error {
+		if told.reload.Load() == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
