@@ -46,7 +46,7 @@ func newCall() *cobra.Command {
 		Example: "  rdmad call b/echo/echo hello\n  rdmad call echo/echo - < file > copy",
 		Args:    wantArgs(1, 2, "a target and optionally a payload"),
 		RunE: func(c *cobra.Command, args []string) error {
-			payload, err := payloadOf(c.InOrStdin(), args[1:])
+			payload, err := payloadOf(c.Context(), c.InOrStdin(), args[1:])
 			if err != nil {
 				return err
 			}
@@ -66,21 +66,35 @@ func newCall() *cobra.Command {
 		},
 	}
 	socketFlag(c, &f.socket)
-	c.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for the answer")
+	timeoutFlag(c, &f.timeout, 5*time.Second, "how long to wait for the answer")
 	c.Flags().Var(&f.answer, "answer-size", "room for the answer, if it may be larger than the method declares")
 	jsonFlag(c, &f.json)
 	return c
 }
 
-// payloadOf returns the payload that the arguments ask for.
-func payloadOf(in io.Reader, args []string) ([]byte, error) {
-	switch {
-	case len(args) == 0:
+// payloadOf returns the payload that the arguments ask for. A read that nobody waits for any more ends with the process.
+func payloadOf(ctx context.Context, in io.Reader, args []string) ([]byte, error) {
+	if len(args) == 0 {
 		return nil, nil
-	case args[0] == "-":
-		return io.ReadAll(in)
 	}
-	return []byte(args[0]), nil
+	if args[0] != "-" {
+		return []byte(args[0]), nil
+	}
+	type outcome struct {
+		payload []byte
+		err     error
+	}
+	read := make(chan outcome, 1)
+	go func() {
+		payload, err := io.ReadAll(in)
+		read <- outcome{payload, err}
+	}()
+	select {
+	case r := <-read:
+		return r.payload, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("reading the payload: %w", ctx.Err())
+	}
 }
 
 func (f *callFlags) call(outer context.Context, target string, payload []byte) (*callResult, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
+	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/daemon"
@@ -115,7 +116,7 @@ var hints = []struct {
 // explain returns the error as one line with what to do about it.
 func explain(err error) string {
 	// Errors that were joined have a line each.
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	text := table.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")) // a handler's text can be anything
 	for _, prefix := range []string{"client: ", "server: ", "counters: ", "link: ", "perf: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}

@@ -28,6 +28,7 @@ func TestReport(t *testing.T) {
 		{fmt.Errorf("client: %w", client.ErrVersion), 1, []string{"rdmad version"}},
 		{fmt.Errorf("server: %w", client.ErrPermission), 1, []string{"rdmad: permission denied", "[[domain]]"}},
 		{&client.DeadlineError{Target: "x"}, 1, []string{"--timeout"}},
+		{errors.New("b/s/m: \x1b]0;owned\a\x1b[2J\rrdmad: all is well"), 1, []string{"rdmad: b/s/m: ?]0;owned??[2J?rdmad: all is well\n"}},
 	} {
 		var out strings.Builder
 		if got := report(&out, "rdmad test", c.err); got != c.status {

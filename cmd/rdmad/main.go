@@ -25,7 +25,13 @@ func execute() int {
 	addStandard(root)
 	out := newOutput()
 	root.SetOut(out)
-	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	root.PersistentPreRun = func(c *cobra.Command, _ []string) {
+		started = true
+		if onlyLooks(c) {
+			// The first signal asks it to end, and the next one ends it whatever it waits for.
+			context.AfterFunc(ctx, stop)
+		}
+	}
 	c, err := root.ExecuteContextC(ctx)
 	if err != nil && !started {
 		// cobra refused the command line itself.
@@ -35,6 +41,14 @@ func execute() int {
 		err = out.err
 	}
 	return report(os.Stderr, c.CommandPath(), err)
+}
+
+// onlyLooks reports whether a command has no processes or sockets to end in an orderly way.
+func onlyLooks(c *cobra.Command) bool {
+	for c.HasParent() && c.Parent().HasParent() {
+		c = c.Parent()
+	}
+	return c.GroupID == "look" || c.Name() == "config"
 }
 
 // taggedCommands are hidden commands that only builds with some tag have.

@@ -50,7 +50,7 @@ func newPing() *cobra.Command {
 	socketFlag(c, &f.socket)
 	c.Flags().IntVarP(&f.count, "count", "n", 4, "how many messages")
 	c.Flags().DurationVarP(&f.interval, "interval", "i", 200*time.Millisecond, "pause between messages")
-	c.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for each answer")
+	timeoutFlag(c, &f.timeout, 5*time.Second, "how long to wait for each answer")
 	jsonFlag(c, &f.json)
 	return c
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/daemon"
 )
@@ -42,7 +41,7 @@ func newReload() *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr()) },
 	}
 	socketFlag(c, &f.socket)
-	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for the outcome")
+	timeoutFlag(c, &f.timeout, 10*time.Second, "how long to wait for the outcome")
 	jsonFlag(c, &f.json)
 	return c
 }
@@ -51,17 +50,16 @@ func newReload() *cobra.Command {
 func (f *reloadFlags) run(ctx context.Context, out, problems io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	before, err := f.status(ctx)
+	before, err := signalled(ctx, f.socket, syscall.SIGHUP, func(s *daemon.Status) error {
+		if s.Config == nil {
+			return fmt.Errorf("node %s cannot reload: it is rdmad %s; see: rdmad version", s.Node, s.Version)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	if before.Config == nil {
-		return fmt.Errorf("node %s cannot reload: it is rdmad %s; see: rdmad version", before.Node, before.Version)
-	}
-	if err := syscall.Kill(before.PIDs.Supervisor, syscall.SIGHUP); err != nil {
-		return fmt.Errorf("signal the supervisor, process %d: %w", before.PIDs.Supervisor, err)
-	}
-	after, err := f.awaitReload(ctx, before)
+	after, err := awaited(ctx, f.socket, reloadedSince(before))
 	if err != nil {
 		return err
 	}
@@ -77,37 +75,14 @@ func (f *reloadFlags) run(ctx context.Context, out, problems io.Writer) error {
 	return err
 }
 
-// status asks for the daemon's state.
-func (f *reloadFlags) status(ctx context.Context) (*daemon.Status, error) {
-	raw, err := look.Ask(ctx, f.socket, "rdmad-reload")
-	if err != nil {
-		return nil, err
-	}
-	return look.Parse(raw)
-}
-
-// awaitReload returns the first status with a later reload than the one before, when what
-// it has changed is in force.
-func (f *reloadFlags) awaitReload(ctx context.Context, before *daemon.Status) (*daemon.Status, error) {
+// reloadedSince reports whether a status has a later reload than the one before, and what it has changed is in force.
+func reloadedSince(before *daemon.Status) func(*daemon.Status) bool {
 	last := 0
 	if before.Config.Reload != nil {
 		last = before.Config.Reload.Number
 	}
-	for {
-		s, err := f.status(ctx)
-		if err == nil && s.Config != nil && s.Config.Reload != nil && s.Config.Reload.Number > last && s.Config.Digest == s.Config.Reload.Digest {
-			return s, nil
-		}
-		if err == nil {
-			select {
-			case <-ctx.Done():
-				err = ctx.Err()
-			case <-time.After(upgradeLook):
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("the outcome is not known, see the daemon's log: %w", err)
-		}
+	return func(s *daemon.Status) bool {
+		return s.Config != nil && s.Config.Reload != nil && s.Config.Reload.Number > last && s.Config.Digest == s.Config.Reload.Digest
 	}
 }
 

@@ -64,7 +64,7 @@ func newTrace() *cobra.Command {
 	c.Flags().StringVar(&f.spec.Domain, "domain", "", "only requests of this domain")
 	c.Flags().IntVarP(&f.spec.Count, "count", "n", 1, "how many requests to follow")
 	c.Flags().IntVar(&f.spec.Every, "sample", 1, "follow one of so many requests")
-	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for them")
+	timeoutFlag(c, &f.timeout, 10*time.Second, "how long to wait for them")
 	jsonFlag(c, &f.json)
 	return c
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"syscall"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemon"
 )
 
@@ -44,7 +42,7 @@ func newUpgrade() *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c.OutOrStdout()) },
 	}
 	socketFlag(c, &f.socket)
-	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the outcome")
+	timeoutFlag(c, &f.timeout, 30*time.Second, "how long to wait for the outcome")
 	jsonFlag(c, &f.json)
 	return c
 }
@@ -53,19 +51,15 @@ func newUpgrade() *cobra.Command {
 func (f *upgradeFlags) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	conn, err := client.Attach(ctx, f.socket, client.Name("rdmad-upgrade"))
+	before, err := signalled(ctx, f.socket, syscall.SIGUSR2, func(*daemon.Status) error { return nil })
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	before, err := statusOf(ctx, conn)
-	if err != nil {
-		return err
+	last := 0
+	if before.Upgrade != nil {
+		last = before.Upgrade.Number
 	}
-	if err := syscall.Kill(before.PIDs.Supervisor, syscall.SIGUSR2); err != nil {
-		return fmt.Errorf("signal the supervisor, process %d: %w", before.PIDs.Supervisor, err)
-	}
-	after, err := awaitUpgrade(ctx, conn, before)
+	after, err := awaited(ctx, f.socket, func(s *daemon.Status) bool { return s.Upgrade != nil && s.Upgrade.Number > last })
 	if err != nil {
 		return err
 	}
@@ -88,41 +82,4 @@ func (f *upgradeFlags) run(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("node %s goes on with rdmad %s, the program was refused: %s", r.Node, r.From.Version, r.Reason)
 	}
 	return fmt.Errorf("node %s goes on with rdmad %s after %.1f ms without a core: %s", r.Node, r.From.Version, r.PauseMS, r.Reason)
-}
-
-// upgradeLook is how often the outcome is looked for.
-const upgradeLook = 20 * time.Millisecond
-
-// awaitUpgrade returns the first status with another upgrade than the one before.
-func awaitUpgrade(ctx context.Context, conn *client.Conn, before *daemon.Status) (*daemon.Status, error) {
-	last := 0
-	if before.Upgrade != nil {
-		last = before.Upgrade.Number
-	}
-	for {
-		s, err := statusOf(ctx, conn)
-		if err == nil && s.Upgrade != nil && s.Upgrade.Number > last {
-			return s, nil
-		}
-		if err == nil {
-			select {
-			case <-ctx.Done():
-				err = ctx.Err()
-			case <-time.After(upgradeLook):
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("the outcome is not known, see the daemon's log: %w", err)
-		}
-	}
-}
-
-// statusOf asks for the status by an attachment.
-func statusOf(ctx context.Context, conn *client.Conn) (*daemon.Status, error) {
-	raw, err := conn.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := new(daemon.Status)
-	return s, json.Unmarshal(raw, s)
 }

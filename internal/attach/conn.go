@@ -130,6 +130,17 @@ func (c *Conn) arrival() error {
 	})
 }
 
+// credentials returns what the kernel says of the process at the other side.
+func (c *Conn) credentials() (cred *unix.Ucred, err error) {
+	raw, err := c.sock.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return cred, errors.Join(err, failed)
+}
+
 // forgo gives up a connection whose other side may have made this process a worker, and have sent what it has not
 // received: it takes no more and says that it touches nothing. Otherwise the process would count as a
 // worker for as long as it lives. What was not read would be an error for the other side, which it would see before

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -399,6 +401,10 @@ func (s *Session) Tell(m *Message) error { return s.conn.Send(m) }
 
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Listener returns what the kernel says of the process that listens, or listened, on the daemon's socket: its id in
+// the caller's pid namespace, 0 if it has none there, and its user.
+func (s *Session) Listener() (*unix.Ucred, error) { return s.conn.credentials() }
 
 // Err returns why the session ended, or nil.
 func (s *Session) Err() error {

@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemon"
@@ -99,6 +102,40 @@ func (d *Daemon) ask(ctx context.Context, m *attach.Message) (json.RawMessage, e
 		return nil, fmt.Errorf("%w: the daemon answers with %q instead of its state", attach.ErrVersion, a.Type)
 	}
 	return a.StatusJSON, nil
+}
+
+// Signal sends a signal to the process that the daemon says is its supervisor, if the kernel agrees that it can be:
+// it listens on the socket, or whoever does is gone or the service manager and of the same user or root. What a daemon
+// of another user says is not to end processes of who asks it.
+func (d *Daemon) Signal(s *daemon.Status, sig syscall.Signal) error {
+	pid := s.PIDs.Supervisor
+	cred, err := d.session.Listener()
+	switch {
+	case err != nil:
+		return fmt.Errorf("who listens on %s: %w", d.socket, err)
+	case pid < 1:
+		return fmt.Errorf("node %s says that its supervisor is process %d", s.Node, pid)
+	case cred.Pid == 0:
+		return fmt.Errorf("the daemon on %s runs in another pid namespace: signal its process %d there, with %v", d.socket, pid, unix.SignalName(sig))
+	case int(cred.Pid) != pid && !passedOn(cred, pid):
+		return fmt.Errorf("node %s says that its supervisor is process %d, but process %d of user %d listens on %s: signal the daemon with %v yourself",
+			s.Node, pid, cred.Pid, cred.Uid, d.socket, unix.SignalName(sig))
+	}
+	if err := syscall.Kill(pid, sig); err != nil {
+		return fmt.Errorf("signal the supervisor, process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// passedOn reports whether the process may have got the socket from whoever listened there: another one before
+// it, which is gone, or the service manager.
+func passedOn(listener *unix.Ucred, pid int) bool {
+	if pid == 1 || listener.Pid != 1 && !errors.Is(unix.Kill(int(listener.Pid), 0), unix.ESRCH) {
+		return false
+	}
+	var st unix.Stat_t
+	err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st)
+	return err == nil && (listener.Uid == 0 || st.Uid == listener.Uid)
 }
 
 // Close ends the attachment.
