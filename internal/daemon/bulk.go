@@ -58,11 +58,23 @@ func (c *conductor) bulkWith(d *domain, peer string) *bulk {
 		b.view.mover.register = func(e *activeEnd, r *agentRegion) bool {
 			return c.spawn(func() { b.registerLocal(e, r) })
 		}
+		b.view.mover.later = func() bool { return c.spawn(b.lookLater) }
 	})
 	c.mu.Lock()
 	d.bulks[peer] = b
 	c.mu.Unlock()
 	return b
+}
+
+// lookLater has the agent look whether operations under way get on, after a while.
+func (b *bulk) lookLater() {
+	late := time.NewTimer(max(b.domain.conductor.live().Node.LinkHold, standsStillAfter))
+	defer late.Stop()
+	select {
+	case <-late.C:
+		b.domain.agent.commands.call(b.view.mover.lookAgain)
+	case <-b.domain.conductor.ctx.Done():
+	}
 }
 
 // prepare makes the protection domain for a session, with mu held.

@@ -47,6 +47,12 @@ type mover struct {
 	// register registers a region with the connection's device and calls
 	// registered, soon.
 	register func(e *activeEnd, r *agentRegion) bool
+	// later calls lookAgain, after standsStillAfter or more; nil in tests. False: nobody is left to do it. watching:
+	// it is to be called, for the connection watched, on which everything before doneThen was complete.
+	later    func() bool
+	watching bool
+	watched  *activeEnd
+	doneThen uint64
 }
 
 // flow is the operations of one worker, oldest first.
@@ -205,6 +211,7 @@ func (m *mover) flush() int {
 		m.broken(err)
 		return 1
 	}
+	m.watch()
 	return 0
 }
 
