@@ -45,6 +45,8 @@ func (n *fakeNet) handle(service, method string, h func(incoming) error) error {
 	return nil
 }
 
+func (n *fakeNet) withdraw(context.Context) error { return nil }
+
 func (n *fakeNet) absent(_ context.Context, service string) absence {
 	n.mu.Lock()
 	defer n.mu.Unlock()

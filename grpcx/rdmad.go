@@ -95,6 +95,8 @@ type rdmadHost struct{ server *server.Server }
 
 func (h rdmadHost) node() string { return h.server.Node() }
 
+func (h rdmadHost) withdraw(ctx context.Context) error { return h.server.Withdraw(ctx) }
+
 func (h rdmadHost) handle(service, method string, run func(incoming) error) error {
 	return h.server.HandleStream(service, method, func(s *server.Stream) error { return run(s) })
 }

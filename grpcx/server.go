@@ -88,11 +88,13 @@ func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo {
 	return all
 }
 
-// GracefulStop refuses new calls with codes.Unavailable and returns a moment after the
-// last of those that run has ended, or with the error of ctx when that ends first.
-// Afterwards end the context of Serve, or Close the server of package server. It may be
-// called more than once.
+// GracefulStop has new calls go to other processes that serve the same, or end with codes.Unavailable, and returns a
+// moment after the last of those that run has ended, or with the error of ctx when that ends first. The underlying
+// server.Server serves nothing else any more either. Afterwards end the context of Serve, or Close the server of
+// package server. It may be called more than once.
 func (s *Server) GracefulStop(ctx context.Context) error {
+	// Without the daemon, or without the time to ask it, calls that come are refused.
+	_ = s.host.withdraw(ctx)
 	s.mu.Lock()
 	if !s.stopping {
 		s.stopping = true

@@ -235,7 +235,7 @@ func TestRefusalOfLargeMessage(t *testing.T) {
 	}
 	for _, n := range sizes {
 		_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{Payload: payload(n)})
-		want(t, err, codes.Unavailable, "stopping")
+		want(t, err, codes.Unavailable, "")
 	}
 	close(leave)
 	if _, err := stream.Recv(); err != io.EOF {
@@ -286,4 +286,43 @@ func TestNoRoomForLargeMessage(t *testing.T) {
 	want(t, <-seen, codes.ResourceExhausted, "")
 	_, err = stream.CloseAndRecv()
 	want(t, err, codes.ResourceExhausted, "")
+}
+
+// While one of two processes stops, the other one answers.
+func TestGracefulStopBesideAnother(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	slow, entered, leave := waiter()
+	one := serveOn(t, b, slow.register)
+	c := testgrpc.NewTestServiceClient(dialFrom(t, a, dialOptions{node: "b"}))
+	stream, err := c.FullDuplexCall(limit(t), grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	serveOn(t, b, echoSize().register)
+	const callers, calls = 4, 100
+	outcomes := make(chan error, callers*calls)
+	for range callers {
+		go func() {
+			for range calls {
+				_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+				outcomes <- err
+			}
+		}()
+	}
+	<-outcomes // they are under way
+	stopped := make(chan error, 1)
+	go func() { stopped <- one.GracefulStop(limit(t)) }()
+	for range callers*calls - 1 {
+		if err := <-outcomes; err != nil {
+			t.Errorf("although another process serves it: %v", err)
+		}
+	}
+	close(leave)
+	if _, err := stream.Recv(); err != io.EOF {
+		t.Error(err)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
 }

@@ -44,6 +44,8 @@ type caller interface {
 // host offers methods.
 type host interface {
 	handle(service, method string, h func(incoming) error) error
+	// withdraw has new calls go to other processes, until ctx ends.
+	withdraw(ctx context.Context) error
 	node() string
 }
 

@@ -159,3 +159,33 @@ func ExampleServer_Node() {
 	// Output:
 	// a
 }
+
+func ExampleServer_Withdraw() {
+	socket, stop := node()
+	defer stop()
+	ctx := context.Background()
+	offer := func(name string) *server.Server {
+		srv, err := server.Attach(ctx, socket)
+		if err == nil {
+			err = srv.Handle("demo", "who", func(c *server.Call) error { return c.Reply([]byte(name)) })
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		go func() { _ = srv.Serve(ctx) }()
+		return srv
+	}
+	// In a program each has its own process.
+	before := offer("the old release")
+	after := offer("the new release")
+	defer after.Close()
+	if err := before.Withdraw(ctx); err != nil {
+		log.Fatal(err)
+	}
+	call(socket, "demo/who", "")
+	// What it had begun with has ended then.
+	fmt.Println("closed:", before.Close())
+	// Output:
+	// answer: the new release
+	// closed: <nil>
+}

@@ -193,6 +193,25 @@ func (s *Server) Serve(ctx context.Context) error {
 	return fmt.Errorf("server: %w", ErrClosed)
 }
 
+// Withdraw has the daemon give this process no new requests: they go to other processes that serve the same
+// methods, as what it was given and has not begun with does, or end in ErrNoService. When it returns nil, nothing but
+// what belongs to streams and large messages that have begun comes any more, and handlers go on until they return. It cannot
+// be undone: Handle and HandleStream return an ErrInvalid afterwards. Errors: that of ctx, or of an ended
+// connection. It is safe for concurrent use.
+func (s *Server) Withdraw(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.base, cancel)()
+	_, err := s.session.Ask(ctx, &attach.Message{Type: attach.TypeWithdraw})
+	if s.base.Err() != nil {
+		err = ErrClosed
+	}
+	if err != nil {
+		return fmt.Errorf("server: withdraw: %w", err)
+	}
+	return nil
+}
+
 // Close detaches. Handlers that run finish first, and their answers are sent;
 // requests that no handler has started go to other processes of the service.
 // Do not call it from a handler.

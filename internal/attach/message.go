@@ -36,6 +36,9 @@ const (
 	TypeResolve Type = "resolve"
 	// TypeRegister offers methods. Answer: TypeRegistered or TypeFail.
 	TypeRegister Type = "register"
+	// TypeWithdraw asks for no new requests: the worker serves nothing any more, but for exchanges that have begun.
+	// Answer: TypeWithdrawn, when the worker has nothing that it had not begun with, or TypeFail.
+	TypeWithdraw Type = "withdraw"
 	// TypeMapped says that a service worker has mapped a lane, so that the
 	// daemon may deliver requests from it.
 	TypeMapped Type = "mapped"
@@ -78,6 +81,7 @@ const (
 	TypeFail       Type = "fail"
 	TypeResolved   Type = "resolved"
 	TypeRegistered Type = "registered"
+	TypeWithdrawn  Type = "withdrawn"
 	TypeStatusIs   Type = "status-is"
 	TypePong       Type = "pong"
 	TypeTraced     Type = "traced"

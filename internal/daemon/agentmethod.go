@@ -121,20 +121,3 @@ func (d *agentDomain) method(id uint32) *agentMethod {
 	}
 	return nil
 }
-
-// refuseQueue answers the queued requests of a method that nobody serves.
-func (d *agentDomain) refuseQueue(m *agentMethod) {
-	q := m.queue
-	m.queue = nil
-	m.turns.drain(func(r queued) verdict {
-		q = append(q, r)
-		return gone
-	})
-	m.recount()
-	for _, r := range q {
-		if r.waits() {
-			r.lane.refuse(r.index, slots.StatusNoService, "nobody serves it")
-			r.lane.later()
-		}
-	}
-}

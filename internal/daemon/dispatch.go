@@ -41,8 +41,8 @@ type agentWorker struct {
 	// ended counts those that it has finished since callers were last judged, and ahead is how
 	// many it finished in aheadTime before that.
 	ended, ahead int
-	// leaving: it is to finish them and gets no others, unless they belong to one.
-	leaving bool
+	// leaving: it is to finish them and gets no others, unless they belong to one. withdrawn: so it has said.
+	leaving, withdrawn bool
 	// handlers is how many it works on at once; 0 if it has not said.
 	handlers int
 	// uses has a bit for each lane that a client has, bytes is the size of its
@@ -74,7 +74,7 @@ func (w *agentWorker) hasMapped(lane uint16) bool {
 }
 
 // takes reports whether it may be given new requests of a lane.
-func (w *agentWorker) takes(lane uint16) bool { return !w.leaving && w.hasMapped(lane) }
+func (w *agentWorker) takes(lane uint16) bool { return !w.leaving && !w.withdrawn && w.hasMapped(lane) }
 
 func (w *agentWorker) hasKnown(lane uint16) bool {
 	return w.known[lane/64]&(1<<(lane%64)) != 0
@@ -227,29 +227,9 @@ func (d *agentDomain) detach(w *agentWorker) {
 			}
 		}
 	}
-	var back []queued // with an order
-	for _, l := range d.inLanes {
-		for i := range l.records {
-			rec := &l.records[i]
-			if !rec.active || int(rec.worker) != w.id || !l.ring.Withdraw(i, l.ring.AnswerWord(i)) {
-				continue
-			}
-			l.unassign(i)
-			w.outstanding--
-			d.agent.count.Redispatched++
-			if rec.order != 0 {
-				back = append(back, queued{l, i, rec.ticket})
-				continue
-			}
-			l.dispatch(i)
-			l.later()
-		}
-	}
-	if len(back) > 0 {
-		d.putBack(back)
-	}
+	d.takeBack(w)
 	for _, m := range d.methods {
-		if m != nil && len(m.workers) == 0 && !d.expecting {
+		if m != nil && m.deserted() && !d.expecting {
 			d.refuseQueue(m)
 		}
 	}

@@ -112,7 +112,7 @@ func newInLane(d *agentDomain, id uint16, r *slots.Ring, v *vault.Vault, groupMa
 func (l *inLane) dispatch(i int) {
 	rec := &l.records[i]
 	m := l.domain.method(rec.method)
-	if m == nil || len(m.workers) == 0 && !l.domain.expecting {
+	if m == nil || (len(m.workers) == 0 || rec.to == 0 && m.deserted()) && !l.domain.expecting {
 		l.refuse(i, slots.StatusNoService, "nobody serves it")
 		return
 	}

@@ -33,7 +33,7 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 		return c.free(w, m)
 	case attach.TypeHave:
 		return c.have(w, m)
-	case attach.TypeResolve, attach.TypeRegister, attach.TypeStatus, attach.TypePing, attach.TypeAlloc, attach.TypeExport, attach.TypeTrace, attach.TypeDrain, attach.TypeStacks:
+	case attach.TypeResolve, attach.TypeRegister, attach.TypeWithdraw, attach.TypeStatus, attach.TypePing, attach.TypeAlloc, attach.TypeExport, attach.TypeTrace, attach.TypeDrain, attach.TypeStacks:
 	default:
 		return fmt.Errorf("%w: a %q message from a worker", attach.ErrInvalid, printable(string(m.Type)))
 	}
@@ -101,6 +101,8 @@ func (c *conductor) answer(w *worker, m *attach.Message) {
 		a, err = c.export(w, m)
 	case attach.TypeRegister:
 		a, err = c.register(w, m)
+	case attach.TypeWithdraw:
+		a, err = c.withdraw(w)
 	case attach.TypeStatus:
 		err = w.sendStatus(m.Seq)
 	case attach.TypeStacks:
@@ -205,6 +207,9 @@ func (d *domain) offer(w *worker, o attach.Method) (uint32, error) {
 	if _, ok := c.attached[w]; !ok || d.retired {
 		// It is gone already; its detachment must be the last word.
 		return 0, fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
+	}
+	if w.withdrawn {
+		return 0, fmt.Errorf("%w: worker %d has withdrawn what it serves", attach.ErrInvalid, w.id)
 	}
 	key := methodKey{o.Service, o.Method}
 	m := d.methods[key]

@@ -49,6 +49,8 @@ type worker struct {
 	opsTaken uint64
 	// opsLeft are its operations until the agent may take them.
 	opsLeft *workerOps
+	// withdrawn: it serves nothing any more; guarded by conductor.mu.
+	withdrawn bool
 	// welcomed: it has its welcome. serves has a bit for each method that it serves, by
 	// number. Both are guarded by conductor.mu.
 	welcomed bool

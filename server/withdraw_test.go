@@ -1,0 +1,149 @@
+package server_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// A process that withdraws gets no new requests, and loses none: what it has begun with it ends, and the rest goes to
+// others. Without others nobody serves the methods any more.
+func TestWithdraw(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	g := newGate()
+	defer g.Open()
+	echo := func(s *server.Stream) error {
+		for {
+			msg, err := s.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err == nil {
+				err = s.Send(msg)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	one := attach(t, b, server.Workers(1), server.Name("one"))
+	handle(t, one, "who", func(c *server.Call) error { return c.Reply([]byte("one")) })
+	handle(t, one, "gate", g.handle)
+	if err := one.HandleStream("t", "echo", echo); err != nil {
+		t.Fatal(err)
+	}
+	done := start(t, one)
+	stream, err := caller(t, a, "b/t/echo").Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange := func() {
+		t.Helper()
+		if err := stream.Send(t.Context(), []byte("still there")); err != nil {
+			t.Error(err)
+		}
+		if got, err := stream.Recv(t.Context()); err != nil || string(got) != "still there" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	exchange()
+	begun, err := caller(t, a, "b/t/gate").Go(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
+	who := caller(t, a, "b/t/who")
+	var waiting []*client.Future // for one's only worker
+	for range 10 {
+		f, err := who.Go(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, f)
+	}
+
+	two := attach(t, b, server.Name("two"))
+	handle(t, two, "who", func(c *server.Call) error { return c.Reply([]byte("two")) })
+	start(t, two)
+	if err := one.Withdraw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range waiting {
+		if got, err := f.Wait(t.Context()); err != nil || string(got) != "two" {
+			t.Errorf("waiting request %d: %q, %v", i, got, err)
+		}
+	}
+	for range 50 {
+		if got, err := who.Call(t.Context(), nil); err != nil || string(got) != "two" {
+			t.Errorf("a new request: %q, %v", got, err)
+		}
+	}
+	exchange()
+	if _, err := caller(t, b, "b/t/who").With(client.NoWait()).Call(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	daemontest.Eventually(t, "nobody serves what only this process did", func() error {
+		conn, err := client.Attach(t.Context(), a.Socket)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := conn.Call(t.Context(), "b/t/gate", nil); !errors.Is(err, client.ErrNoService) {
+			return fmt.Errorf("a call: %w", err)
+		}
+		return nil
+	})
+	if err := errors.Join(one.Handle("t", "more", g.handle), one.Withdraw(t.Context())); !errors.Is(err, server.ErrInvalid) {
+		t.Errorf("afterwards: %v", err)
+	}
+	if err := two.Withdraw(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := who.Call(t.Context(), nil); !errors.Is(err, client.ErrNoService) {
+		t.Errorf("a call that nobody serves: %v", err)
+	}
+	g.Open()
+	if got, err := begun.Wait(t.Context()); err != nil {
+		t.Errorf("what had begun: %q, %v", got, err)
+	}
+	if err := errors.Join(stream.CloseSend(t.Context()), one.Close()); err != nil {
+		t.Error(err)
+	}
+	<-done
+	if err := one.Withdraw(t.Context()); !errors.Is(err, server.ErrClosed) {
+		t.Errorf("of a closed one: %v", err)
+	}
+}
+
+// Another core goes by it, too.
+func TestWithdrawnBesideAnotherCore(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	for _, name := range []string{"one", "two"} {
+		s := attach(t, b, server.Name(name))
+		handle(t, s, "who", func(c *server.Call) error { return c.Reply([]byte(name)) })
+		start(t, s)
+		if name == "one" {
+			if err := s.Withdraw(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := b.KillCore(); err != nil {
+		t.Fatal(err)
+	}
+	who := caller(t, a, "b/t/who")
+	for range 50 {
+		got, err := who.Call(t.Context(), nil)
+		for errors.Is(err, client.ErrNotExecuted) && t.Context().Err() == nil { // while the link is lost
+			got, err = who.Call(t.Context(), nil)
+		}
+		if err != nil || string(got) != "two" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+}
