@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -61,7 +62,7 @@ func dialFrom(t testing.TB, n *daemontest.Node, o dialOptions) *Conn {
 			t.Error(err)
 		}
 	})
-	conn, err := newConn(&rdmadCaller{conn: c, to: o.node}, o)
+	conn, err := newConn(newCaller(c, o.node), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,4 +239,36 @@ func TestStopping(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Callers of a service that is not there do not keep the daemon busy with saying what is.
+func TestAbsenceIsShared(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	rdma, err := client.Attach(t.Context(), a.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rdma.Close()
+	caller := newCaller(rdma, "")
+	if found := caller.absent(t.Context(), "none"); found != noNode {
+		t.Errorf("found %v", found)
+	}
+	caller.offers = append(caller.offers, offer{Service: "none"}) // which the daemon would not say
+	first := caller.asked
+	for time.Since(first) < offersFor/2 {
+		if found := caller.absent(t.Context(), "none"); found != noMethod && time.Since(first) < offersFor {
+			t.Fatalf("found %v after %v", found, time.Since(first))
+		}
+	}
+	caller.asked = first.Add(-offersFor)
+	if found := caller.absent(t.Context(), "none"); found != noNode {
+		t.Errorf("found %v in an answer that is too old", found)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	caller.asking <- struct{}{}
+	if found := caller.absent(ended, "none"); found != noNode {
+		t.Errorf("found %v while another call asks", found)
+	}
+	<-caller.asking
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/server"
@@ -22,7 +23,7 @@ func NewClient(c *client.Conn, opts ...DialOption) (*Conn, error) {
 			return nil, fmt.Errorf("grpcx: %w: %w", client.ErrInvalid, err)
 		}
 	}
-	return newConn(&rdmadCaller{conn: c, to: o.node}, o)
+	return newConn(newCaller(c, o.node), o)
 }
 
 // NewServer makes a server of gRPC services of s, which stays the caller's and may
@@ -37,7 +38,22 @@ type rdmadCaller struct {
 	to   string
 	// methods are those that were looked up, by service and method.
 	methods sync.Map
+	// offers is what the daemon knew of at the time asked. Who has the place in asking may touch them.
+	asking chan struct{}
+	offers []offer
+	asked  time.Time
 }
+
+func newCaller(c *client.Conn, to string) *rdmadCaller {
+	return &rdmadCaller{conn: c, to: to, asking: make(chan struct{}, 1)}
+}
+
+// offer is a service of a node.
+type offer struct{ Domain, Node, Service string }
+
+// offersFor is how long an answer is good for all calls that fail: the daemon says everything that it knows, and
+// callers of a service that is not there should not keep it busy.
+const offersFor = 100 * time.Millisecond
 
 type methodName struct{ service, method string }
 
@@ -65,29 +81,49 @@ func (c *rdmadCaller) open(ctx context.Context, service, name string, first []by
 	return s, nil
 }
 
-// absent asks the daemon what it knows. Only after an error, so it may cost.
+// absent says what of a service there is.
 func (c *rdmadCaller) absent(ctx context.Context, service string) absence {
-	text, err := c.conn.Status(ctx)
-	if err != nil {
+	select {
+	case c.asking <- struct{}{}:
+	case <-ctx.Done():
 		return noNode
 	}
-	var st struct {
-		Services []struct{ Domain, Node, Service string }
-	}
-	if err := json.Unmarshal(text, &st); err != nil {
-		return noNode
+	defer func() { <-c.asking }()
+	if time.Since(c.asked) > offersFor {
+		if err := c.ask(ctx); err != nil {
+			return noNode
+		}
 	}
 	found := noNode
-	for _, s := range st.Services {
-		if s.Domain != c.conn.Domain() || c.to != "" && s.Node != c.to {
+	for _, o := range c.offers {
+		if c.to != "" && o.Node != c.to {
 			continue
 		}
-		if s.Service == service {
+		if o.Service == service {
 			return noMethod
 		}
 		found = noService
 	}
 	return found
+}
+
+// ask asks the daemon which services of the domain there are.
+func (c *rdmadCaller) ask(ctx context.Context) error {
+	text, err := c.conn.Status(ctx)
+	if err != nil {
+		return err
+	}
+	var st struct{ Services []offer }
+	if err := json.Unmarshal(text, &st); err != nil {
+		return err
+	}
+	c.offers, c.asked = c.offers[:0], time.Now()
+	for _, o := range st.Services {
+		if o.Domain == c.conn.Domain() {
+			c.offers = append(c.offers, o)
+		}
+	}
+	return nil
 }
 
 // rdmadHost offers methods of a server.Server.
