@@ -47,7 +47,11 @@ func TestCloseBesideSpill(t *testing.T) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	<-seen // by who hears that some were moved
+	select {
+	case <-seen: // by who hears that some were moved
+	case <-time.After(patience):
+		t.Fatal("the daemon moves no answers")
+	}
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close() }()
 	var theirs []*client.Future

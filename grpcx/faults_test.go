@@ -317,7 +317,7 @@ func TestWaitedForService(t *testing.T) {
 			return nil
 		}
 		n.handlers["grpc.testing.TestService/EmptyCall"] = all.handlers["grpc.testing.TestService/EmptyCall"]
-		if looks++; looks == 5 {
+		if looks++; looks == 3 {
 			n.handlers[target] = all.handlers[target]
 		}
 		return nil

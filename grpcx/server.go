@@ -93,8 +93,10 @@ func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo {
 // server.Server serves nothing else any more either. Afterwards end the context of Serve, or Close the server of
 // package server. It may be called more than once.
 func (s *Server) GracefulStop(ctx context.Context) error {
-	// Without the daemon, or without the time to ask it, calls that come are refused.
-	_ = s.host.withdraw(ctx)
+	// Without the daemon's answer calls that come are refused.
+	asking, cancel := context.WithTimeout(ctx, withdrawTime)
+	_ = s.host.withdraw(asking)
+	cancel()
 	s.mu.Lock()
 	if !s.stopping {
 		s.stopping = true
@@ -117,6 +119,9 @@ func (s *Server) GracefulStop(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
+
+// withdrawTime is how long the daemon may take to have calls go elsewhere.
+const withdrawTime = 5 * time.Second
 
 // linger is how long GracefulStop gives callers to fetch their statuses.
 const linger = 100 * time.Millisecond

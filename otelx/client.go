@@ -147,8 +147,8 @@ func (f *Future) Wait(ctx context.Context) ([]byte, error) {
 	// The outcome, which may have come since Wait gave up for its context.
 	if _, outcome, ok := f.f.Result(); ok {
 		f.once.Do(func() { endSpan(f.span, outcome) })
-	} else if err != nil && f.ctx.Err() != nil {
-		f.once.Do(func() { endSpan(f.span, err) }) // it has no better outcome to come
+	} else if err != nil && ctx.Done() != nil && ctx.Done() == f.ctx.Done() {
+		f.once.Do(func() { endSpan(f.span, err) }) // who waits with the request's own context does not wait again
 	}
 	return answer, err
 }

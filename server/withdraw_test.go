@@ -147,3 +147,95 @@ func TestWithdrawnBesideAnotherCore(t *testing.T) {
 		}
 	}
 }
+
+// Requests with an order go elsewhere, too, as soon as nothing of the order is under way in the process; and another
+// core has the process go on with its streams.
+func TestWithdrawnOrdersAndStreams(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	g := newGate()
+	defer g.Open()
+	one := attach(t, b, server.Name("one"))
+	handle(t, one, "who", func(c *server.Call) error {
+		if string(c.Request()) == "wait" {
+			return g.handle(c)
+		}
+		return c.Reply([]byte("one"))
+	})
+	if err := one.HandleStream("t", "echo", func(s *server.Stream) error {
+		for {
+			msg, err := s.Recv()
+			if err != nil {
+				return nil
+			}
+			if err := s.Send(msg); err != nil {
+				return err
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	start(t, one)
+	stream, err := caller(t, a, "b/t/echo").Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	conn, err := client.Attach(t.Context(), a.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	method, err := conn.Method(t.Context(), "b/t/who")
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := method.With(client.Ordered(7))
+	first, err := who.Go(t.Context(), []byte("wait"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
+	two := attach(t, b, server.Name("two"))
+	handle(t, two, "who", func(c *server.Call) error { return c.Reply([]byte("two")) })
+	start(t, two)
+	if err := one.Withdraw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second, err := who.Go(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Open()
+	if _, err := first.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for i, f := range []*client.Future{second, nil} {
+		if f == nil {
+			if f, err = who.Go(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := f.Wait(t.Context()); err != nil || string(got) != "two" {
+			t.Errorf("ordered request %d: %q, %v", i, got, err)
+		}
+	}
+	if err := b.KillCore(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(t.Context(), []byte("still there")); err != nil {
+		t.Error(err)
+	}
+	if got, err := stream.Recv(t.Context()); err != nil || string(got) != "still there" {
+		t.Errorf("the stream beside another core: %q, %v", got, err)
+	}
+	daemontest.Eventually(t, "the process has not come back by another core", func() error {
+		got, err := who.Call(t.Context(), nil)
+		if err == nil && string(got) != "two" {
+			t.Fatalf("%q", got)
+		}
+		return err
+	})
+	if err := one.Handle("t", "more", g.handle); !errors.Is(err, server.ErrInvalid) {
+		t.Errorf("offered again: %v", err)
+	}
+}

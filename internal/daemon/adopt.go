@@ -66,7 +66,7 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 	c, m := d.conductor, &l.meta
 	w := &worker{
 		domain: d, id: l.n, role: m.Role, name: m.Name, handlers: m.Handlers, pid: m.PID, uid: m.UID, gid: m.GID, abi: m.ABI,
-		adopted: true, bye: m.Bye, welcomed: m.Welcomed, serves: m.Serves,
+		adopted: true, bye: m.Bye, welcomed: m.Welcomed, serves: m.Serves, withdrawn: m.Withdrawn,
 		given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool),
 	}
 	if w.id < 1 || w.role != attach.RoleClient && w.role != attach.RoleService {
@@ -79,7 +79,7 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 		return errors.Join(err, w.conn.Close())
 	}
 	w.pidfd = take(l.item, 2)
-	w.view = &agentWorker{id: w.id, pid: w.pid, stale: true, rings: slots.ResumeWorkerRings(w.seg.Bytes())}
+	w.view = &agentWorker{id: w.id, pid: w.pid, stale: true, withdrawn: w.withdrawn, rings: slots.ResumeWorkerRings(w.seg.Bytes())}
 	w.bytes = c.live().Limits.WorkerBytes
 	if m.Bytes != nil {
 		w.bytes = *m.Bytes
@@ -103,7 +103,9 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 	c.countWorkers()
 	for key, method := range d.methods {
 		if n := d.view.methodNumber(method.id); n/8 < len(w.serves) && w.serves[n/8]&(1<<(n%8)) != 0 {
-			method.workers[w] = true
+			if !w.withdrawn {
+				method.workers[w] = true
+			}
 			serves = append(serves, method.id)
 			rows = append(rows, d.rowFor(key))
 		}

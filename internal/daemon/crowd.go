@@ -55,12 +55,13 @@ func (m *agentMethod) room(w *agentWorker, c caller, d *agentDomain) bool {
 	if !m.crowd.is(d.now) || w.handlers == 0 {
 		return true
 	}
+	// What its ring of hints has no room for waits in the queue, in front of everybody's turns.
+	if d.alike && w.outstanding+len(m.queue) < w.handlers+w.ahead {
+		return true
+	}
 	spare := spareRoom
 	if d.modest {
 		spare = shortRoom
-	}
-	if d.alike {
-		spare = max(spare, w.ahead)
 	}
 	return w.outstanding < w.handlers+spare || int(c.lane.callers[c.id].given) < callerBytes*len(m.workers)
 }

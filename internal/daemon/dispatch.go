@@ -267,7 +267,7 @@ func (d *agentDomain) bury(w *agentWorker) {
 	d.touched = without(d.touched, w) // its rings are unmapped next
 	for _, m := range d.methods {
 		if m != nil && m.orders != nil {
-			m.orders.forget(w)
+			m.orders.forget(w, nil)
 		}
 	}
 	for _, l := range d.inLanes {

@@ -194,6 +194,9 @@ func (l *inLane) finished(i int, w *agentWorker) bool {
 		l.countOutcome(i, h.Status)
 		l.done(i, h.Length)
 	}
+	if w.withdrawn && rec.order != 0 {
+		l.domain.leaveHomes(w)
+	}
 	l.later()
 	return true
 }

@@ -69,6 +69,8 @@ type workerMeta struct {
 	Bye bool `json:"bye,omitempty"`
 	// Serves has a bit for each method that it serves, by number.
 	Serves []byte `json:"serves,omitempty"`
+	// Withdrawn: it gets no new requests.
+	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
 // regionMeta comes with the region's segment.
@@ -151,7 +153,7 @@ func (d *domain) keepCounts() {
 }
 
 func (w *worker) meta() *workerMeta {
-	return &workerMeta{Role: w.role, Name: w.name, Handlers: w.handlers, PID: w.pid, UID: w.uid, GID: w.gid, ABI: w.abi, Bytes: &w.bytes, Welcomed: w.welcomed, Bye: w.bye, Serves: w.serves}
+	return &workerMeta{Role: w.role, Name: w.name, Handlers: w.handlers, PID: w.pid, UID: w.uid, GID: w.gid, ABI: w.abi, Bytes: &w.bytes, Welcomed: w.welcomed, Bye: w.bye, Serves: w.serves, Withdrawn: w.withdrawn}
 }
 
 func (d *domain) keepMethod(k methodKey, m *method) {

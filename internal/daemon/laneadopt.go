@@ -160,6 +160,9 @@ func (d *agentDomain) dispatchAdopted(waiting []queued) {
 	for _, w := range d.workers {
 		if w != nil {
 			d.collectAll(w)
+			if w.withdrawn {
+				d.leaveHomes(w)
+			}
 		}
 	}
 	d.drainQueues()

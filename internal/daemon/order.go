@@ -20,8 +20,8 @@ type orders struct {
 	pass uint32
 }
 
-// home is where the requests of some orders go: the same process as long as it lives,
-// and no other before it is certain that it does nothing any more.
+// home is where the requests of some orders go: the same process as long as it lives and does not withdraw,
+// and no other before it is certain that it does nothing of them any more.
 type home struct {
 	worker *agentWorker
 	// full is the pass in which one of its requests had to stay in the queue.
@@ -34,10 +34,10 @@ func (o *orders) home(order, lane uint16) *home {
 	return &o.homes[x>>22%homeCount]
 }
 
-// forget makes room for another process in the homes of one that is buried.
-func (o *orders) forget(w *agentWorker) {
+// forget makes room for another process in the homes of one that is buried, or has withdrawn, but for those in stay.
+func (o *orders) forget(w *agentWorker, stay map[*home]bool) {
 	for i := range o.homes {
-		if o.homes[i].worker == w {
+		if o.homes[i].worker == w && !stay[&o.homes[i]] {
 			o.homes[i].worker = nil
 		}
 	}

@@ -32,10 +32,15 @@ func (c *conductor) bulksWith(peer string, f func(*bulk)) {
 // suspend ends what a session had, after its end: connections and registrations.
 func (b *bulk) suspend() {
 	b.domain.agent.commands.call(func() { b.view.suspend(b.domain.view) })
-	b.accepting.Wait() // they end with the session
-	b.mu.Lock()
-	b.unregister()
+	b.mu.Lock() // who comes for it from now on finds that the session has ended, and who had it is counted
+	registered := b.session != nil
 	b.mu.Unlock()
+	if registered {
+		b.accepting.Wait() // they end with the session
+		b.mu.Lock()
+		b.unregister()
+		b.mu.Unlock()
+	}
 }
 
 // lose gives up what waits for the peer. What has been named again since is left alone.

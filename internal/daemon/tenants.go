@@ -79,7 +79,7 @@ func (d *domain) expectMethods() {
 func (d *agentDomain) expectNone() {
 	d.expecting = false
 	for _, m := range d.methods {
-		if m != nil && len(m.workers) == 0 {
+		if m != nil && m.deserted() {
 			d.refuseQueue(m)
 		}
 	}
@@ -89,7 +89,7 @@ func (d *agentDomain) expectNone() {
 func (c *conductor) Inline(domain string, worker int, method uint32, serve func(slots.Hint)) error {
 	known := false
 	c.tenantsAgent(domain, worker, func(d *agentDomain, w *agentWorker) {
-		if m := d.method(method); m != nil && !w.gone {
+		if m := d.method(method); m != nil && !w.gone && !w.withdrawn {
 			m.inline, m.handle, known = w, serve, true
 			if serve == nil {
 				m.inline = nil

@@ -20,7 +20,6 @@ func (c *conductor) withdraw(w *worker) (*attach.Message, error) {
 		served = served || m.workers[w]
 		delete(m.workers, w)
 	}
-	w.serves = nil // for another core, which knows of no exchange that has begun either
 	if _, attached := c.attached[w]; attached {
 		w.keepWorkerChange()
 	}
@@ -42,12 +41,32 @@ func (d *agentDomain) withdraw(w *agentWorker) {
 	w.withdrawn = true
 	d.leaveInline(w)
 	d.takeBack(w)
+	d.leaveHomes(w)
 	for _, m := range d.methods {
 		if m != nil && m.deserted() && !d.expecting {
 			d.refuseQueue(m)
 		}
 	}
 	d.drainQueues()
+}
+
+// leaveHomes lets orders go to other processes than w, which has withdrawn, as soon as nothing of them is
+// under way there.
+func (d *agentDomain) leaveHomes(w *agentWorker) {
+	stay := make(map[*home]bool)
+	for _, l := range d.inLanes {
+		for i := range l.records {
+			rec := &l.records[i]
+			if m := d.method(rec.method); rec.active && rec.order != 0 && int(rec.worker) == w.id && m != nil && m.orders != nil {
+				stay[m.orders.home(rec.order, l.id)] = true
+			}
+		}
+	}
+	for _, m := range d.methods {
+		if m != nil && m.orders != nil {
+			m.orders.forget(w, stay)
+		}
+	}
 }
 
 // deserted reports whether nobody takes new requests for the method.

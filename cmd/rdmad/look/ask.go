@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -104,9 +106,9 @@ func (d *Daemon) ask(ctx context.Context, m *attach.Message) (json.RawMessage, e
 	return a.StatusJSON, nil
 }
 
-// Signal sends a signal to the process that the daemon says is its supervisor, if the kernel agrees that it can be:
-// it listens on the socket, or whoever does is gone or the service manager and of the same user or root. What a daemon
-// of another user says is not to end processes of who asks it.
+// Signal sends a signal to the process that the daemon says is its supervisor, if the kernel agrees: it listens on
+// the socket, or has that open, if another process made it and passed it on. What a daemon of another user says is
+// not to end processes of who asks it.
 func (d *Daemon) Signal(s *daemon.Status, sig syscall.Signal) error {
 	pid := s.PIDs.Supervisor
 	cred, err := d.session.Listener()
@@ -115,11 +117,9 @@ func (d *Daemon) Signal(s *daemon.Status, sig syscall.Signal) error {
 		return fmt.Errorf("who listens on %s: %w", d.socket, err)
 	case pid < 1:
 		return fmt.Errorf("node %s says that its supervisor is process %d", s.Node, pid)
-	case cred.Pid == 0:
-		return fmt.Errorf("the daemon on %s runs in another pid namespace: signal its process %d there, with %v", d.socket, pid, unix.SignalName(sig))
-	case int(cred.Pid) != pid && !passedOn(cred, pid):
-		return fmt.Errorf("node %s says that its supervisor is process %d, but process %d of user %d listens on %s: signal the daemon with %v yourself",
-			s.Node, pid, cred.Pid, cred.Uid, d.socket, unix.SignalName(sig))
+	case int(cred.Pid) != pid && !hasOpen(pid, d.socket):
+		return fmt.Errorf("node %s says that its supervisor is process %d, which is not seen to have %s open from here: signal it with %v where it runs, as its user or root",
+			s.Node, pid, d.socket, unix.SignalName(sig))
 	}
 	if err := syscall.Kill(pid, sig); err != nil {
 		return fmt.Errorf("signal the supervisor, process %d: %w", pid, err)
@@ -127,15 +127,31 @@ func (d *Daemon) Signal(s *daemon.Status, sig syscall.Signal) error {
 	return nil
 }
 
-// passedOn reports whether the process may have got the socket from whoever listened there: another one before
-// it, which is gone, or the service manager.
-func passedOn(listener *unix.Ucred, pid int) bool {
-	if pid == 1 || listener.Pid != 1 && !errors.Is(unix.Kill(int(listener.Pid), 0), unix.ESRCH) {
+// hasOpen reports whether a process has the socket open that is bound to path: by the kernel's list of sockets, see
+// proc_net(5), and of the process's descriptors.
+func hasOpen(pid int, path string) bool {
+	list, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
 		return false
 	}
-	var st unix.Stat_t
-	err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st)
-	return err == nil && (listener.Uid == 0 || st.Uid == listener.Uid)
+	bound := make(map[string]bool) // as links of descriptors name them
+	for line := range strings.Lines(string(list)) {
+		// Num RefCount Protocol Flags Type St Inode Path
+		if f := strings.Fields(line); len(f) == 8 && f[7] == path {
+			bound["socket:["+f[6]+"]"] = true
+		}
+	}
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	open, err := os.ReadDir(dir)
+	if err != nil || len(bound) == 0 {
+		return false
+	}
+	for _, e := range open {
+		if to, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && bound[to] {
+			return true
+		}
+	}
+	return false
 }
 
 // Close ends the attachment.
