@@ -49,7 +49,7 @@ func TestCommandLine(t *testing.T) {
 		{"trace extra", 2, []string{"extra"}},
 		{"trace --count 0", 2, []string{"a trace of 0 requests", "rdmad trace --help"}},
 		{"trace --sample 0", 2, []string{"--sample 0"}},
-		{"trace --timeout 0s", 2, []string{"a trace of 0 ms"}},
+		{"trace --timeout 0s", 2, []string{"want more than 0"}},
 		{"trace --service a/b", 2, []string{`"a/b"`}},
 		{"echo --workers 0", 2, []string{"--workers 0"}},
 		{"devices extra", 2, []string{"extra"}},
