@@ -66,17 +66,6 @@ func (c *conductor) bulkWith(d *domain, peer string) *bulk {
 	return b
 }
 
-// lookLater has the agent look whether operations under way get on, after a while.
-func (b *bulk) lookLater() {
-	late := time.NewTimer(max(b.domain.conductor.live().Node.LinkHold, standsStillAfter))
-	defer late.Stop()
-	select {
-	case <-late.C:
-		b.domain.agent.commands.call(b.view.mover.lookAgain)
-	case <-b.domain.conductor.ctx.Done():
-	}
-}
-
 // prepare makes the protection domain for a session, with mu held.
 func (b *bulk) prepare(s *session) error {
 	if err := s.reason(); err != nil {

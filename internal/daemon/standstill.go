@@ -31,3 +31,14 @@ func (m *mover) lookAgain() {
 		m.watch()
 	}
 }
+
+// lookLater has the agent look whether operations under way get on, after a while.
+func (b *bulk) lookLater() {
+	late := time.NewTimer(max(b.domain.conductor.live().Node.LinkHold, standsStillAfter))
+	defer late.Stop()
+	select {
+	case <-late.C:
+		b.domain.agent.commands.call(b.view.mover.lookAgain)
+	case <-b.domain.conductor.ctx.Done():
+	}
+}
