@@ -135,6 +135,7 @@ func (c *conductor) serveAdopted(w *worker) {
 	if !w.welcomed {
 		// Whether it has had it is not known. A second one does no harm.
 		err = c.welcomeWorker(w, 0)
+		w.mu.Unlock() // see open
 	}
 	if err == nil {
 		err = w.conn.Send(&attach.Message{Type: attach.TypeResumed, Resumed: &attach.Resumed{OpsTaken: w.opsTaken}}, w.pager.descriptors()...)
@@ -170,9 +171,17 @@ func (c *conductor) have(w *worker, m *attach.Message) error {
 		return fmt.Errorf("%w: a have message out of turn", attach.ErrInvalid)
 	}
 	w.mu.Lock()
-	for _, l := range known {
+	known = slices.DeleteFunc(known, func(l *laneInfo) bool {
+		// Who withholds it asks afterwards whether w has it.
+		l.mu.RLock()
+		defer l.mu.RUnlock()
+		if l.gone {
+			gone = append(gone, l)
+			return true
+		}
 		w.given[l.ID] = true
-	}
+		return false
+	})
 	w.mu.Unlock()
 	if w.role == attach.RoleClient {
 		d.agent.commands.do(func() {

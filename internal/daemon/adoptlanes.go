@@ -34,7 +34,7 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 		}
 		d.lanes[info.ID] = info
 		key := laneKey{info.Peer, info.Class, info.Number}
-		placed := c.places(info)
+		placed, peered := c.places(info)
 		d.agent.commands.call(func() {
 			var out *outLane
 			var in *inLane
@@ -81,11 +81,13 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 				out.peer = d.view.peer(info.Peer)
 				switch {
 				case !placed:
-					out.down("node " + info.Peer + " is not a peer any more, or the class has changed")
+					out.down("class " + info.Class + " has changed")
+				case !peered: // the lane is used again if it comes back
+					out.down("node " + info.Peer + " is not a peer any more")
 				case out.isClosed():
 					out.down(replaced) // the last core may have died doing so
 				}
-			case placed && v.Mirror.Load() != 0:
+			case placed && peered && v.Mirror.Load() != 0:
 				in.peer = d.view.peer(info.Peer)
 				d.ins[key] = &incoming{info: info, lane: in}
 			default:
@@ -129,11 +131,11 @@ func adoptLane(l *leftover[laneMeta]) (info *laneInfo, ring *slots.Ring, v *vaul
 	return info, ring, v, err
 }
 
-// places reports whether the node has a peer and a class for the lane.
-func (c *conductor) places(l *laneInfo) bool {
-	class := slices.IndexFunc(c.cfg.Classes, func(x config.Class) bool { return x.Name == l.Class })
-	peer := slices.ContainsFunc(c.live().Peers, func(p config.Peer) bool { return p.Name == l.Peer })
-	return class >= 0 && geometryOf(c.cfg.Classes[class]) == l.Geometry && (peer || l.Peer == c.node)
+// places reports whether the node has a class for the lane, and whether its peer.
+func (c *conductor) places(l *laneInfo) (class, peer bool) {
+	n := slices.IndexFunc(c.cfg.Classes, func(x config.Class) bool { return x.Name == l.Class })
+	peer = slices.ContainsFunc(c.live().Peers, func(p config.Peer) bool { return p.Name == l.Peer })
+	return n >= 0 && geometryOf(c.cfg.Classes[n]) == l.Geometry, peer || l.Peer == c.node
 }
 
 // adoptLeft deals with a mirror that was given up: it stays until no handler uses it. It

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/depot"
 )
@@ -90,5 +91,62 @@ func TestAdoptedLaneWithoutAPlace(t *testing.T) {
 	}
 	if !slices.Equal(entered, []string{"same"}) {
 		t.Errorf("lanes of classes %q have their places", entered)
+	}
+}
+
+// A lane to a node that is not a peer any more keeps its place: it is used again if the node
+// comes back, and does not stay beside another one for ever.
+func TestAdoptedLaneOfRemovedPeer(t *testing.T) {
+	class := config.Class{Name: "same", SlotSize: 128, Slots: 64, MaxRun: 4}
+	a := newAdoption(t, &config.Config{Classes: []config.Class{class}})
+	info, _, _, err := a.before.newLane("b", class, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.next.adoptLanes([]leftover[laneMeta]{a.leave(t, info, laneOut)})
+	o := a.next.outs[laneKey{"b", "same", 0}]
+	if o == nil || !o.lane.isClosed() {
+		t.Errorf("adopted as %+v, which must be closed", o)
+	}
+}
+
+// A process that says it has a lane which is just being dropped is told that it is gone, and is
+// given another one that gets the same number.
+func TestHaveOfDroppedLane(t *testing.T) {
+	class := config.Class{Name: "same", SlotSize: 128, Slots: 64, MaxRun: 4}
+	a := newAdoption(t, &config.Config{Classes: []config.Class{class}})
+	d := a.next
+	info, _, _, err := d.newLane("b", class, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.withhold() // as dropIncoming, which is on its way to ask whether the process has it
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := connOf(fds[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	there, err := connOf(fds[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	w := &worker{domain: d, conn: here, role: attach.RoleService, adopted: true, given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool)}
+	w.view = &agentWorker{id: 1}
+	if err := a.conductor.have(w, &attach.Message{Have: &attach.Have{Lanes: []uint16{info.ID}}}); err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := there.Recv()
+	if err != nil || m.Type != attach.TypeClosed || m.Lane.ID != info.ID {
+		t.Errorf("told %+v, %v", m, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.given[info.ID] {
+		t.Error("the lane counts as given")
 	}
 }

@@ -11,7 +11,7 @@ type agentMethod struct {
 	workers []*agentWorker
 	turn    int
 	// queue holds requests for which no process had room, oldest first.
-	queue []queued
+	queue fifo
 	// orders is nil before the first request with an order.
 	orders *orders
 	// turns holds requests that wait for their callers' turns.

@@ -181,6 +181,9 @@ func (c *conductor) open(socket *net.UnixListener) {
 	c.holdAdopted() // before there can be a session
 	c.adoptService()
 	for _, w := range c.adopted {
+		if !w.welcomed {
+			w.mu.Lock() // no lane before the welcome
+		}
 		c.spawn(func() { c.serveAdopted(w) })
 	}
 	c.adopted = nil

@@ -56,7 +56,7 @@ func (m *agentMethod) room(w *agentWorker, c caller, d *agentDomain) bool {
 		return true
 	}
 	// What its ring of hints has no room for waits in the queue, in front of everybody's turns.
-	if d.alike && w.outstanding+len(m.queue) < w.handlers+w.ahead {
+	if d.alike && w.outstanding+m.queue.len() < w.handlers+w.ahead {
 		return true
 	}
 	spare := spareRoom

@@ -194,7 +194,7 @@ func (d *agentDomain) collectAll(w *agentWorker) (n int) {
 // drainQueues dispatches queued requests for which there is room now.
 func (d *agentDomain) drainQueues() {
 	for _, m := range d.methods {
-		if m != nil && len(m.queue) > 0 {
+		if m != nil && m.queue.len() > 0 {
 			m.drain()
 		}
 	}
@@ -324,7 +324,7 @@ func (d *agentDomain) removeIn(l *inLane) {
 func (d *agentDomain) unqueue(l *inLane) {
 	for _, m := range d.methods {
 		if m != nil {
-			m.queue = slices.DeleteFunc(m.queue, func(q queued) bool { return q.lane == l })
+			m.queue.set(slices.DeleteFunc(m.queue.waiting(), func(q queued) bool { return q.lane == l }))
 			m.recount()
 			m.turns.forget(l)
 		}

@@ -24,5 +24,21 @@ func (q *fifo) oldest() queued { return q.list[q.first] }
 // drop takes the oldest away.
 func (q *fifo) drop() { q.first++ }
 
+// waiting returns all, oldest first, until the next change.
+func (q *fifo) waiting() []queued { return q.list[q.first:] }
+
+// leave lets those of the waiting go on that are before number end, but for the first stay ones.
+// What comes after is not moved: much may wait while few go on.
+func (q *fifo) leave(stay, end int) {
+	w := q.waiting()
+	copy(w[end-stay:], w[:stay])
+	if q.first += end - stay; q.len() == 0 {
+		q.clear()
+	}
+}
+
+// set makes others the ones that wait.
+func (q *fifo) set(list []queued) { q.list, q.first = list, 0 }
+
 // clear drops all.
 func (q *fifo) clear() { q.list, q.first = q.list[:0], 0 }

@@ -20,7 +20,22 @@ func TestFifo(t *testing.T) {
 	if q.len() != 2 || cap(q.list) > 16 {
 		t.Errorf("%d wait, there is room for %d", q.len(), cap(q.list))
 	}
-	q.clear()
+	for i := range 10 {
+		q.add(queued{index: i})
+	}
+	// The third to fifth of twelve go on.
+	q.leave(2, 5)
+	for k, want := range []int{99_998, 99_999, 3, 4} {
+		if got := q.waiting()[k].index; got != want {
+			t.Errorf("number %d is %d, want %d", k, got, want)
+		}
+	}
+	if q.len() != 9 {
+		t.Errorf("%d wait after three of twelve have gone on", q.len())
+	}
+	if q.leave(0, 9); q.len() != 0 || q.first != 0 {
+		t.Errorf("%d wait after all have gone on", q.len())
+	}
 	if q.add(queued{index: -1}); q.len() != 1 || q.oldest().index != -1 {
 		t.Errorf("%d wait after all were dropped and one was added", q.len())
 	}

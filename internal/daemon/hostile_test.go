@@ -291,8 +291,8 @@ func FuzzInLaneRequests(f *testing.F) {
 			l.check(t)
 		}
 		l.down()
-		if m := b.d.method(rigMethod); len(m.queue)+m.turns.n > 0 {
-			t.Fatalf("%d requests of a lane that is down wait", len(m.queue)+m.turns.n)
+		if m := b.d.method(rigMethod); m.queue.len()+m.turns.n > 0 {
+			t.Fatalf("%d requests of a lane that is down wait", m.queue.len()+m.turns.n)
 		}
 		b.work(service, l.ring, 1000)
 		b.a.cycle()
@@ -300,8 +300,8 @@ func FuzzInLaneRequests(f *testing.F) {
 		b.bury(service)
 		settle(b)
 		l.idle(t)
-		if m := b.d.method(rigMethod); m != nil && (len(m.queue)+m.turns.n > 0 || len(m.workers) > 0) {
-			t.Fatalf("%d requests wait, %d workers", len(m.queue)+m.turns.n, len(m.workers))
+		if m := b.d.method(rigMethod); m != nil && (m.queue.len()+m.turns.n > 0 || len(m.workers) > 0) {
+			t.Fatalf("%d requests wait, %d workers", m.queue.len()+m.turns.n, len(m.workers))
 		}
 	})
 }

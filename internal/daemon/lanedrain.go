@@ -66,7 +66,8 @@ func (o *outgoing) drain(d *domain, s *session, undrained <-chan struct{}) bool 
 	}
 }
 
-// drained takes the lane down if nothing is under way on it, unless undrained is closed.
+// drained takes the lane down if nothing is under way on it, unless undrained is closed or the
+// session has ended: then the lane may be another session's.
 func (o *outgoing) drained(d *domain, s *session, undrained <-chan struct{}) (quiet bool) {
 	if !d.use() {
 		return true // everything in it has its outcome
@@ -74,8 +75,9 @@ func (o *outgoing) drained(d *domain, s *session, undrained <-chan struct{}) (qu
 	defer d.using.RUnlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// With mu held: who closes it afterwards takes mu to open the lane.
-	if closed(undrained) {
+	// With mu held: who closes it afterwards takes mu to open the lane, and so does a session
+	// that takes the place of this one.
+	if closed(undrained) || s.reason() != nil {
 		return false
 	}
 	var ended *opening

@@ -60,7 +60,7 @@ func (m *agentMethod) atHome(order, lane uint16) *agentWorker {
 func (m *agentMethod) enqueue(l *inLane, i int) {
 	rec := &l.records[i]
 	l.domain.agent.count.Queued++
-	m.queue = append(m.queue, queued{l, i, rec.ticket})
+	m.queue.add(queued{l, i, rec.ticket})
 	if rec.order != 0 {
 		m.orders.queued++
 	}
@@ -68,8 +68,8 @@ func (m *agentMethod) enqueue(l *inLane, i int) {
 
 // drain dispatches queued requests for which there is room now.
 func (m *agentMethod) drain() {
-	q := m.queue
-	m.queue = m.queue[:0]
+	q := m.queue.waiting()
+	stay := 0
 	ordered := m.orders != nil && m.orders.queued > 0
 	if ordered {
 		m.orders.pass++
@@ -95,15 +95,17 @@ func (m *agentMethod) drain() {
 			}
 		}
 		if anywhere && !ordered {
-			m.queue = append(m.queue, q[k:]...)
+			m.queue.leave(stay, k)
 			return
 		}
 		full = full || anywhere
 		if h != nil {
 			h.full = m.orders.pass
 		}
-		m.queue = append(m.queue, r) // others may have room
+		q[stay] = r // others may have room
+		stay++
 	}
+	m.queue.leave(stay, len(q))
 	if ordered {
 		m.recount()
 	}
@@ -121,8 +123,8 @@ func (m *agentMethod) recount() {
 		return
 	}
 	m.orders.queued = 0
-	for k := range m.queue {
-		if q := &m.queue[k]; q.lane.records[q.index].order != 0 {
+	for _, q := range m.queue.waiting() {
+		if q.lane.records[q.index].order != 0 {
 			m.orders.queued++
 		}
 	}
@@ -145,7 +147,7 @@ func (d *agentDomain) putBack(back []queued) {
 				mine = append(mine, q)
 			}
 		}
-		m.queue = append(mine, m.queue...)
+		m.queue.set(append(mine, m.queue.waiting()...))
 		m.recount()
 	}
 }

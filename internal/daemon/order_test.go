@@ -169,8 +169,8 @@ func TestOrderInTheQueue(t *testing.T) {
 			t.Fatalf("delivered %v", slotsOf(hints))
 		}
 	}
-	if m := s.d.method(rigMethod); m.orders.queued != 0 || len(m.queue) != 0 {
-		t.Errorf("%d are queued, %d of them with an order", len(m.queue), m.orders.queued)
+	if m := s.d.method(rigMethod); m.orders.queued != 0 || m.queue.len() != 0 {
+		t.Errorf("%d are queued, %d of them with an order", m.queue.len(), m.orders.queued)
 	}
 	for _, h := range hints {
 		s.finish(service, in.ring, h)

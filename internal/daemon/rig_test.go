@@ -330,8 +330,8 @@ func (l *inLane) check(t testing.TB) {
 				t.Fatalf("worker %d has %d requests, outstanding %d", w.id, given[w.id], w.outstanding)
 			}
 		}
-		if len(m.queue)+m.turns.n > active {
-			t.Fatalf("%d requests wait of %d", len(m.queue)+m.turns.n, active)
+		if m.queue.len()+m.turns.n > active {
+			t.Fatalf("%d requests wait of %d", m.queue.len()+m.turns.n, active)
 		}
 	}
 }

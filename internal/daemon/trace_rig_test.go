@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/rdmad/rdmad/shm"
@@ -186,12 +187,20 @@ func TestTraceOfALyingPeer(t *testing.T) {
 // A peer's key counts for its own lanes and its time, and there is room for a few.
 func TestTraceKeys(t *testing.T) {
 	tr := newTracer(nil)
-	for k := range uint32(maxTraceKeys) {
+	for k := range uint32(maxPeerKeys) {
 		if !tr.admit("b", k+1, 100, 200) {
 			t.Fatalf("no room for key %d", k)
 		}
 	}
-	if tr.admit("b", 99, 100, 200) || !tr.admit("b", 3, 100, 300) || tr.idle(150) || !tr.idle(400) {
+	if tr.admit("b", 99, 100, 200) {
+		t.Error("one peer has more than its share")
+	}
+	for k := range uint32(maxTraceKeys - maxPeerKeys) {
+		if !tr.admit(fmt.Sprintf("d%d", k), 1, 100, 200) {
+			t.Fatalf("no room for another peer beside it and %d others", k)
+		}
+	}
+	if tr.admit("e", 99, 100, 200) || !tr.admit("b", 3, 100, 300) || tr.idle(150) || !tr.idle(400) {
 		t.Error("keys are not bounded, or not in time")
 	}
 	b := &inLane{peer: &agentPeer{name: "b"}}

@@ -6,8 +6,12 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// maxTraceKeys is how many peers' traces a domain takes part in at once.
-const maxTraceKeys = 16
+const (
+	// maxTraceKeys is how many peers' traces a domain takes part in at once.
+	maxTraceKeys = 16
+	// maxPeerKeys is how many of them may be one peer's, which needs one for each of its domains.
+	maxPeerKeys = maxTraceKeys / 2
+)
 
 // traceKey is the key of a peer whose requests are followed here, until a time.
 type traceKey struct {
@@ -172,17 +176,21 @@ func (e *heardTrace) answer(l *inLane, now int64, group int) {
 // too many that do so.
 func (t *tracer) admit(peer string, key uint32, now, until int64) bool {
 	var place *traceKey
+	known, live := false, 0
 	for i := range t.keys {
 		k := &t.keys[i]
 		if k.peer == peer && k.key == key {
-			place = k
+			place, known = k, true
 			break
+		}
+		if k.peer == peer && k.until > now {
+			live++
 		}
 		if place == nil && k.until <= now {
 			place = k
 		}
 	}
-	if place == nil {
+	if place == nil || !known && live >= maxPeerKeys {
 		return false
 	}
 	*place = traceKey{peer: peer, key: key, until: until}

@@ -107,8 +107,8 @@ func (d *agentDomain) takeBack(w *agentWorker) {
 // refuseQueue answers the queued requests of a method that nobody serves, but for the parts of exchanges with
 // processes that have begun with them.
 func (d *agentDomain) refuseQueue(m *agentMethod) {
-	q := m.queue
-	m.queue = nil
+	q := m.queue.waiting()
+	m.queue = fifo{}
 	m.turns.drain(func(r queued) verdict {
 		q = append(q, r)
 		return gone
@@ -117,7 +117,7 @@ func (d *agentDomain) refuseQueue(m *agentMethod) {
 		switch to := r.lane.records[r.index].to; {
 		case !r.waits():
 		case to != 0 && m.worker(to) != nil:
-			m.queue = append(m.queue, r)
+			m.queue.add(r)
 		default:
 			r.lane.refuse(r.index, slots.StatusNoService, "nobody serves it")
 			r.lane.later()
