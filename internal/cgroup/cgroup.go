@@ -1,5 +1,5 @@
-// Package cgroup reads what the control groups of a process, those of version 2, let it
-// have. Paths are below a root, as fs.FS has them, so that tests can make their own.
+// Package cgroup reads what the control groups of a process let it have: those of version 2, and
+// for processor time those of version 1, too. Paths are below a root, as fs.FS has them, so that tests can make their own.
 package cgroup
 
 import (
@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -35,15 +36,37 @@ func Dirs(root fs.FS, process string) []string {
 			if _, err := fs.Stat(root, mount+"/cgroup.controllers"); err != nil {
 				continue
 			}
-			// Clean keeps a strange path below the mount.
-			for at := path.Clean("/" + own); ; at = path.Dir(at) {
-				dirs = append(dirs, path.Join(mount, at))
-				if at == "/" {
-					break
-				}
-			}
+			dirs = append(dirs, lineage(mount, own)...)
 		}
 		return dirs
+	}
+	return nil
+}
+
+// lineage returns the directories of a cgroup and of all above it. A container may see the path of its host's, but
+// the mount is its own then.
+func lineage(mount, own string) (dirs []string) {
+	// Clean keeps a strange path below the mount.
+	for at := path.Clean("/" + own); ; at = path.Dir(at) {
+		dirs = append(dirs, path.Join(mount, at))
+		if at == "/" {
+			return dirs
+		}
+	}
+}
+
+// oldDirs is Dirs for the cgroup of version 1 that has a controller, which may have several: then the mount is
+// named after all of them, and after each by a link.
+func oldDirs(root fs.FS, process, controller string) []string {
+	text, err := fs.ReadFile(root, process+"/cgroup")
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3) // 3:cpu,cpuacct:/path
+		if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), controller) {
+			return lineage(path.Join(mounts[0], controller), f[2])
+		}
 	}
 	return nil
 }
@@ -53,11 +76,8 @@ func Dirs(root fs.FS, process string) []string {
 func Limit(root fs.FS, dirs []string, file string) (least uint64, where string) {
 	least = Unlimited
 	for _, dir := range dirs {
-		text, err := fs.ReadFile(root, path.Join(dir, file))
-		if err != nil {
-			continue // the root has none, nor has one without the controller
-		}
-		if n, ok := value(strings.TrimSpace(string(text))); ok && n < least {
+		// The root has none, nor has one without the controller.
+		if n, ok := value(read(root, dir, file)); ok && n < least {
 			least, where = n, "/"+path.Join(dir, file)
 		}
 	}
@@ -69,11 +89,7 @@ func Limit(root fs.FS, dirs []string, file string) (least uint64, where string) 
 func Objects(root fs.FS, dirs []string, device string) (least uint64, where string) {
 	least = Unlimited
 	for _, dir := range dirs {
-		text, err := fs.ReadFile(root, path.Join(dir, "rdma.max"))
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(read(root, dir, "rdma.max")) {
 			f := strings.Fields(line)
 			if len(f) == 0 || f[0] != device {
 				continue
@@ -89,34 +105,46 @@ func Objects(root fs.FS, dirs []string, device string) (least uint64, where stri
 	return least, where
 }
 
-// Processors returns how much processor time per time the directories allow: 1.5 is one
-// processor and a half. +Inf: they do not limit it. A line of cpu.max is "150000 100000":
-// microseconds in each period of so many, or "max" of them.
-func Processors(root fs.FS, dirs []string) float64 {
+// Processors returns how much processor time per time the cgroups of a process allow, given as for Dirs: 1.5 is one
+// processor and a half. +Inf: they do not limit it.
+func Processors(root fs.FS, process string) float64 {
 	least := math.Inf(1)
-	for _, dir := range dirs {
-		text, err := fs.ReadFile(root, path.Join(dir, "cpu.max"))
-		if err != nil {
-			continue
-		}
-		f := strings.Fields(string(text))
-		if len(f) != 2 {
-			continue
-		}
-		quota, ok := value(f[0])
-		period, known := value(f[1])
-		if ok && known && quota != Unlimited && period > 0 && period != Unlimited {
-			least = min(least, float64(quota)/float64(period))
+	for _, dir := range Dirs(root, process) {
+		// "150000 100000": microseconds in each period of so many, or "max" of them.
+		if f := strings.Fields(read(root, dir, "cpu.max")); len(f) == 2 {
+			least = min(least, share(f[0], f[1]))
 		}
 	}
+	for _, dir := range oldDirs(root, process, "cpu") {
+		// The same in two files; a quota of -1 is none.
+		least = min(least, share(read(root, dir, "cpu.cfs_quota_us"), read(root, dir, "cpu.cfs_period_us")))
+	}
 	return least
+}
+
+// read returns what a file of a cgroup says; "" if there is none.
+func read(root fs.FS, dir, file string) string {
+	text, err := fs.ReadFile(root, path.Join(dir, file))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// share returns how many processors a quota of each period is; +Inf for what is no limit.
+func share(quota, period string) float64 {
+	q, ok := value(quota)
+	p, known := value(period)
+	if !ok || !known || q == Unlimited || p == 0 || p == Unlimited {
+		return math.Inf(1)
+	}
+	return float64(q) / float64(p)
 }
 
 // Usable is how many processors this process may use, by its affinity when it started and by the limits of its
 // control groups as they are now.
 func Usable() float64 {
-	root := os.DirFS("/")
-	return min(float64(runtime.NumCPU()), Processors(root, Dirs(root, "proc/self")))
+	return min(float64(runtime.NumCPU()), Processors(os.DirFS("/"), "proc/self"))
 }
 
 // Spares reports whether a thread of this process may poll for what another processor does meanwhile: within a limit of

@@ -2,8 +2,12 @@ package cgroup
 
 import (
 	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/fstest"
 )
@@ -77,10 +81,79 @@ func TestProcessors(t *testing.T) {
 		{"100000\n", "x y\n", math.Inf(1)},
 		{"100000 0\n", "100000 max\n", math.Inf(1)},
 	} {
-		root := machine(map[string]string{"g/a/cpu.max": c.own, "g/cpu.max": c.above})
-		if got := Processors(root, []string{"g/a", "g", "nowhere"}); got != c.want {
+		const mount = "sys/fs/cgroup"
+		root := machine(map[string]string{
+			"proc/1/cgroup": "0::/g/a\n", mount + "/cgroup.controllers": "cpu",
+			mount + "/g/a/cpu.max": c.own, mount + "/g/cpu.max": c.above,
+		})
+		if got := Processors(root, "proc/1"); got != c.want {
 			t.Errorf("%q below %q: %v, want %v", c.own, c.above, got, c.want)
 		}
+	}
+}
+
+// Hosts with version 1 say it in two files, in a hierarchy that may be of several controllers. A container has
+// its own group at the mount and the path of the host's.
+func TestProcessorsOfVersion1(t *testing.T) {
+	const mount = "sys/fs/cgroup/cpu"
+	for _, c := range []struct {
+		line               string
+		own, above, period string
+		want               float64
+	}{
+		{"2:cpu,cpuacct:/g/a\n", "-1", "-1", "100000", math.Inf(1)},
+		{"2:cpu,cpuacct:/g/a\n", "150000", "-1", "100000", 1.5},
+		{"5:memory:/\n2:cpuacct,cpu:/g/a\n", "-1", "50000", "100000", 0.5},
+		{"2:cpu:/docker/1234:5\n", "-1", "75000", "50000", 1.5},
+		{"2:cpu:/g/a\n", "100000", "-1", "0", math.Inf(1)},
+		{"2:cpuset:/g/a\n", "100000", "100000", "100000", math.Inf(1)},
+		{"2:cpu\n", "100000", "100000", "100000", math.Inf(1)},
+	} {
+		root := machine(map[string]string{
+			"proc/1/cgroup":                  c.line,
+			mount + "/g/a/cpu.cfs_quota_us":  c.own + "\n",
+			mount + "/g/a/cpu.cfs_period_us": c.period + "\n",
+			mount + "/cpu.cfs_quota_us":      c.above + "\n",
+			mount + "/cpu.cfs_period_us":     c.period + "\n",
+		})
+		if got := Processors(root, "proc/1"); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// A real limit of this process's counts. A group of version 2 with a limit would do as well, but may not be made
+// where somebody else keeps the controllers.
+func TestUsableUnderQuota(t *testing.T) {
+	const mount = "/sys/fs/cgroup/cpu"
+	dir, err := os.MkdirTemp(mount, "rdmad-test-")
+	if err != nil {
+		t.Skipf("needs a control group for processor time of version 1 that this user may make (root, %s): %v", mount, err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte("150000"), 0); err != nil {
+		t.Skipf("needs limits of processor time in the kernel (CONFIG_CFS_BANDWIDTH): %v", err)
+	}
+	// Another process: this one's threads would have to be moved back.
+	child := exec.Command("sleep", "1000")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	})
+	pid := strconv.Itoa(child.Process.Pid)
+	before := Processors(os.DirFS("/"), "proc/"+pid)
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(pid), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := Processors(os.DirFS("/"), "proc/"+pid); got != min(1.5, before) {
+		t.Errorf("%v processors under a limit of 1.5, %v before", got, before)
 	}
 }
 
