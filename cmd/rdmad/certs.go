@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -132,23 +133,30 @@ func newCertsShow() *cobra.Command {
 		Use:   "show FILE...",
 		Short: "Show the names, the validity and the fingerprint of certificates",
 		Long: "Show the names, the validity and the fingerprint of all certificates in PEM files. Private keys in\n" +
-			"them are neither shown nor needed.",
+			"them are neither shown nor needed, and files with nothing else are passed over.",
 		Example: "  rdmad certs show certs/ca.pem certs/a.pem",
 		Args:    wantArgs(1, math.MaxInt, "a PEM file or several"),
 		RunE: func(c *cobra.Command, args []string) error {
 			list := []nodecert.Info{}
+			var failed error
 			for _, file := range args {
 				infos, err := nodecert.Show(file)
-				if err != nil {
-					return fmt.Errorf("certs: %w", err)
+				switch {
+				case errors.Is(err, nodecert.ErrKeyOnly) && len(args) > 1:
+					fmt.Fprintf(c.ErrOrStderr(), "rdmad: certs: %v\n", err) // of certs/*.pem, say
+				case err != nil:
+					failed = errors.Join(failed, fmt.Errorf("certs: %w", err))
 				}
 				list = append(list, infos...)
 			}
 			if asJSON {
-				return writeJSON(c.OutOrStdout(), list)
+				return errors.Join(writeJSON(c.OutOrStdout(), list), failed)
+			}
+			if len(list) == 0 {
+				return failed
 			}
 			_, err := io.WriteString(c.OutOrStdout(), certsText(list, time.Now()))
-			return err
+			return errors.Join(err, failed)
 		},
 	}
 	jsonFlag(c, &asJSON)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,27 +23,33 @@ func newSandbox() *cobra.Command {
 		Long: "Start two nodes, a and b, on this machine and an echo service on b, run a command, and stop\n" +
 			"everything again; nothing is left behind. The command finds node a at $RDMAD_SOCKET, where\n" +
 			"every client looks, node b at $RDMAD_SOCKET_B, and all processes in $RDMAD_SANDBOX_PIDS as\n" +
-			"role=pid,... Its exit status becomes that of the sandbox.",
+			"role=pid,... The sandbox ends with the command's exit status.",
 		Example: "  rdmad sandbox -- rdmad bench call --clients 8 --depth 64\n" +
 			"  rdmad sandbox --fabric verbs --verbs-device rxe0 --fabric-option timeout=18 -- rdmad bench call\n" +
 			"  rdmad sandbox --fabric libfabric --fabric-option provider=shm -- rdmad bench call\n" +
 			"  rdmad sandbox -- sh",
 		Args: wantArgs(1, math.MaxInt, "a command after --"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if o.Settings.GroupMax < 0 {
+			if c.Flags().Changed("group-max") && o.Settings.GroupMax < 1 {
 				return usagef("--group-max %d: want 1 to 255", o.Settings.GroupMax)
 			}
-			if o.Settings.Lanes < 0 {
+			if c.Flags().Changed("lanes") && o.Settings.Lanes < 1 {
 				return usagef("--lanes %d: want 1 to 8", o.Settings.Lanes)
 			}
 			o.Settings.TLS = o.Settings.TLS || o.Settings.TLSData
 			if err := checkFabricOptions(o.Settings.Verbs); err != nil {
 				return err
 			}
+			if o.Settings.Verbs == nil {
+				o.Settings.Verbs = make(map[string]string)
+			}
 			for key, value := range map[string]string{"device": device, "connect": connect} {
 				if value != "" {
 					o.Settings.Verbs[key] = value
 				}
+			}
+			if err := checkSettings(o.Settings); err != nil {
+				return err
 			}
 			program, err := os.Executable()
 			if err != nil {
@@ -71,7 +78,7 @@ func newSandbox() *cobra.Command {
 	f.StringVar(&o.Settings.Fabric, "fabric", "tcp", "what moves the data: tcp, verbs, libfabric or auto")
 	f.StringVar(&device, "verbs-device", "", "the RDMA device (default: the first with an active port)")
 	f.StringVar(&connect, "verbs-connect", "", "how queue pairs are connected: oob or rdmacm (default: the daemon's)")
-	f.StringToStringVar(&o.Settings.Verbs, "fabric-option", map[string]string{}, "another `key=value` of [verbs], such as gid_index=3, or of [libfabric], such as provider=shm; may be repeated")
+	f.StringToStringVar(&o.Settings.Verbs, "fabric-option", nil, "another `key=value` of [verbs], such as gid_index=3, or of [libfabric], such as provider=shm; may be repeated")
 	f.StringVar(&o.Settings.MaxGroupDelay, "max-group-delay", "", "by how much messages may be held back so that groups grow (default: not at all)")
 	f.IntVar(&o.Settings.GroupMax, "group-max", 0, "the most messages of one group (default: the daemon's)")
 	f.IntVar(&o.Settings.Lanes, "lanes", 0, "lanes of each class to a peer (default: the daemon's)")
@@ -88,6 +95,26 @@ func newSandbox() *cobra.Command {
 // optionKey is what a key of the configuration looks like. The daemon checks
 // whether there is such a key.
 var optionKey = regexp.MustCompile(`^[a-z_]+$`)
+
+// settingFlags are the flags for keys of the configuration.
+var settingFlags = map[string]string{
+	"fabric.provider": "--fabric", "verbs.device": "--verbs-device", "verbs.connect": "--verbs-connect", "agent.idle": "--idle",
+	"group_send.max_messages": "--group-max", "group_send.max_group_delay": "--max-group-delay", "lanes.per_peer": "--lanes", "lanes.balance": "--balance",
+}
+
+// checkSettings has the configuration checked that the flags make, and names them.
+func checkSettings(s sandbox.Settings) error {
+	errs := s.Check()
+	if len(errs) == 0 {
+		return nil
+	}
+	flag := settingFlags[errs[0].Key]
+	if flag == "" {
+		_, key, _ := strings.Cut(errs[0].Key, ".")
+		flag = "--fabric-option " + key
+	}
+	return usagef("%s: %s", flag, errs[0].Reason)
+}
 
 func checkFabricOptions(options map[string]string) error {
 	for key := range options {

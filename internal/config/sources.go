@@ -117,6 +117,14 @@ const variablePrefix = "RDMAD_"
 var otherVariables = regexp.MustCompile(`^RDMAD_(SOCKET|SOCKET_B|PROFILE|KILL_AT|(SANDBOX|FAULT|FAULTPOINT|TEST|LAB|TORTURE|PEERS|SHM|SLOTS|DEPOT|VERBS_SHIM|VERBS_CM)_.*|LAB|` +
 	`(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?))$`)
 
+// WithoutKeys returns an environment, in the form of os.Environ, without the variables that Sources would read.
+func WithoutKeys(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return strings.HasPrefix(name, variablePrefix) && !otherVariables.MatchString(name)
+	})
+}
+
 // variable returns the name of the variable for a key.
 func variable(section, key string) string {
 	return variablePrefix + strings.ToUpper(section+"_"+key)

@@ -53,7 +53,7 @@ func newGuard(cfg *config.Config, log zerolog.Logger) (*guard, error) {
 	if err := m.Usable(cfg.Node.Name, time.Now()); err != nil {
 		event.TLSOwnCertificate.On(&log).Err(err).Msg("peers will refuse this node's certificate")
 	} else if time.Until(m.Leaf.NotAfter) < soon {
-		event.TLSExpires.On(&log).Time("not_after", m.Leaf.NotAfter).Msg("this node's certificate expires soon: rdmad certs init --force makes a new one")
+		event.TLSExpires.On(&log).Time("not_after", m.Leaf.NotAfter).Msg("this node's certificate expires soon; make a new one: " + nodecert.Renewal(cfg.Node.Name))
 	}
 	return &guard{keeper: k}, nil
 }

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"time"
 
@@ -32,16 +31,18 @@ func checkTLS(_ context.Context, e *Env) []Finding {
 			remedy = "run this as the user that runs the daemon, who must be able to read the files"
 		case errors.Is(err, fs.ErrNotExist):
 			remedy = "make the files with rdmad certs init and copy them there, or correct the paths in [tls]"
+		case errors.Is(err, nodecert.ErrMode):
+			remedy = "see docs/security.md" // the error says what to do
 		}
 		return one(Fail, name, remedy, "%v", err)
 	}
 	now := time.Now()
 	if err := m.Usable(e.Config.Node.Name, now); err != nil {
-		return one(Fail, name, fmt.Sprintf("make a certificate for node %s: rdmad certs init --force", e.Config.Node.Name), "%s: %v", c.Cert, err)
+		return one(Fail, name, "make it a certificate: "+nodecert.Renewal(e.Config.Node.Name), "%s: %v", c.Cert, err)
 	}
 	var found []Finding
 	if left := m.Leaf.NotAfter.Sub(now); left < soon {
-		found = append(found, one(Warn, name, "rdmad certs init --force makes a new one; the daemon takes it without a restart",
+		found = append(found, one(Warn, name, "make a new one, which the daemon takes without a restart: "+nodecert.Renewal(e.Config.Node.Name),
 			"%s expires on %s, in %s", c.Cert, m.Leaf.NotAfter.UTC().Format(time.DateOnly), plural(int(left/(24*time.Hour)), "day"))...)
 	}
 	for _, a := range m.Authorities {

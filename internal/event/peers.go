@@ -70,14 +70,14 @@ var peerEvents = []Info{
 		Code: TLSOwnCertificate, Level: zerolog.ErrorLevel,
 		Meaning: "Peers will refuse this node's certificate.",
 		Cause:   "It has expired, is not valid yet, or is for another name than node.name.",
-		Action:  "Make a new one with `rdmad certs init --force`; it is used without a restart.",
+		Action:  "Where the authority's `ca-key.pem` is: `rdmad certs init --dir DIR --force NODE`, then copy the node's two files there. They are used without a restart.",
 		Shown:   "TestEventsOfTLS",
 	},
 	{
 		Code: TLSExpires, Level: zerolog.WarnLevel,
 		Meaning: "This node's certificate expires within 30 days.",
 		Cause:   "Time.",
-		Action:  "Make a new one with `rdmad certs init --force`; it is used without a restart.",
+		Action:  "Where the authority's `ca-key.pem` is: `rdmad certs init --dir DIR --force NODE`, then copy the node's two files there. They are used without a restart.",
 		Shown:   "TestEventsOfTLS",
 	},
 	{

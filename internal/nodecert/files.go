@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -128,9 +129,9 @@ func read(open Opener, path string, forbidden fs.FileMode) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a file", path)
 	case perm&forbidden != 0 && forbidden&0o044 != 0:
-		return nil, fmt.Errorf("%s has mode %04o: others than its owner can get at the private key; chmod 0600 %s", path, perm, path)
+		return nil, fmt.Errorf("%s %w %04o: others than its owner can get at the private key; chmod 0600 %s", path, ErrMode, perm, path)
 	case perm&forbidden != 0:
-		return nil, fmt.Errorf("%s has mode %04o: others than its owner can change it; chmod go-w %s", path, perm, path)
+		return nil, fmt.Errorf("%s %w %04o: others than its owner can change it; chmod go-w %s", path, ErrMode, perm, path)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
@@ -142,15 +143,24 @@ func read(open Opener, path string, forbidden fs.FileMode) ([]byte, error) {
 	return data, nil
 }
 
+var (
+	// ErrKeyOnly is returned by Parse and Show for a file that has a private key and no certificate.
+	ErrKeyOnly = errors.New("a private key, no certificate")
+	// ErrMode is wrapped by errors about who else may use a file.
+	ErrMode = errors.New("has mode")
+)
+
 // Parse returns the certificates of a PEM file; blocks of other kinds are left out.
 func Parse(data []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
+	key := false
 	for {
 		var b *pem.Block
 		if b, data = pem.Decode(data); b == nil {
 			break
 		}
 		if b.Type != certBlock {
+			key = key || strings.HasSuffix(b.Type, keyBlock)
 			continue
 		}
 		c, err := x509.ParseCertificate(b.Bytes)
@@ -159,7 +169,10 @@ func Parse(data []byte) ([]*x509.Certificate, error) {
 		}
 		certs = append(certs, c)
 	}
-	if len(certs) == 0 {
+	switch {
+	case len(certs) == 0 && key:
+		return nil, ErrKeyOnly
+	case len(certs) == 0:
 		return nil, errors.New("no certificate in PEM")
 	}
 	return certs, nil

@@ -38,7 +38,12 @@ func (p *Problem) Error() string { return p.Text + " (" + p.Remedy + ")" }
 // day is how dates are written.
 const day = "2006-01-02 15:04 MST"
 
-const renew = "make a new one: rdmad certs init --force; rdmad certs show tells what is there"
+const renew = "make a new one: rdmad certs init --dir DIR --force NODE; rdmad certs show tells what is there"
+
+// Renewal is how to make a node a new certificate, for people.
+func Renewal(node string) string {
+	return "rdmad certs init --dir DIR --force " + node + ", where DIR has the authority's ca-key.pem; then copy the node's two files here"
+}
 
 // Verify checks that a chain, which begins with the certificate in question, leads
 // to one of the roots, may be used as asked, and is valid at the time. The error is a

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/nodecert"
 )
 
@@ -44,6 +46,15 @@ type Settings struct {
 	// Extra is appended to the configuration: sections that are not written
 	// otherwise, such as [[class]], [[domain]] and [limits].
 	Extra string
+}
+
+// Check returns what is wrong with settings before anything is started by them; nil if nothing is.
+func (s Settings) Check() config.Errors {
+	const there = "/"
+	_, err := config.Parse("", []byte(configText("a", socketPath(there, "a"), "127.0.0.1:1", []Peer{{"b", "127.0.0.1:2"}}, s)))
+	var errs config.Errors
+	errors.As(err, &errs)
+	return errs
 }
 
 // Peer is how a node reaches another.

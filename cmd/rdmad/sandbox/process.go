@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rdmad/rdmad/internal/config"
 )
 
 // Process is a child in a process group of its own, so that a terminal's
@@ -33,6 +35,7 @@ func StartProcess(name, log string, argv ...string) (*Process, error) {
 	defer out.Close()
 	p := &Process{name: name, log: log, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = config.WithoutKeys(os.Environ()) // what is meant for the node that this is started on, say
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -127,8 +127,8 @@ func (s *Sandbox) startNodes(ctx context.Context) error {
 	}
 }
 
-// certValid is how long the certificates of a sandbox are valid.
-const certValid = 30 * 24 * time.Hour
+// certValid is how long the certificates of a sandbox are valid: for longer than the nodes warn ahead.
+const certValid = 90 * 24 * time.Hour
 
 func (s *Sandbox) tryNodes(ctx context.Context) error {
 	ports, err := FreePorts(2)
