@@ -16,10 +16,12 @@ type counter struct {
 	requests, answers time.Duration
 }
 
-func (c *counter) Admit(int, slots.Word, *slots.Header, error) bool { return true }
-func (c *counter) Withdrawn(int)                                    {}
-func (c *counter) Part(int, int)                                    {}
-func (c *counter) Post(groupsend.Group)                             { c.groups++ }
+func (c *counter) Admit(int, slots.Word, *slots.Header, error) groupsend.Verdict {
+	return groupsend.Send
+}
+func (c *counter) Withdrawn(int)        {}
+func (c *counter) Part(int, int)        {}
+func (c *counter) Post(groupsend.Group) { c.groups++ }
 
 // round publishes n messages, plans them, and frees them through the planner of
 // answers. It returns how many groups there were.

@@ -23,10 +23,10 @@ type orderClerk struct {
 	taken []slots.Run
 }
 
-func (c *orderClerk) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
+func (c *orderClerk) Admit(i int, w slots.Word, h *slots.Header, bad error) groupsend.Verdict {
 	if bad != nil {
 		c.t.Errorf("slot %d: %v", i, bad)
-		return false
+		return groupsend.Refuse
 	}
 	c.last = append([]uint64(nil), c.next...)
 	if h.Order != 0 {
@@ -36,7 +36,7 @@ func (c *orderClerk) Admit(i int, w slots.Word, h *slots.Header, bad error) bool
 		c.next[h.Method] = h.Cookie + 1
 	}
 	c.taken = append(c.taken, slots.Run{Index: i, Len: w.Run(), Ticket: w.Ticket()})
-	return true
+	return groupsend.Send
 }
 
 func (c *orderClerk) Withdrawn(int) {

@@ -10,15 +10,26 @@ import (
 type Clerk interface {
 	Poster
 	// Admit is shown the word and a private copy of the header of a published
-	// message, or why they are wrong, and says whether to send it. When it
-	// returns true the message is journalled; when it returns false it has
-	// dealt with it. It must return false when bad is not nil. A message that
-	// it leaves published may be shown to it again. h is nil if w is wrong, and
-	// valid until Admit returns.
-	Admit(index int, w slots.Word, h *slots.Header, bad error) bool
+	// message, or why they are wrong, and says what to do with it; it must not be
+	// Send when bad is not nil. A message that it leaves published may be shown to
+	// it again. h is nil if w is wrong, and valid until Admit returns.
+	Admit(index int, w slots.Word, h *slots.Header, bad error) Verdict
 	// Withdrawn takes back an admission: the worker revoked the message.
 	Withdrawn(index int)
 }
+
+// Verdict is what a Clerk says of a published message.
+type Verdict int
+
+const (
+	// Refuse: the clerk has dealt with it. It counts as a write.
+	Refuse Verdict = iota
+	// Send: it is journalled.
+	Send
+	// Leave: the clerk leaves it published and has been shown it before. It does not count, so that words which
+	// somebody has left for ever are no work for ever.
+	Leave
+)
 
 // Requests plans groups out of the published slots of a ring. It belongs to one
 // goroutine, the agent of the lane.
@@ -283,8 +294,8 @@ func (p *Requests) take(c Clerk, i int, w slots.Word) (length uint32, ok, refuse
 		p.held = true
 		return 0, false, false
 	}
-	if !c.Admit(i, w, header, bad) || bad != nil {
-		return 0, false, true
+	if v := c.Admit(i, w, header, bad); v != Send || bad != nil {
+		return 0, false, v != Leave
 	}
 	if !p.ring.Take(i, w) {
 		c.Withdrawn(i)

@@ -131,7 +131,7 @@ func (w *world) drop(m *message) {
 }
 
 // Admit, Withdrawn and Post make world the planner's clerk.
-func (w *world) Admit(i int, word slots.Word, h *slots.Header, bad error) bool {
+func (w *world) Admit(i int, word slots.Word, h *slots.Header, bad error) groupsend.Verdict {
 	m := w.runs[i]
 	if m == nil || m.state != slots.Pub || word.Ticket() != m.run.Ticket || word.Run() != m.run.Len {
 		w.t.Fatalf("shown %v at %d, which is %+v", word, i, m)
@@ -142,7 +142,7 @@ func (w *world) Admit(i int, word slots.Word, h *slots.Header, bad error) bool {
 	if m.spoiled || m.refuse {
 		w.refused++
 		w.drop(m)
-		return false
+		return groupsend.Refuse
 	}
 	if int(h.Length) != m.length {
 		w.t.Fatalf("slot %d: header %+v", i, h)
@@ -154,7 +154,7 @@ func (w *world) Admit(i int, word slots.Word, h *slots.Header, bad error) bool {
 		}
 		m.state, m.revoke = slots.Claim, false
 	}
-	return true
+	return groupsend.Send
 }
 
 func (w *world) Withdrawn(i int) {

@@ -18,9 +18,16 @@ type clerk struct {
 	admit func(i int) bool
 }
 
-func (c *clerk) Admit(i int, _ slots.Word, _ *slots.Header, bad error) bool {
+func (c *clerk) Admit(i int, _ slots.Word, _ *slots.Header, bad error) groupsend.Verdict {
 	c.shown++
-	return bad == nil && (c.admit == nil || c.admit(i))
+	return sendIf(bad == nil && (c.admit == nil || c.admit(i)))
+}
+
+func sendIf(good bool) groupsend.Verdict {
+	if good {
+		return groupsend.Send
+	}
+	return groupsend.Refuse
 }
 
 func (c *clerk) Withdrawn(int) {}
@@ -262,11 +269,11 @@ type freer struct {
 	ring *slots.Ring
 }
 
-func (f *freer) Admit(i int, w slots.Word, _ *slots.Header, bad error) bool {
+func (f *freer) Admit(i int, w slots.Word, _ *slots.Header, bad error) groupsend.Verdict {
 	if bad != nil {
 		f.t.Errorf("slot %d: %v: %v", i, w, bad)
 	}
-	return bad == nil
+	return sendIf(bad == nil)
 }
 
 func (f *freer) Withdrawn(int) {}

@@ -74,20 +74,20 @@ func (d *stressDaemon) fail(format string, args ...any) {
 }
 
 // Admit, Withdrawn and Post make it the clerk of its requests.
-func (d *stressDaemon) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
+func (d *stressDaemon) Admit(i int, w slots.Word, h *slots.Header, bad error) groupsend.Verdict {
 	switch {
 	case bad != nil:
 		d.fail("refused slot %d: %v: %w", i, w, bad)
-		return false
+		return groupsend.Refuse
 	case d.journal[i].live:
 		d.fail("slot %d is admitted twice: %v", i, w)
-		return false
+		return groupsend.Refuse
 	case int(h.Trace) != w.Owner() || w.Owner() >= len(d.workers) || d.dead[w.Owner()]:
 		d.fail("slot %d: %v with the header of worker %d", i, w, h.Trace)
-		return false
+		return groupsend.Refuse
 	}
 	d.journal[i] = journalled{word: w, length: h.Length, live: true}
-	return true
+	return groupsend.Send
 }
 
 func (d *stressDaemon) Withdrawn(i int) { d.journal[i] = journalled{} }

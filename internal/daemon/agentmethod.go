@@ -12,6 +12,8 @@ type agentMethod struct {
 	turn    int
 	// queue holds requests for which no process had room, oldest first.
 	queue fifo
+	// sweepAt is with how many of them those are dropped that wait no more.
+	sweepAt int
 	// orders is nil before the first request with an order.
 	orders *orders
 	// turns holds requests that wait for their callers' turns.

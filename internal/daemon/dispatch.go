@@ -279,17 +279,24 @@ func (d *agentDomain) bury(w *agentWorker) {
 // unsettled reports whether slots of a buried worker are still on the wire, or to be
 // sent, so that its id must not be used again.
 func (d *agentDomain) unsettled(id int) bool {
+	var ids callerSet
+	d.unsettledIDs(&ids)
+	return ids.has(uint16(id))
+}
+
+// unsettledIDs adds the ids to a set of which unsettled is true, by one look at each slot: workers may have written any
+// ids to any number of them.
+func (d *agentDomain) unsettledIDs(ids *callerSet) {
 	for _, l := range d.outLanes {
 		for i := range l.journal {
-			if l.journal[i].taken && l.journal[i].word.Owner() == id {
-				return true
+			if l.journal[i].taken {
+				ids.add(uint16(l.journal[i].word.Owner()))
 			}
-			if w := l.ring.Word(i); w.State() == slots.Pub && w.Owner() == id {
-				return true
+			if w := l.ring.Word(i); w.State() == slots.Pub {
+				ids.add(uint16(w.Owner()))
 			}
 		}
 	}
-	return false
 }
 
 func (d *agentDomain) addOut(l *outLane) {

@@ -1,5 +1,7 @@
 package daemon
 
+import "slices"
+
 // fifo are requests that wait, oldest first. The zero fifo is empty.
 type fifo struct {
 	list  []queued
@@ -37,8 +39,18 @@ func (q *fifo) leave(stay, end int) {
 	}
 }
 
-// set makes others the ones that wait.
-func (q *fifo) set(list []queued) { q.list, q.first = list, 0 }
+// set makes others the ones that wait, or some of those.
+func (q *fifo) set(list []queued) { q.list, q.first = append(q.list[:0], list...), 0 }
+
+// minSweep is with how many requests it is worth looking for those that wait no more.
+const minSweep = 64
+
+// sweep drops those that were answered otherwise, and returns with how many it is worth doing again: callers may give
+// up for as long as no process has room, and what they have given up must not pile up.
+func (q *fifo) sweep() (again int) {
+	q.set(slices.DeleteFunc(q.waiting(), func(r queued) bool { return !r.waits() }))
+	return max(minSweep, 2*q.len())
+}
 
 // clear drops all.
 func (q *fifo) clear() { q.list, q.first = q.list[:0], 0 }

@@ -189,6 +189,9 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 		delete(d.ins, key) // whether or not there will be another one
 		c.mu.Unlock()
 	}
+	if err := d.roomForMirror(peer, class.Name); err != nil {
+		return nil, 0, nil, err
+	}
 	info, ring, v, err := d.newLane(peer, class, n, true)
 	if err != nil {
 		return nil, 0, nil, err
@@ -207,6 +210,28 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	c.mu.Unlock()
 	d.announce(info)
 	return in, name, nil, nil
+}
+
+// maxMirrors is how many mirrors of a class a peer may have in a domain: as many as lanes, and as many again that are
+// left to handlers which still run in them.
+const maxMirrors = 2 * config.MaxLanesPerPeer
+
+// roomForMirror returns the error that a peer gets which has opened its lanes anew again and again, while handlers run in all
+// those before. It asks again.
+func (d *domain) roomForMirror(peer, class string) error {
+	c := d.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, l := range d.lanes {
+		if l.serves && l.Peer == peer && l.Class == class {
+			n++
+		}
+	}
+	if n >= maxMirrors {
+		return fmt.Errorf("handlers on node %s still work on requests of %d earlier lanes of class %s (see rdmad lanes there)", c.node, n, class)
+	}
+	return nil
 }
 
 func (c *conductor) errDraining() error { return fmt.Errorf("node %s is draining", c.node) }

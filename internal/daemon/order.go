@@ -60,6 +60,10 @@ func (m *agentMethod) atHome(order, lane uint16) *agentWorker {
 func (m *agentMethod) enqueue(l *inLane, i int) {
 	rec := &l.records[i]
 	l.domain.agent.count.Queued++
+	if m.queue.len() >= m.sweepAt {
+		m.sweepAt = m.queue.sweep()
+		m.recount()
+	}
 	m.queue.add(queued{l, i, rec.ticket})
 	if rec.order != 0 {
 		m.orders.queued++

@@ -127,40 +127,36 @@ func (l *outLane) send() int {
 
 // Admit implements groupsend.Clerk: it journals a good request and refuses
 // another with an outcome for its worker.
-func (l *outLane) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
-	count := l.domain.agent.count
+func (l *outLane) Admit(i int, w slots.Word, h *slots.Header, bad error) groupsend.Verdict {
 	if bad != nil {
-		count.ProtocolErrors++
-		l.misused(i, w, h == nil)
+		known := l.misused(i, w, h == nil)
 		if h != nil && !l.overlaps(i, w.Run()) {
 			l.refuse(i, w, h.Kind, slots.StatusInvalid, bad.Error())
+			return groupsend.Refuse
 		}
-		return false
+		return known
 	}
 	if l.overlaps(i, w.Run()) {
 		// A worker has overwritten the words of slots that are on the wire. The
 		// peer would take this for a fault of ours; it waits for the answers.
-		count.ProtocolErrors++
-		l.misused(i, w, true)
-		return false
+		return l.misused(i, w, true)
 	}
 	if h.From != 0 && int(h.From) != w.Owner() {
-		count.ProtocolErrors++
 		l.misused(i, w, false)
 		l.refuse(i, w, h.Kind, slots.StatusInvalid, "the request says to be another process's")
-		return false
+		return groupsend.Refuse
 	}
 	if h.Flags&slots.FlagCarry != 0 && l.plain {
 		l.refuse(i, w, h.Kind, slots.StatusInvalid, "the peer does not know what may go with a request")
-		return false
+		return groupsend.Refuse
 	}
 	if h.Deadline != 0 && shm.Nanotime() > h.Deadline {
 		l.refuse(i, w, h.Kind, slots.StatusDeadline, "too late at the sender")
-		return false
+		return groupsend.Refuse
 	}
 	if why := l.excess(i, w); why != "" {
 		l.refuse(i, w, h.Kind, slots.StatusNotExecuted, why)
-		return false
+		return groupsend.Refuse
 	}
 	var e entry
 	e.oneway, e.quiet, e.word, e.answer = h.Kind == slots.KindOneWay, h.Flags&slots.FlagCancel != 0, w, h.Answer
@@ -172,14 +168,14 @@ func (l *outLane) Admit(i int, w slots.Word, h *slots.Header, bad error) bool {
 		var why string
 		if e.held, status, why = l.domain.refersTo(l.ring, i, w.Run(), w.Owner(), int(h.Refs), l.peer); e.held == nil {
 			l.refuse(i, w, h.Kind, status, why)
-			return false
+			return groupsend.Refuse
 		}
 	}
 	if l.local == nil && h.To != 0 && h.Refs == 0 {
 		l.domain.agent.company.met++ // of a stream, for example
 	}
 	l.enter(i, &e)
-	return true
+	return groupsend.Send
 }
 
 // Withdrawn implements groupsend.Clerk.

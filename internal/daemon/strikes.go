@@ -3,6 +3,7 @@ package daemon
 import (
 	"time"
 
+	"github.com/rdmad/rdmad/groupsend"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -106,11 +107,13 @@ func (d *agentDomain) disconnected() (n int) {
 }
 
 // misused counts what is wrong with the request in slot i, whose word is w: once, however
-// often it is looked at. word: the words are wrong, and not only what is in the slots.
-func (l *outLane) misused(i int, w slots.Word, word bool) {
+// often it is looked at, which is Leave from then on. word: the words are wrong, and not only what is in the slots.
+func (l *outLane) misused(i int, w slots.Word, word bool) groupsend.Verdict {
 	if l.blamed[i] == w {
-		return
+		return groupsend.Leave
 	}
 	l.blamed[i] = w
+	l.domain.agent.count.ProtocolErrors++
 	l.domain.damage(word || l.local != nil)
+	return groupsend.Refuse
 }

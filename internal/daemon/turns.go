@@ -11,7 +11,9 @@ type turns struct {
 	// order are the callers whose requests wait; the first one's turn it is.
 	order []*line
 	n     int // requests
-	spare []*line
+	// sweepAt is with how many of them those are dropped that wait no more.
+	sweepAt int
+	spare   []*line
 	// last is the line that was found last, nil for none: requests of one caller often come
 	// one after the other, and the table costs more than all else that is done here.
 	last *line
@@ -176,6 +178,21 @@ func (q *turns) forget(lane *inLane) {
 	})
 }
 
+// sweep is fifo.sweep for all lines.
+func (q *turns) sweep() {
+	q.n = 0
+	q.order = slices.DeleteFunc(q.order, func(l *line) bool {
+		l.sweep()
+		q.n += l.len()
+		if l.len() > 0 {
+			return false
+		}
+		q.end(l)
+		return true
+	})
+	q.sweepAt = max(minSweep, 2*q.n)
+}
+
 // cost is what the request in slot i counts for, in bytes.
 func (l *inLane) cost(i int) int { return int(l.records[i].run) * l.geo.SlotSize }
 
@@ -189,6 +206,9 @@ func (m *agentMethod) mustWait(i int, l *inLane, w *agentWorker) bool {
 		return false
 	}
 	l.domain.agent.count.Queued++
+	if m.turns.n >= m.turns.sweepAt {
+		m.turns.sweep()
+	}
 	m.turns.add(r)
 	return true
 }

@@ -418,9 +418,11 @@ func (d *domain) freeID(process int) (int, error) {
 	}
 	id := 0
 	d.agent.commands.call(func() {
+		var unsettled callerSet
+		d.view.unsettledIDs(&unsettled)
 		for range slots.MaxOwner {
 			d.lastID = d.lastID%slots.MaxOwner + 1
-			if d.workers[d.lastID] == nil && d.leaving[d.lastID] == 0 && d.view.workers[d.lastID] == nil && !d.view.unsettled(d.lastID) {
+			if d.workers[d.lastID] == nil && d.leaving[d.lastID] == 0 && d.view.workers[d.lastID] == nil && !unsettled.has(uint16(d.lastID)) {
 				id = d.lastID
 				return
 			}
