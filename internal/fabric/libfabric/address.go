@@ -114,8 +114,12 @@ func (a address) fits(b address) error {
 	return nil
 }
 
-// shmProvider is the one provider that needs to be told more of the peer.
-const shmProvider = "shm"
+const (
+	// shmProvider is the one provider that needs to be told more of the peer.
+	shmProvider = "shm"
+	// rxmProvider is the default, whose connections are found among the process's descriptors.
+	rxmProvider = "tcp;ofi_rxm"
+)
 
 // versionText prints a version as libfabric encodes it.
 func versionText(v uint32) string { return fmt.Sprintf("%d.%d", v>>16, v&0xffff) }

@@ -17,4 +17,4 @@ type Config struct {
 }
 
 // Default returns the configuration used unless something else is asked for.
-func Default() Config { return Config{Provider: "tcp;ofi_rxm"} }
+func Default() Config { return Config{Provider: rxmProvider} }

@@ -151,20 +151,18 @@ func (c *control) send(addr uint64, m message) (bool, error) {
 // sending reports whether messages are on their way that need receive to be moved on.
 func (c *control) sending() bool { return C.lf_ctl_sending(c.c) > 0 }
 
-// receive returns the next message; ok is false if there is none.
+// receive returns the next message; ok is false if there is none. What is no message is one of kind 0, which is for
+// nobody: strangers may send it without end, and others want mu.
 func (c *control) receive() (m message, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
-		var b [messageSize]byte
-		n := C.lf_ctl_recv(c.c, (*C.uint8_t)(&b[0]), C.uint32_t(len(b)))
-		if n <= 0 {
-			return m, false, call("fi_cq_read", n)
-		}
-		if m, err := decodeMessage(b[:n]); err == nil {
-			return m, true, nil
-		}
+	var b [messageSize]byte
+	n := C.lf_ctl_recv(c.c, (*C.uint8_t)(&b[0]), C.uint32_t(len(b)))
+	if n <= 0 {
+		return m, false, call("fi_cq_read", n)
 	}
+	m, _ = decodeMessage(b[:n])
+	return m, true, nil
 }
 
 // arm reports whether the descriptor may be slept on.

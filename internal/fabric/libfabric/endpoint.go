@@ -54,6 +54,7 @@ type Endpoint struct {
 	mu        sync.Mutex
 	destroyed bool    // the library's endpoint is
 	joined    bool    // it is polled; see cq.join
+	name      string  // that it has taken; see names.go
 	unmapped  bool    // see files.go
 	peer      address // set by Connect
 	isLost    bool
@@ -269,6 +270,9 @@ func (e *Endpoint) Close() error {
 	return err
 }
 
+// lost has, for good, the memory of endpoints that the library could not close, and may still read.
+var lost sync.Map
+
 // destroy ends the library's endpoint; e.mu is held.
 func (e *Endpoint) destroy() error {
 	if e.destroyed {
@@ -276,8 +280,13 @@ func (e *Endpoint) destroy() error {
 	}
 	e.destroyed = true
 	err := e.bury()
-	if e.spare != nil {
+	e.leaveName()
+	switch {
+	case e.spare == nil:
+	case err == nil:
 		e.spare.unpin()
+	default:
+		lost.Store(e.spare, true)
 	}
 	return err
 }

@@ -442,6 +442,8 @@ static void unheard(struct lf_ctl *c)
 
 int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max)
 {
+	// Strangers may send for ever: what is no message is one as well, of one byte.
+	*out = 0;
 	for (;;) {
 		struct fi_cq_data_entry w;
 		ssize_t n = fi_cq_read(c->cq, &w, 1);
@@ -467,7 +469,7 @@ int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max)
 			len = w.len < max ? w.len : max;
 		}
 		if (b < c->bufs || b >= c->bufs + CTL_BUFS)
-			continue; // data that came with a stranger's write, or nothing of ours
+			return 1; // data that came with a stranger's write, or nothing of ours
 		if (b >= c->bufs + CTL_IN) {
 			put(&c->free, b);
 			c->sending--;
@@ -478,8 +480,7 @@ int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max)
 		int rc = repost(c);
 		if (rc)
 			return rc;
-		if (len)
-			return (int)len;
+		return len ? (int)len : 1;
 	}
 }
 

@@ -12,9 +12,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -31,16 +33,16 @@ union name {
 	uint8_t bytes[LF_ADDR];
 };
 
-// matches reports whether a socket's address is the one wanted, which may be that of any interface.
-static int matches(const union name *a, const union name *want)
+// matches reports whether a socket's address is the one wanted, which with any may be that of any interface.
+static int matches(const union name *a, const union name *want, int any)
 {
 	if (a->sa.sa_family != want->sa.sa_family)
 		return 0;
 	if (a->sa.sa_family == AF_INET)
 		return a->in.sin_port == want->in.sin_port &&
-			(want->in.sin_addr.s_addr == htonl(INADDR_ANY) || a->in.sin_addr.s_addr == want->in.sin_addr.s_addr);
+			((any && want->in.sin_addr.s_addr == htonl(INADDR_ANY)) || a->in.sin_addr.s_addr == want->in.sin_addr.s_addr);
 	return a->sa.sa_family == AF_INET6 && a->in6.sin6_port == want->in6.sin6_port &&
-		(IN6_IS_ADDR_UNSPECIFIED(&want->in6.sin6_addr) || IN6_ARE_ADDR_EQUAL(&a->in6.sin6_addr, &want->in6.sin6_addr));
+		((any && IN6_IS_ADDR_UNSPECIFIED(&want->in6.sin6_addr)) || IN6_ARE_ADDR_EQUAL(&a->in6.sin6_addr, &want->in6.sin6_addr));
 }
 
 // Who a connection is to.
@@ -53,27 +55,71 @@ static int belongs(int fd, const union name *own, const union name *peer)
 	socklen_t an = sizeof a.room, bn = sizeof b.room;
 	if (getpeername(fd, &b.sa, &bn) || getsockname(fd, &a.sa, &an))
 		return NOT_OURS; // no socket, or one that is not connected
-	return matches(&a, own) ? TO_US : matches(&b, peer) ? TO_PEER : NOT_OURS;
+	return matches(&a, own, 1) ? TO_US : matches(&b, peer, 0) ? TO_PEER : NOT_OURS;
 }
 
-// cut ends the connection of a descriptor, if it is one of the endpoint's, and returns another descriptor of it,
-// or -1. Where the peer is, the peer has said. It may name what this process has other connections to: those that
-// Go has made are told by what becomes of them when a program is executed.
-static int cut(int fd, const union name *own, const union name *peer)
+// cut ends the connection of a descriptor, if it is one of the endpoint's, and returns a descriptor of it, or -1.
+// It is another one, which copied says and which is to be closed, unless the process has as many as it may. Where the
+// peer is, the peer has said. It may name what this process has other connections to: those of other endpoints have
+// other names (names.go), and those that Go has made are told by what becomes of them when a program is executed.
+static int cut(int fd, const union name *own, const union name *peer, int *copied)
 {
 	int whose = belongs(fd, own, peer), flags = fcntl(fd, F_GETFD);
 	if (whose == NOT_OURS || flags < 0 || (whose == TO_PEER && flags & FD_CLOEXEC))
 		return -1;
-	// The first may have been closed meanwhile, and be somebody else's now; this one stays what it is.
+	// The first may have been closed meanwhile, and be somebody else's now; this one stays what it is. To do without is
+	// better than to end the process.
 	int held = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (held < 0)
-		return -1;
+	*copied = held >= 0;
+	if (!*copied)
+		held = fd;
 	if (belongs(held, own, peer) != whose) {
-		close(held);
+		if (*copied)
+			close(held);
 		return -1;
 	}
 	shutdown(held, SHUT_RDWR);
 	return held;
+}
+
+// cuts are the connections that were cut.
+struct cuts {
+	int fd[SEVER_HELD], copied[SEVER_HELD], n;
+};
+
+// cut_one adds a descriptor's connection to them, if it is one of the endpoint's.
+static void cut_one(struct cuts *c, int fd, const union name *own, const union name *peer)
+{
+	int copied = 0;
+	fd = cut(fd, own, peer, &copied);
+	if (fd < 0)
+		return;
+	if (c->n < SEVER_HELD) {
+		c->fd[c->n] = fd;
+		c->copied[c->n++] = copied;
+	} else if (copied) {
+		close(fd);
+	}
+}
+
+// cut_all looks at all descriptors of the process.
+static void cut_all(struct cuts *c, const union name *own, const union name *peer)
+{
+	DIR *all = opendir("/proc/self/fd");
+	if (!all) {
+		// There is no descriptor left, so nearly all numbers are in use.
+		struct rlimit most;
+		if (!getrlimit(RLIMIT_NOFILE, &most))
+			for (int fd = 0; fd < INT_MAX && (rlim_t)fd < most.rlim_cur; fd++)
+				cut_one(c, fd, own, peer);
+		return;
+	}
+	for (struct dirent *d; (d = readdir(all));) {
+		int fd = d->d_name[0] == '.' ? -1 : atoi(d->d_name);
+		if (fd >= 0 && fd != dirfd(all))
+			cut_one(c, fd, own, peer);
+	}
+	closedir(all);
 }
 
 // taken reports whether everything that a socket had received was taken from it.
@@ -109,28 +155,16 @@ void lf_sever(struct fid_ep *ep, struct fid_cq *cq, struct fid_av *av, fi_addr_t
 	// One that has no peer yet is reached by strangers all the same.
 	if (peer == FI_ADDR_UNSPEC || fi_av_lookup(av, peer, there.bytes, &len))
 		memset(&there, 0, sizeof there);
-	DIR *all = opendir("/proc/self/fd");
-	if (!all)
-		return;
-	int held[SEVER_HELD], n = 0;
-	for (struct dirent *d; (d = readdir(all));) {
-		int fd = d->d_name[0] == '.' ? -1 : atoi(d->d_name);
-		if (fd < 0 || fd == dirfd(all))
-			continue;
-		fd = cut(fd, &own, &there);
-		if (fd >= 0 && n < SEVER_HELD)
-			held[n++] = fd;
-		else if (fd >= 0)
-			close(fd);
-	}
-	closedir(all);
-	for (int i = 0, left = n; left > 0 && i < SEVER_LOOKS; i++) {
+	struct cuts c = {.n = 0};
+	cut_all(&c, &own, &there);
+	for (int i = 0, left = c.n; left > 0 && i < SEVER_LOOKS; i++) {
 		left = 0;
-		for (int k = 0; k < n; k++)
-			left += !taken(held[k]);
+		for (int k = 0; k < c.n; k++)
+			left += !taken(c.fd[k]);
 		// Of the last look the provider learns that nothing more comes.
 		drain(cq);
 	}
-	for (int k = 0; k < n; k++)
-		close(held[k]);
+	for (int k = 0; k < c.n; k++)
+		if (c.copied[k])
+			close(c.fd[k]);
 }

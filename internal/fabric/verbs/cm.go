@@ -143,9 +143,10 @@ func (m *manager) close() error {
 	return err
 }
 
-// serve handles events. It returns false if there will be no more.
-func (m *manager) serve() bool {
-	for {
+// serve handles events that have come. working is false if there will be none ever again, and more true if there may be
+// some now.
+func (m *manager) serve() (working, more bool) {
+	for range heardAtOnce {
 		// An identifier leaves the table before it is destroyed, with the lock
 		// held: an event never finds a later identifier at the same address.
 		m.mu.Lock()
@@ -154,9 +155,9 @@ func (m *manager) serve() bool {
 		m.mu.Unlock()
 		switch {
 		case err != nil:
-			return false
+			return false, false
 		case !ok:
-			return true
+			return true, false
 		case ev.kind == cmRequest:
 			m.request(ev)
 		case ev.kind == cmDeviceRemoved:
@@ -165,6 +166,7 @@ func (m *manager) serve() bool {
 			end.handle(ev)
 		}
 	}
+	return true, true
 }
 
 // request hands a connection request to the endpoint whose token it names, or

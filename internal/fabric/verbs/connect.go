@@ -172,7 +172,7 @@ func (d *Device) heard(m message) {
 	d.mu.Lock()
 	e := d.endpoints[m.to]
 	d.mu.Unlock()
-	if e == nil {
+	if e == nil || m.kind == 0 {
 		return
 	}
 	e.mu.Lock()

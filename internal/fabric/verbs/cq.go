@@ -127,10 +127,16 @@ func (q *cq) watch() error {
 }
 
 // Ready implements poller.Handler: it takes an event off the completion channel.
-func (q *cq) Ready(int, uint32) {
+func (q *cq) Ready(fd int, _ uint32) {
 	q.stats.EventCalls++
-	// An error leaves the descriptor ready and the queue to be polled.
-	if ok, err := q.lib.takeEvent(); ok && err == nil {
+	ok, err := q.lib.takeEvent()
+	switch {
+	case err != nil:
+		// The device was taken away. Its channel stays ready for ever, and there is nothing more to come by it.
+		q.armed = true
+		_ = q.poller.Remove(fd)
+		q.dev.broken(func(other *cq) bool { return other == q })
+	case ok:
 		q.stats.Events++
 		q.armed = false
 	}

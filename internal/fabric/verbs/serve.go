@@ -99,7 +99,9 @@ func (s *server) run() {
 func (s *server) messages() bool {
 	d := s.dev
 	if d.cm != nil {
-		return d.cm.serve()
+		working, more := d.cm.serve()
+		s.more = more
+		return working
 	}
 	s.more = false
 	if err := d.ctl.rearm(); err != nil {

@@ -1,0 +1,162 @@
+//go:build libfabric && cgo && linux
+
+package libfabric
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+)
+
+// A peer that says to be where another one is does not end the connections to that one.
+func TestLiarEndsNobodysConnection(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		p := newPairing(t, cfg, 16, 4096)
+		// End 1 has dialled end 0. A liar has this node connect another endpoint, and names the place of end 0.
+		e, err := p.pd[1].CreateEndpoint(fabric.EndpointAttr{CQ: p.cq[1], Tag: 7, SendDepth: 16, RecvDepth: 16})
+		p.must(err)
+		lie := p.ep[0].addr
+		lie.token = newToken()
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		if err := e.Connect(ctx, lie.encode(), fabric.Passive); err == nil {
+			t.Error("connected")
+		}
+		p.writeFrom1(1)
+		p.must(e.Close())
+		p.writeFrom1(2)
+		p.close()
+	})
+}
+
+// writeFrom1 writes from end 1 to end 0.
+func (p *pairing) writeFrom1(id uint64) {
+	p.Helper()
+	key := p.mr[0].Remote()
+	_, err := p.ep[1].PostSend([]fabric.SendWR{{
+		ID: id, Op: fabric.OpWrite, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: p.mr[1], Len: 64}, RemoteAddr: key.Addr, RemoteKey: key.Key,
+	}})
+	p.must(err)
+	p.collect(func(end int, c fabric.Completion) bool {
+		if c.Status != fabric.StatusSuccess {
+			p.Fatalf("write %d, end %d: %+v", id, end, c)
+		}
+		return c.Op == fabric.OpWrite
+	})
+}
+
+// However many messages of no meaning come, each is one of those after which others have their turn.
+func TestNonsenseIsTakenInTurns(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		if cfg.Provider == shmProvider {
+			t.Skip("needs a provider that has room for many messages, and whose devices strangers can reach: tcp;ofi_rxm")
+		}
+		dev, err := newProvider(t, cfg).Open(fabric.Options{Listen: "127.0.0.1:0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := dev.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		// One that no goroutine listens to, and a stranger who knows where it is.
+		c, err := openControl(dev.(*Device).lib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, err := c.name()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stranger, err := openControl(dev.(*Device).lib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr, err := stranger.peer(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		say := func(m message) (sent bool) {
+			// Nothing is sent before both ends have moved on; then there is room.
+			for until := time.Now().Add(100 * time.Millisecond); !sent && time.Now().Before(until); {
+				if sent, err = stranger.send(addr, m); err != nil {
+					t.Fatal(err)
+				}
+				_, _, _ = stranger.receive()
+			}
+			return sent
+		}
+		last := message{kind: msgGone, to: newToken(), from: newToken()}
+		for heard := (message{}); heard != last; { // they are connected
+			say(last)
+			heard, _, _ = c.receive()
+		}
+		const nonsense = 16
+		for range nonsense {
+			if !say(message{kind: 99}) {
+				t.Fatal("there is no room for so many")
+			}
+		}
+		if !say(last) {
+			t.Fatal("there is no room for so many")
+		}
+		// What was said before may come, too.
+		taken := 0
+		for until := time.Now().Add(10 * time.Second); taken < nonsense && time.Now().Before(until); {
+			m, ok, err := c.receive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok && m.kind == 0 {
+				taken++
+			}
+			_, _, _ = stranger.receive()
+		}
+		if taken != nonsense {
+			t.Errorf("%d messages without meaning were taken one by one, want %d", taken, nonsense)
+		}
+		if err := errors.Join(stranger.close(), c.close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A process that has no descriptors left closes an endpoint in the middle of what arrives, too.
+func TestCloseWithoutDescriptors(t *testing.T) {
+	const size = 32 << 20
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		if cfg.Provider == shmProvider {
+			t.Skip("needs a provider that has connections: tcp;ofi_rxm")
+		}
+		for closing := range 2 {
+			p := newPairing(t, cfg, 16, size)
+			p.mr[1].Bytes()[0] = 1
+			key := p.mr[1].Remote()
+			_, err := p.ep[0].PostSend([]fabric.SendWR{{
+				Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: p.mr[0], Len: size}, RemoteAddr: key.Addr, RemoteKey: key.Key,
+			}})
+			p.must(err)
+			into := p.mr[0].Bytes()
+			p.until("something arrives", func() bool { return into[0] == 1 })
+			var before unix.Rlimit
+			p.must(unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+			fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
+			p.must(err)
+			p.must(unix.Close(fd))
+			none := before
+			none.Cur = uint64(fd) // the lowest that is free
+			p.must(unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
+			err = p.ep[closing].Close()
+			p.must(unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
+			p.must(err)
+			p.collect(func(end int, c fabric.Completion) bool { return end != closing && c.Op == fabric.OpDisconnect })
+			p.close()
+		}
+	})
+}
