@@ -52,6 +52,8 @@ type conductor struct {
 	beatEvery time.Duration
 	pulse     *pulse
 	told      *briefing // by the supervisor; may be nil
+	// statusTurn is held by whoever collects a status.
+	statusTurn sync.Mutex
 	// identity is what the depot has under nodeKey; after the start keepIdentity changes it.
 	identity    *nodeMeta
 	identifying sync.Mutex

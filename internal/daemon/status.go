@@ -198,9 +198,12 @@ type BulkStatus struct {
 	Queued int `json:"queued"`
 }
 
-// status collects the state of everything. Agents are asked first: no lock is
+// status collects the state of everything. Agents are asked first: mu is not
 // held meanwhile.
 func (c *conductor) status() *Status {
+	// One at a time: agents have a part in each, and however many ask at once, they do no more than one between two cycles.
+	c.statusTurn.Lock()
+	defer c.statusTurn.Unlock()
 	s := &Status{
 		Node: c.node, Version: Version, Incarnation: c.incarnation, UptimeS: time.Since(c.started).Seconds(), Goroutines: runtime.NumGoroutine(),
 		PIDs:   PIDs{Supervisor: c.supervisor, Core: pid},

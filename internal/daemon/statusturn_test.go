@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/rs/zerolog"
+)
+
+// However many ask for the status at once, an agent has no more than one part of one to do between two cycles: each looks
+// at all lanes.
+func TestStatusIsCollectedInTurns(t *testing.T) {
+	c, err := newConductor(parsed(t, ""), 0, nil, nil, false, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.stop()
+	a := c.agents[0]
+	started, busy := make(chan struct{}), make(chan struct{})
+	a.commands.do(func() {
+		close(started)
+		<-busy
+	})
+	<-started
+	const asking = 50
+	begun := make(chan struct{}, asking)
+	var all sync.WaitGroup
+	for range asking {
+		all.Go(func() {
+			begun <- struct{}{}
+			c.status()
+		})
+	}
+	for range asking {
+		<-begun
+	}
+	waiting := func() int {
+		a.commands.mu.Lock()
+		defer a.commands.mu.Unlock()
+		return len(a.commands.queue)
+	}
+	eventually(t, "one has come to the agent", func() error {
+		if waiting() == 0 {
+			return errors.New("none has")
+		}
+		return nil
+	})
+	if n := waiting(); n > 1 {
+		t.Errorf("%d parts of statuses wait for the agent", n)
+	}
+	close(busy)
+	all.Wait()
+}
