@@ -56,9 +56,16 @@ func (e *Endpoint) PostSend(wrs []fabric.SendWR) (int, error) {
 	return posted, &CallError{Call: "ibv_post_send", Errno: errno}
 }
 
-// starved reports whether no completion of the send queue is to come, so that nobody
-// would ever say that there is room again: the device has refused less than it promised.
-func (e *Endpoint) starved() bool { return e.quiet >= e.sq.Len() }
+// starved reports whether no completion of the send queue is to come that its owner has asked for, so that nobody
+// would ever tell it that there is room again: the device has taken less than it promised.
+func (e *Endpoint) starved() bool {
+	for p := e.sq.Head; p != e.sq.Tail; p++ {
+		if e.sq.At(p).report {
+			return false
+		}
+	}
+	return true
+}
 
 // open returns ErrClosed unless work is accepted.
 func (e *Endpoint) open() error {
