@@ -100,7 +100,7 @@ func (m *Method) post(ctx context.Context, msg []byte) error {
 		if m.isLarge(len(msg)) {
 			return m.postLarge(ctx, msg)
 		}
-		var d draft
+		d := draft{receipt: true} // no room for an answer
 		if err := m.claim(ctx, len(msg), &d); err != nil {
 			if m.goesInParts(err) {
 				return m.postLarge(ctx, msg)
@@ -114,6 +114,9 @@ func (m *Method) post(ctx context.Context, msg []byte) error {
 			return m.closed() // the daemon ended before it took the message
 		}
 		if !errors.Is(err, slots.ErrClosed) {
+			if err == nil {
+				m.lookAgain(d.route)
+			}
 			return err
 		}
 		m.lost(d.l)
@@ -166,6 +169,8 @@ type draft struct {
 	receipt bool
 	// extra is how many bytes of the message are what goes with it.
 	extra int
+	// patient: it waits behind those who wait for room already.
+	patient bool
 	// began is when it began to look for room, if the daemon asks for stamps, else 0.
 	began int64
 }

@@ -18,7 +18,7 @@ func (f *Future) callOff() {
 		return
 	}
 	l, run := f.lane, f.run
-	u, err := l.claim(context.Background(), l.ring.Geometry().RunFor(slots.CancelSize), true)
+	u, err := l.claim(context.Background(), l.ring.Geometry().RunFor(slots.CancelSize), true, false, 0)
 	if err != nil {
 		return
 	}

@@ -28,13 +28,14 @@ var (
 	// there, before or after the request was sent. The error of a request or of looking
 	// its target up is an ErrNotExecuted too.
 	ErrNoService = attach.ErrNoService
-	// ErrInvalid is returned for a target that does not parse.
+	// ErrInvalid is returned for a target that does not parse, and for calls that cannot be
+	// made as they are: Commit after Commit, for example, or an Idempotent call by what has one outcome only.
 	ErrInvalid = attach.ErrInvalid
 	// ErrClosed is returned when the connection to the daemon has ended; what
 	// was accepted before ends in ErrNotExecuted or ErrMaybeExecuted.
 	ErrClosed = attach.ErrClosed
-	// ErrTooLarge is returned, as a *TooLargeError, for a request or an answer
-	// that no run of slots can hold.
+	// ErrTooLarge is returned, as a *TooLargeError, for a message of more than MaxMessage bytes, and for
+	// one that does not fit its slots where it may not travel otherwise: with Direct or Within.
 	ErrTooLarge = errors.New("message too large")
 	// ErrBackpressure is returned with the NoWait option when the ring is full, or
 	// when this process holds its quota of slots or bytes, or its share of a ring
@@ -76,7 +77,7 @@ func (e *RemoteError) Is(target error) bool { return target == ErrRemote }
 type TooLargeError struct {
 	// Target is the called method.
 	Target string
-	// What is "request" or "answer".
+	// What is too large: "request", "answer" or "room for an answer".
 	What string
 	// Size is the message's size and Limit the largest that would have fitted,
 	// in bytes. Size is 0 if only the handler knows.

@@ -421,7 +421,13 @@ func (f *Future) judge(h *slots.Header, p []byte) ([]byte, error) {
 		}
 		return append(f.dst[:0], p...), nil
 	case slots.StatusTooLarge:
+		if f.m.opts.answer < 0 {
+			f.m.lookAgain(f.route) // the method may have been declared anew
+		}
 		return nil, &TooLargeError{Target: f.m.name, What: "answer", Limit: int(h.Answer)}
+	}
+	if h.Status == slots.StatusNotExported {
+		f.m.conn.session.Forgotten(f.lane.peer) // whatever region it was: those that are known there are made known again
 	}
 	if h.Status == slots.StatusInvalid && f.carries {
 		// Perhaps there is a process now that does not know what goes with it: the daemon

@@ -37,6 +37,27 @@ type lane struct {
 	// claimers lets one goroutine at a time sleep for free slots, so that a
 	// full ring blocks one thread of the process and not one per goroutine.
 	claimers chan struct{}
+	// kept is until when, by shm.Nanotime, what becomes free is for the claim that has waited for too
+	// long already, 0 for no such time.
+	kept atomic.Int64
+}
+
+const (
+	// waitsLong is after how long a claim that waits keeps others from what becomes free: one of many
+	// slots would not find them free in a row otherwise, as long as there are claims of few. keptFor is for
+	// how long. Then others may take some for as long, because what holds the slots may need more of
+	// them to go on, and so on in turns.
+	waitsLong = int64(20 * time.Millisecond)
+	keptFor   = int64(50 * time.Millisecond)
+)
+
+// keptUntil is until when others are kept from what becomes free, for a claim that waits since a time; 0: they are not.
+func keptUntil(since, now int64) int64 {
+	long := now - since - waitsLong
+	if turn := long % (2 * keptFor); long >= 0 && turn < keptFor {
+		return now + keptFor - turn
+	}
+	return 0
 }
 
 // call is an outstanding request, or none. Whoever takes it completes its future,
@@ -128,27 +149,62 @@ func (l *lane) drop(f *Future) {
 	shm.StoreRelease(&c.ticket, noCall)
 }
 
-// claim takes a run of k slots, waiting for room unless noWait is set.
-func (l *lane) claim(ctx context.Context, k int, noWait bool) (slots.Run, error) {
-	if l.conn.ended.Load() {
-		return slots.Run{}, ErrClosed // nobody closes the lanes of a dead daemon
+// claim takes a run of k slots, waiting for room unless noWait is set. since is when the wait for it began, by
+// shm.Nanotime, 0 for now. Who is patient waits behind those who wait already.
+func (l *lane) claim(ctx context.Context, k int, noWait, patient bool, since int64) (u slots.Run, err error) {
+	for mine := false; !mine; {
+		if l.conn.ended.Load() {
+			return slots.Run{}, ErrClosed // nobody closes the lanes of a dead daemon
+		}
+		kept := l.kept.Load()
+		if kept > 0 {
+			kept -= shm.Nanotime()
+		}
+		if err = slots.ErrFull; kept <= 0 && !(patient && len(l.claimers) > 0) {
+			u, err = l.tryClaim(k, false)
+		}
+		if err == nil || !mayPass(err) {
+			return u, err
+		}
+		if noWait {
+			return u, l.pressure(err)
+		}
+		if mine, err = l.turn(ctx, err, kept); err != nil {
+			return u, err
+		}
 	}
-	u, err := l.tryClaim(k, false)
-	if err == nil || !mayPass(err) {
-		return u, err
-	}
-	if noWait {
-		return u, l.pressure(err)
+	defer func() { <-l.claimers }()
+	defer l.kept.Store(0)
+	return l.await(ctx, k, since)
+}
+
+// turn waits until the caller is the one that waits for room, which mine says and why is for, or for as many
+// nanoseconds as it is only kept from what there is, if that is not 0 or less.
+func (l *lane) turn(ctx context.Context, why error, kept int64) (mine bool, err error) {
+	var over <-chan time.Time
+	if kept > 0 {
+		t := time.NewTimer(time.Duration(kept))
+		defer t.Stop()
+		over = t.C
 	}
 	select {
 	case l.claimers <- struct{}{}:
-		defer func() { <-l.claimers }()
+		return true, nil
+	case <-over:
+		return false, nil
 	case <-ctx.Done():
-		return u, l.overdue(err, ctx.Err())
+		return false, l.overdue(why, ctx.Err())
 	case <-l.conn.session.Done():
-		return u, ErrClosed
+		return false, ErrClosed
 	}
+}
+
+// await takes a run of k slots as the one that waits for room.
+func (l *lane) await(ctx context.Context, k int, since int64) (slots.Run, error) {
 	var nap shm.Nap
+	if since == 0 {
+		since = shm.Nanotime()
+	}
 	for room := l.conn.wait.room; ; room = min(2*room, roomGrowth*l.conn.wait.room) {
 		bell := l.ring.WaitFree(l.wakeAfter())
 		u, err := l.tryClaim(k, true)
@@ -161,6 +217,7 @@ func (l *lane) claim(ctx context.Context, k int, noWait bool) (slots.Run, error)
 		if ctx.Err() != nil {
 			return u, l.overdue(err, ctx.Err())
 		}
+		l.kept.Store(keptUntil(since, shm.Nanotime()))
 		// Answers of this process that nobody fetches hold slots too: take
 		// them out, unless another goroutine is doing just that.
 		if l.conn.wait.reapIfFree() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -61,15 +62,15 @@ func (s *laneSet) pinned(key uint64) *lane { return s.lanes[key%uint64(len(s.lan
 
 // claim takes a run of k slots in one of the lanes. One that is full is waited for,
 // unless noWait is set, only when all that are open are full. closed says that some are
-// closed; an error that is slots.ErrClosed, that all are.
-func (s *laneSet) claim(ctx context.Context, k int, noWait bool) (l *lane, u slots.Run, closed bool, err error) {
+// closed; an error that is slots.ErrClosed, that all are. patient is as of lane.claim.
+func (s *laneSet) claim(ctx context.Context, k int, noWait, patient bool) (l *lane, u slots.Run, closed bool, err error) {
 	first, n := s.first(), len(s.lanes)
-	for {
+	for since := int64(0); ; {
 		var full *lane
 		closed = false
 		for i := range n {
 			l = s.lanes[(first+i)%n]
-			u, err = l.claim(ctx, k, true)
+			u, err = l.claim(ctx, k, true, patient, 0)
 			switch {
 			case errors.Is(err, slots.ErrClosed):
 				closed = true
@@ -87,8 +88,11 @@ func (s *laneSet) claim(ctx context.Context, k int, noWait bool) (l *lane, u slo
 		}
 		// Whoever frees slots of this lane ends the wait. It is bounded because
 		// another lane may have room before.
+		if since == 0 {
+			since = shm.Nanotime()
+		}
 		soon, cancel := context.WithTimeout(ctx, freeSleep)
-		u, err = full.claim(soon, k, false)
+		u, err = full.claim(soon, k, false, patient, since)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrDeadline) && !errors.Is(err, slots.ErrClosed) {
 			return full, u, closed, err

@@ -54,6 +54,9 @@ func (m *Method) sendLarge(ctx context.Context, req []byte, to *sink) (*Future, 
 
 // postLarge is sendLarge for a one-way message.
 func (m *Method) postLarge(ctx context.Context, msg []byte) error {
+	if len(msg) > MaxMessage {
+		return &TooLargeError{Target: m.name, What: "request", Size: len(msg), Limit: MaxMessage}
+	}
 	_, err := m.sendLargeOnce(ctx, msg, func(t *transfer) (*Future, error) {
 		var d draft
 		if err := m.writePart(ctx, t.r, t.run(), &d); err != nil {

@@ -56,6 +56,8 @@ type route struct {
 	// reopened is when the daemon was last asked to open closed lanes, as of
 	// shm.Nanotime.
 	reopened atomic.Int64
+	// looking: the way is about to be looked up again.
+	looking atomic.Bool
 }
 
 // peer returns the node that it leads to.
@@ -356,11 +358,11 @@ func (m *Method) claimIn(ctx context.Context, r *route, s *laneSet, run int, d *
 		if d.l = s.lanes[0]; len(s.lanes) > 1 {
 			d.l = s.pinned(m.opts.pin)
 		}
-		d.u, err = d.l.claim(ctx, run, m.opts.noWait)
+		d.u, err = d.l.claim(ctx, run, m.opts.noWait, d.patient, 0)
 		return err
 	}
 	closed := false
-	if d.l, d.u, closed, err = s.claim(ctx, run, m.opts.noWait); closed && err == nil {
+	if d.l, d.u, closed, err = s.claim(ctx, run, m.opts.noWait, d.patient); closed && err == nil {
 		m.reopen(r)
 	}
 	return err
@@ -379,6 +381,23 @@ func (m *Method) reopen(r *route) {
 	// It ends when the daemon answers, which takes it a bounded time, or with the
 	// session. The lanes stay the same ones, so nothing waits for the new route.
 	go func() { _, _ = m.resolve(context.Background(), r, nil) }()
+}
+
+// lookEvery is how long after a one-way message its way is looked up again.
+const lookEvery = time.Second
+
+// lookAgain has a route looked up again in a while, by which something was sent that says nothing of what has become of it: it may
+// lead to nobody any more, or the method may have been declared anew.
+func (m *Method) lookAgain(r *route) {
+	if r.looking.Load() || !r.looking.CompareAndSwap(false, true) {
+		return
+	}
+	time.AfterFunc(lookEvery, func() {
+		if !m.conn.ended.Load() {
+			_, _ = m.resolve(context.Background(), r, nil)
+		}
+		r.looking.Store(false) // if it is the route still
+	})
 }
 
 // lost notes that a lane was closed under a request that is about to be sent again.

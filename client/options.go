@@ -25,6 +25,8 @@ type callOptions struct {
 	noWait bool
 	// direct: nothing but what fits a run of slots. split: nothing in slots.
 	direct, split bool
+	// before Split: answer and rendezvous.
+	before struct{ answer, rendezvous int }
 	// rendezvous is from which size on bytes go through regions.
 	rendezvous int
 	// limited: no message is larger than within.
@@ -46,14 +48,26 @@ type callOptions struct {
 // Direct makes requests and answers travel in slots only: a request or an answer that
 // does not fit its run ends in ErrTooLarge. Without it a request that fits no run is
 // sent in parts, and an answer that does not fit the room is fetched in parts.
-func Direct() CallOption { return func(o *callOptions) { o.direct, o.split = true, false } }
+func Direct() CallOption { return func(o *callOptions) { o.direct = true; o.unsplit() } }
+
+// unsplit takes Split back.
+func (o *callOptions) unsplit() {
+	if o.split {
+		o.split, o.answer, o.rendezvous = false, o.before.answer, o.before.rendezvous
+	}
+}
 
 // Split makes every request and every answer travel through a region of this process,
 // whatever their size, and leaves the slots to what controls that. It is for large
 // messages that must not hold slots which others need, and for answers whose size
 // nobody knows.
 func Split() CallOption {
-	return func(o *callOptions) { o.direct, o.split, o.rendezvous, o.answer = false, true, 0, 0 }
+	return func(o *callOptions) {
+		if !o.split {
+			o.before.answer, o.before.rendezvous = o.answer, o.rendezvous
+		}
+		o.direct, o.split, o.rendezvous, o.answer = false, true, 0, 0
+	}
 }
 
 // Rendezvous sets from which size on, in bytes, messages that fit no run of slots go

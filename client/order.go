@@ -43,7 +43,8 @@ func Within(n int) CallOption { return func(o *callOptions) { o.limited, o.withi
 // settle completes the options of a method.
 func (o *callOptions) settle(id int) {
 	if o.limited {
-		o.direct, o.split = true, false
+		o.direct = true
+		o.unsplit()
 	}
 	if o.ordered {
 		o.pinned, o.pin = true, mix(o.key)

@@ -341,3 +341,34 @@ func TestCloseWhileARegionIsExported(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Callers that do not wait for regions leave no more and more goroutines behind while the daemon stands still.
+func TestRegionsOfStandingDaemon(t *testing.T) {
+	_, b := daemontest.Pair(t, "")
+	c := attachTo(t, b)
+	resume, err := b.StopCore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := runtime.NumGoroutine()
+	for range 500 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Microsecond)
+		if _, err := c.AllocRegion(ctx, 4096); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, client.ErrDeadline) {
+			t.Errorf("a region of a daemon that stands still: %v", err)
+		}
+		cancel()
+	}
+	if n := runtime.NumGoroutine() - before; n > 100 {
+		t.Errorf("%d goroutines are left", n)
+	}
+	if err := resume(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.AllocRegion(t.Context(), 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Free(); err != nil {
+		t.Error(err)
+	}
+}

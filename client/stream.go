@@ -126,7 +126,7 @@ func (m *Method) openStream(ctx context.Context, first []byte, with bool) (*Stre
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.mu.Lock() // the end of ctx may have come
 	s.unhook = context.AfterFunc(ctx, func() {
-		s.giveUp(m.late(ctx, true))
+		s.giveUp(m.late(ctx, true), false)
 	})
 	s.mu.Unlock()
 	go s.receive()
@@ -175,20 +175,17 @@ func (s *Stream) Send(ctx context.Context, msg []byte) error {
 		case <-s.ctx.Done():
 		case <-ctx.Done():
 			err := s.m.late(ctx, true)
-			s.giveUp(err) // half of a message may have gone
+			s.giveUp(err, false) // half of a message may have gone
 			return err
 		}
 	}
 }
 
 // CloseSend says that no more messages are sent: the handler's Recv returns io.EOF behind
-// those that were. Again it does nothing. It does not wait; ctx is there for symmetry.
-func (s *Stream) CloseSend(ctx context.Context) error {
+// those that were. Again it does nothing. It does not wait, and so does not look at the context.
+func (s *Stream) CloseSend(_ context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() != nil {
-		return s.m.late(ctx, true)
-	}
 	if s.err == nil && !s.out.Ended() {
 		s.out.End()
 		s.wakeSender()
@@ -239,26 +236,23 @@ func (s *Stream) Recv(ctx context.Context) ([]byte, error) {
 // handler ends. Calls of Send and Recv return, and later ones fail. Again it does
 // nothing.
 func (s *Stream) Close() error {
-	s.mu.Lock()
-	s.closed = s.err == nil || s.closed
-	s.mu.Unlock()
-	s.giveUp(fmt.Errorf("client: %s: %w: the stream was closed", s.m.name, ErrClosed))
+	s.giveUp(fmt.Errorf("client: %s: %w: the stream was closed", s.m.name, ErrClosed), true)
 	return nil
 }
 
 // giveUp ends the stream from this side.
-func (s *Stream) giveUp(err error) {
-	if s.end(err) {
+func (s *Stream) giveUp(err error, closed bool) {
+	if s.end(err, closed) {
 		s.m.closeExchange(s.r, s.id, s.to)
 	}
 }
 
 // end notes how the stream has ended, and returns true the first time.
-func (s *Stream) end(err error) bool {
+func (s *Stream) end(err error, closed bool) bool {
 	s.mu.Lock()
 	first := s.err == nil
 	if first {
-		s.err = err
+		s.err, s.closed = err, closed // together: Recv must not find the one without the other
 	}
 	unhook := s.unhook
 	s.mu.Unlock()
@@ -283,5 +277,5 @@ func (s *Stream) broken(err error) {
 		// What was not executed is a part, not the stream.
 		err = fmt.Errorf("%s: %w: the stream broke: %w", s.m.name, ErrMaybeExecuted, hideNotExecuted{err})
 	}
-	s.giveUp(err)
+	s.giveUp(err, false)
 }

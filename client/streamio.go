@@ -20,7 +20,7 @@ const (
 // wait with the handler's process, which answers it when there is news.
 func (s *Stream) receive() {
 	most := min(maxRoom, s.r.largest-exchange.PartSize)
-	for room := idleRoom; ; {
+	for room := min(idleRoom, most); ; {
 		s.mu.Lock()
 		limit, _ := s.in.Credit(s.reading)
 		s.in.Tell(limit)
@@ -72,7 +72,10 @@ func (s *Stream) news(a *exchange.PartAnswer, data, rest []byte) error {
 	over := a.Flags&exchange.FlagEnd != 0
 	if err == nil && over {
 		if status, text, err = exchange.ReadOutcome(rest); err == nil {
-			err = s.in.End()
+			// A handler that has failed may have left a message half sent.
+			if end := s.in.End(); slots.Status(status) == slots.StatusOK {
+				err = end
+			}
 		}
 	}
 	s.wakeSender()
@@ -85,9 +88,9 @@ func (s *Stream) news(a *exchange.PartAnswer, data, rest []byte) error {
 	switch {
 	case !over:
 	case slots.Status(status) == slots.StatusOK:
-		s.end(io.EOF)
+		s.end(io.EOF, false)
 	default:
-		s.end(s.m.statusError(slots.Status(status), text))
+		s.end(s.m.statusError(slots.Status(status), text), false)
 	}
 	return nil
 }

@@ -185,10 +185,24 @@ func (x *exchanges) remove(e *serverExchange) bool {
 
 // expire ends an exchange whose requester has not been heard of.
 func (x *exchanges) expire(e *serverExchange) {
+	if e.request != nil && x.server.pool.inside() && e.request.complete(e.bytes) && x.renew(e) {
+		return // it waits for a worker, and its requester for the outcome: there are no parts to come
+	}
 	if e.stream != nil {
 		e.stream.giveUp(ErrGivenUp) // before it is removed: shut waits for waits that are not answered
 	}
 	x.remove(e)
+}
+
+// renew renews the lease of an exchange that is open, and reports whether it is.
+func (x *exchanges) renew(e *serverExchange) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.open[e.id] != e || x.closed {
+		return false
+	}
+	e.lease.Reset(x.lease)
+	return true
 }
 
 // streamOver notes that the handler of a stream has returned.
@@ -298,6 +312,13 @@ func (r *largeRequest) failed(off uint64, n uint32) {
 	defer r.mu.Unlock()
 	r.parts.drop(off, off+uint64(n))
 	r.busy--
+}
+
+// complete reports whether all bytes have come and no handler has them.
+func (r *largeRequest) complete(size int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.over && r.busy == 0 && r.got == uint64(size)
 }
 
 // take returns the request if it is complete, once.

@@ -34,20 +34,22 @@ func (p *pool) takeParts() (parts []slots.Hint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	closed := p.closed.Load()
-	take := p.down.Pop
+	// What was taken out of the batches of workers that are inside handlers comes first, and when the
+	// pool is shut what workers have left behind.
+	left := p.again
+	p.again = nil
 	if closed {
-		// What workers have left behind comes first.
-		left := append(p.again, p.waiting...)
-		p.again, p.waiting = nil, nil
-		take = func() (h slots.Hint, ok bool) {
-			if len(left) == 0 {
-				return p.down.Pop()
-			}
-			h, left = left[0], left[1:]
-			return h, true
-		}
+		left = append(left, p.waiting...)
+		p.waiting = nil
 	}
-	for range slots.HintEntries {
+	take := func() (h slots.Hint, ok bool) {
+		if len(left) == 0 {
+			return p.down.Pop()
+		}
+		h, left = left[0], left[1:]
+		return h, true
+	}
+	for range len(left) + slots.HintEntries {
 		h, ok := take()
 		if !ok {
 			break

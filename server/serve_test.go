@@ -100,7 +100,7 @@ func TestServeAndClose(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("a second close: %v", err)
 	}
-	if err := s.Serve(t.Context()); !errors.Is(err, server.ErrInvalid) {
+	if err := s.Serve(t.Context()); !errors.Is(err, server.ErrClosed) {
 		t.Errorf("serve after close: %v", err)
 	}
 	if _, err := m.Call(soon(t), nil); !errors.Is(err, client.ErrNoService) {

@@ -174,8 +174,11 @@ func (s *Server) handlersOf(id uint32) handlers {
 func (s *Server) Serve(ctx context.Context) error {
 	s.mu.Lock()
 	if s.serving || s.closed {
-		s.mu.Unlock()
-		return fmt.Errorf("server: %w: Serve or Close was called before", ErrInvalid)
+		defer s.mu.Unlock()
+		if s.closed {
+			return fmt.Errorf("server: %w", ErrClosed)
+		}
+		return fmt.Errorf("server: %w: Serve was called before", ErrInvalid)
 	}
 	s.serving = true
 	s.mu.Unlock()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,9 @@ func newRun() *cobra.Command {
 				return err
 			}
 			again := func() (*config.Config, error) {
+				if err := rereadable(f.file); err != nil {
+					return nil, err
+				}
 				l, err := f.sources().Load()
 				if err != nil {
 					return nil, err
@@ -50,6 +54,21 @@ func newRun() *cobra.Command {
 	f.add(c)
 	c.Flags().BoolVar(&serve, serveFlag, false, "have the core itself serve what \"rdmad echo\" serves")
 	return c
+}
+
+// rereadable returns an error if what a file says now is not what somebody wants to be in force: a pipe says everything once,
+// and may keep who opens it waiting, and an empty file is one that is just being written.
+func rereadable(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read configuration: %w", err)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("read configuration: %s is not a file that can be read again", file)
+	case info.Size() == 0:
+		return fmt.Errorf("read configuration: %s is empty; for the default values, give it a comment", file)
+	}
+	return nil
 }
 
 // newCore is the command that the supervisor runs as a child. It finds its

@@ -48,20 +48,30 @@ func (s *Session) allocRegion(ctx context.Context, n int) (*Region, error) {
 		r   *Region
 		err error
 	}
-	c := make(chan outcome, 1)
+	// Those whose ctx has ended go on asking while the daemon stands still: so many, and no more.
+	select {
+	case s.allocs <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.done:
+		return nil, s.Err()
+	}
+	c := make(chan outcome)
 	go func() {
+		defer func() { <-s.allocs }()
 		r, err := s.alloc(n)
-		c <- outcome{r, err}
+		select {
+		case c <- outcome{r, err}:
+		case <-ctx.Done(): // nobody wants it any more
+			if r != nil {
+				_ = r.Free()
+			}
+		}
 	}()
 	select {
 	case o := <-c:
 		return o.r, o.err
 	case <-ctx.Done():
-		go func() {
-			if o := <-c; o.r != nil {
-				_ = o.r.Free()
-			}
-		}()
 		return nil, ctx.Err()
 	}
 }
@@ -197,6 +207,15 @@ func (r *Region) Forgotten(node string) {
 	r.mu.Lock()
 	delete(r.exported, node)
 	r.mu.Unlock()
+}
+
+// Forgotten notes that a node does not know the session's regions any more.
+func (s *Session) Forgotten(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.regions {
+		r.Forgotten(node)
+	}
 }
 
 // Free unmaps the region at once. The daemon keeps its memory until every request

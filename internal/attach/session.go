@@ -60,7 +60,9 @@ type Session struct {
 	quietOnce sync.Once
 	// asks bounds the questions that wait for an answer: the daemon takes more
 	// for an attack.
-	asks    chan struct{}
+	asks chan struct{}
+	// allocs bounds those that ask for regions, among them such as nobody waits for any more.
+	allocs  chan struct{}
 	mu      sync.Mutex
 	segs    map[*shm.Segment]bool // what is mapped
 	lanes   map[uint16]*shm.Segment
@@ -128,7 +130,7 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 		return nil, DialError(socket, err)
 	}
 	s := &Session{
-		Core: coreOf(ctx, socket), conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), quiet: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2),
+		Core: coreOf(ctx, socket), conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), quiet: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2), allocs: make(chan struct{}, MaxAsks/2),
 		segs: make(map[*shm.Segment]bool), lanes: make(map[uint16]*shm.Segment), pending: make(map[uint64]*question),
 		regions: make(map[slots.RegionID]*Region),
 	}

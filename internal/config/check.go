@@ -41,10 +41,14 @@ func (p *parser) checkDomains(domains []Domain, sys system) {
 		if !p.good(at, atGroups) {
 			continue
 		}
-		d.UIDs = resolve(d.Users, "user", sys.user, p.failer(at))
-		d.GIDs = resolve(d.Groups, "group", sys.group, p.failer(atGroups))
-		if len(d.Users) == 0 && len(d.Groups) == 0 {
-			d.UIDs = []uint32{sys.uid}
+		if known, ok := p.admits[d.Name]; ok {
+			d.UIDs, d.GIDs = known.UIDs, known.GIDs
+		} else {
+			d.UIDs = resolve(d.Users, "user", sys.user, p.failer(at))
+			d.GIDs = resolve(d.Groups, "group", sys.group, p.failer(atGroups))
+			if len(d.Users) == 0 && len(d.Groups) == 0 {
+				d.UIDs = []uint32{sys.uid}
+			}
 		}
 		users.add(p, at, domains, i, d.UIDs)
 		groups.add(p, atGroups, domains, i, d.GIDs)

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 )
@@ -212,7 +213,11 @@ func Merge(running, wanted *Config) (*Config, []Change, error) {
 			s.mergeElements(doc[s.name].([]map[string]any), wanted)
 		}
 	}
-	merged, err := ParseOwn("reload", encode(doc))
+	admits := running.admits()
+	if applies["domain.users"].Live {
+		maps.Copy(admits, wanted.admits())
+	}
+	merged, err := ParseOwn("reload", own(admits, encode(doc)))
 	if err != nil {
 		return nil, changes, fmt.Errorf("%w: %w", ErrTogether, err)
 	}

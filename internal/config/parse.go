@@ -74,6 +74,8 @@ type parser struct {
 	over    map[string]override
 	origins map[string]Origin
 	most    int
+	// admits is whom domains admit, by name, where that has been looked up.
+	admits map[string]admitted
 }
 
 // parse is Parse on a given system.

@@ -2,7 +2,9 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"reflect"
+	"slices"
 
 	"github.com/BurntSushi/toml"
 )
@@ -90,9 +92,44 @@ func (s section) tables(c *Config) []map[string]any {
 // the form that TOML gives it.
 const maxOwn = 8 * MaxFileSize
 
-// ParseOwn is Parse for what TOML has written.
+// ownPrefix begins the first line of what Own writes: a comment to whoever else reads it.
+const ownPrefix = "# looked up: "
+
+// admitted is whom a domain admits, looked up.
+type admitted struct {
+	UIDs []uint32 `json:"uids,omitempty"`
+	GIDs []uint32 `json:"gids,omitempty"`
+}
+
+// Own is TOML for another process of this program, with what names of users and groups were looked up as: what has
+// become of those since is not that process's to find out. ParseOwn accepts it.
+func (c *Config) Own() []byte { return own(c.admits(), c.TOML()) }
+
+// admits returns whom the domains admit, by name.
+func (c *Config) admits() map[string]admitted {
+	all := make(map[string]admitted, len(c.Domains))
+	for _, d := range c.Domains {
+		all[d.Name] = admitted{d.UIDs, d.GIDs}
+	}
+	return all
+}
+
+func own(admits map[string]admitted, doc []byte) []byte {
+	line, err := json.Marshal(admits)
+	if err != nil {
+		panic(err) // numbers and strings can always be written
+	}
+	return slices.Concat([]byte(ownPrefix), line, []byte("\n"), doc)
+}
+
+// ParseOwn is Parse for what Own or TOML has written.
 func ParseOwn(name string, data []byte) (*Config, error) {
-	c, errs := (&parser{file: name, most: maxOwn}).parse(data, thisSystem())
+	p := &parser{file: name, most: maxOwn}
+	if line, _, ok := bytes.Cut(data, []byte("\n")); ok && bytes.HasPrefix(line, []byte(ownPrefix)) {
+		// What makes no sense is looked up again.
+		_ = json.Unmarshal(line[len(ownPrefix):], &p.admits)
+	}
+	c, errs := p.parse(data, thisSystem())
 	if len(errs) > 0 {
 		return nil, errs
 	}

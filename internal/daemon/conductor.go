@@ -124,7 +124,9 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 			c.cancel()
 		}
 	}()
-	if c.guard, err = newGuard(cfg, log); err != nil {
+	// What has changed on this machine since the first core has started is no reason to end: attached processes go on.
+	again := len(items) > 0
+	if c.guard, err = newGuard(cfg, again, log); err != nil {
 		return nil, err
 	}
 	// A node without peers needs no fabric: its lanes are all local.
@@ -146,7 +148,7 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 	if !cfg.GroupSend.Enabled {
 		groupMax = 1
 	}
-	if err := checkProcessors(cfg.Agent.CPUs); err != nil {
+	if err := checkProcessors(cfg.Agent.CPUs); err != nil && !again { // else settle says it
 		return nil, err
 	}
 	for i := range cfg.Agent.Count {

@@ -39,7 +39,7 @@ const (
 // handoff is what the supervisor tells the core.
 type handoff struct {
 	Supervisor int `json:"supervisor"`
-	// Source is the name of the configuration and Data what Config.TOML has made of it,
+	// Source is the name of the configuration and Data what Config.Own has made of it,
 	// so that both processes work from the same, whatever becomes of the file and the
 	// environment.
 	Source    string `json:"source"`
@@ -118,6 +118,7 @@ const orphanGrace = 2 * time.Second
 
 // core is Core with what the supervisor has handed over.
 func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error {
+	defer outliveLogReader()()
 	faultpoint.Here("core.started")
 	cfg, err := config.ParseOwn(h.Source, h.Data)
 	if err != nil {

@@ -33,19 +33,28 @@ const (
 // soon is how long before the end of its certificate a node says so when it starts.
 const soon = 30 * 24 * time.Hour
 
-// newGuard reads the files of [tls]; nil if the mode is off.
-func newGuard(cfg *config.Config, log zerolog.Logger) (*guard, error) {
+// filesOf are the files of [tls].
+func filesOf(cfg *config.Config) nodecert.Files {
+	return nodecert.Files{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key, CA: cfg.TLS.CA}
+}
+
+// newGuard reads the files of [tls]; nil if the mode is off. again: another core has served, whose attached processes go on
+// within the node however the files are; links come back when they can be used.
+func newGuard(cfg *config.Config, again bool, log zerolog.Logger) (*guard, error) {
 	if cfg.TLS.Mode != config.TLSRequired {
 		return nil, nil
 	}
 	changed := func(m *nodecert.Material, err error) {
 		if err != nil {
-			event.TLSFiles.On(&log).Err(err).Msg("the files of [tls] have changed and cannot be used; the old certificate stays in use")
+			event.TLSFiles.On(&log).Err(err).Msg("the files of [tls] cannot be used; what they held before stays in use, if this core has read it, and without it no peer can connect")
 			return
 		}
 		log.Info().Time("not_after", m.Leaf.NotAfter).Str("fingerprint", nodecert.Fingerprint(m.Leaf)).Msg("the files of [tls] have changed; the new certificate is in use")
 	}
-	k, err := nodecert.NewKeeper(nodecert.Files{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key, CA: cfg.TLS.CA}, cfg.Node.Name, changed)
+	if again {
+		return &guard{keeper: nodecert.NewPatientKeeper(filesOf(cfg), cfg.Node.Name, changed)}, nil
+	}
+	k, err := nodecert.NewKeeper(filesOf(cfg), cfg.Node.Name, changed)
 	if err != nil {
 		return nil, fmt.Errorf("tls.mode = %q: %w (see: rdmad doctor)", cfg.TLS.Mode, err)
 	}
@@ -126,13 +135,20 @@ func (g *guard) client(m *nodecert.Material, node, protocol string) *tls.Config 
 	return t
 }
 
+// errNoCertificate is why there are no connections while the files of [tls] have not been usable since this core started.
+var errNoCertificate = errors.New("the files of [tls] of this node cannot be used (see: rdmad doctor)")
+
 // secureOutgoing makes the channel of a connection that this node has dialled.
 func (c *conductor) secureOutgoing(ctx context.Context, conn net.Conn, l *link) (*channel, error) {
 	if c.guard == nil {
 		return &channel{Conn: conn, raw: conn}, nil
 	}
+	m := c.guard.keeper.Material()
+	if m.Leaf == nil {
+		return nil, errNoCertificate
+	}
 	in := newIntake(conn)
-	t := tls.Client(in, c.guard.client(c.guard.keeper.Material(), l.name, tlsProtocol))
+	t := tls.Client(in, c.guard.client(m, l.name, tlsProtocol))
 	if err := t.HandshakeContext(ctx); err != nil {
 		return nil, explainDialled(l, err)
 	}
@@ -167,7 +183,11 @@ func (c *conductor) secureIncoming(conn net.Conn) (*channel, error) {
 		in.open = true
 		return &channel{Conn: in, raw: conn}, nil
 	}
-	t := tls.Server(in, c.guard.server(c.guard.keeper.Material(), tlsProtocol))
+	m := c.guard.keeper.Material()
+	if m.Leaf == nil {
+		return nil, errNoCertificate
+	}
+	t := tls.Server(in, c.guard.server(m, tlsProtocol))
 	if err := t.HandshakeContext(c.ctx); err != nil {
 		return nil, explainAccepted(c.node, c.guard.keeper.Material(), err)
 	}

@@ -21,7 +21,7 @@ type note struct {
 	Part   *configPart   `json:"config_part,omitempty"`
 }
 
-// configPart is a piece of what Config.TOML has written: it may be more than fits a message
+// configPart is a piece of what Config.Own has written: it may be more than fits a message
 // of the depot.
 type configPart struct {
 	Data []byte `json:"data"`

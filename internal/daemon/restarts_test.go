@@ -72,7 +72,7 @@ func TestFollowACoreThatHasServed(t *testing.T) {
 		<-served
 		s.core = &runningCore{link: link, ended: make(chan struct{})}
 		close(s.core.ended)
-		if err := s.follow(t.Context(), nil, nil); err != nil || !s.core.known {
+		if err := s.follow(t.Context()); err != nil || !s.core.known {
 			t.Fatalf("%v, known to have served: %v", err, s.core.known)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -22,6 +23,29 @@ type executable struct {
 	file *os.File
 	// path is what it is called.
 	path string
+}
+
+// programPath returns where this program was started from, by the name that it was started by: if that led through a link to a
+// directory of one release, it leads to that of the next when the link does. Otherwise, as with a name that is none, it
+// is where the program is.
+func programPath(name string) (string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return own, nil
+	}
+	there, err := os.Stat(path)
+	here, err2 := os.Stat("/proc/self/exe")
+	if err != nil || err2 != nil || !os.SameFile(there, here) {
+		return own, nil
+	}
+	return path, nil
 }
 
 // openExecutable opens the program at place.
@@ -68,7 +92,7 @@ func exitStatus(err error) int {
 
 // startCore starts a core. The one before it must have ended.
 func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
-	h, err := json.Marshal(handoff{Supervisor: os.Getpid(), Source: s.setup.Source, Data: s.cfg.TOML(), Bootstrap: s.bootstrap != nil, Observe: s.observed(), Backup: s.backup != nil, BeatNS: int64(s.beatEvery())})
+	h, err := json.Marshal(handoff{Supervisor: os.Getpid(), Source: s.setup.Source, Data: s.cfg.Own(), Bootstrap: s.bootstrap != nil, Observe: s.observed(), Backup: s.backup != nil, BeatNS: int64(s.beatEvery())})
 	if err != nil {
 		return nil, err
 	}

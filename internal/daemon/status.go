@@ -213,7 +213,10 @@ func (c *conductor) status() *Status {
 		Counters: c.sums(),
 	}
 	if c.guard != nil {
-		s.TLS = certStatus(c.guard.keeper.Material().Leaf)
+		s.TLS = &CertStatus{}
+		if leaf := c.guard.keeper.Material().Leaf; leaf != nil {
+			s.TLS = certStatus(leaf)
+		}
 	}
 	if len(c.fabrics) > 0 {
 		f := c.fabrics[0]

@@ -28,7 +28,13 @@ import (
 // Errors: ErrInUse, or what keeps the sockets from being opened or the core from
 // starting.
 func Supervise(ctx context.Context, what Setup) error {
-	s := &supervisor{cfg: what.Config, setup: what, log: what.Log.Logger()}
+	s := &supervisor{cfg: what.Config, setup: what, log: what.Log.Logger(), upgrades: make(chan os.Signal, 1), reloads: make(chan os.Signal, 1)}
+	// Before anything that takes time: otherwise they end the process.
+	signal.Notify(s.upgrades, syscall.SIGUSR2)
+	defer signal.Stop(s.upgrades)
+	signal.Notify(s.reloads, syscall.SIGHUP)
+	defer signal.Stop(s.reloads)
+	defer outliveLogReader()()
 	defer s.close()
 	passed := depot.TakePassed()
 	var err error
@@ -47,6 +53,14 @@ func Supervise(ctx context.Context, what Setup) error {
 	return s.run(ctx)
 }
 
+// outliveLogReader keeps the process from being ended because nobody reads its log any more, until stop is called. What it
+// has to say is lost then.
+func outliveLogReader() (stop func()) {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	return func() { signal.Stop(broken) }
+}
+
 type supervisor struct {
 	cfg       *config.Config
 	setup     Setup
@@ -58,6 +72,8 @@ type supervisor struct {
 	// those that there are not.
 	observe [observers]*os.File
 	depot   *depot.Store
+	// upgrades and reloads receive the signals for them.
+	upgrades, reloads chan os.Signal
 	// activated: the sockets are the service manager's.
 	activated bool
 	// watchdog is how often the service manager wants to hear that all is well; 0: never.
@@ -91,7 +107,7 @@ const (
 
 // prepare opens the program and makes the depot.
 func (s *supervisor) prepare() (err error) {
-	if s.path, err = os.Executable(); err != nil {
+	if s.path, err = programPath(os.Args[0]); err != nil {
 		return err
 	}
 	if s.exe, err = openExecutable("/proc/self/exe", s.path); err != nil {
@@ -130,12 +146,6 @@ func (s *supervisor) notKept(err error) {
 
 // run keeps a core running until ctx ends.
 func (s *supervisor) run(ctx context.Context) error {
-	upgrades := make(chan os.Signal, 1)
-	signal.Notify(upgrades, syscall.SIGUSR2)
-	defer signal.Stop(upgrades)
-	reloads := make(chan os.Signal, 1)
-	signal.Notify(reloads, syscall.SIGHUP)
-	defer signal.Stop(reloads)
 	var again restarts
 	// A core that cannot start ends the first one's supervisor, but not that of attached processes
 	// whose memory the service manager has kept: it would be lost to a mistake that can be mended.
@@ -145,7 +155,7 @@ func (s *supervisor) run(ctx context.Context) error {
 		if err == nil {
 			faultpoint.Here("supervise.started")
 			s.core = core
-			err = s.follow(ctx, upgrades, reloads)
+			err = s.follow(ctx)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -184,7 +194,7 @@ const stopGrace = 10 * time.Second
 
 // follow returns when the core has ended, and how. When ctx ends the core is told to
 // drain, and killed if it takes much longer than it may. One that makes no progress is ended.
-func (s *supervisor) follow(ctx context.Context, upgrades, reloads <-chan os.Signal) error {
+func (s *supervisor) follow(ctx context.Context) error {
 	changed, later := s.setup.Log.Changed(), (<-chan time.Time)(nil)
 	patience, stop := s.newPatience()
 	defer stop()
@@ -213,11 +223,11 @@ func (s *supervisor) follow(ctx context.Context, upgrades, reloads <-chan os.Sig
 			if over {
 				return s.giveUp()
 			}
-		case <-upgrades:
+		case <-s.upgrades:
 			s.backup.Tell("WATCHDOG=1\nSTATUS=The core is being replaced")
 			s.upgrade(ctx)
 			s.backup.Tell("WATCHDOG=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket)
-		case <-reloads:
+		case <-s.reloads:
 			s.reload()
 		case <-changed:
 			// Not each of many.

@@ -65,6 +65,9 @@ func (s *supervisor) adoptSockets(passed []*os.File) error {
 		local, isLocal := address.(*unix.SockaddrUnix)
 		switch {
 		case isLocal && kind == unix.SOCK_SEQPACKET && local.Name == s.cfg.Node.Socket && s.socket == nil:
+			if there, err := os.Lstat(local.Name); err != nil || there.Mode().Type() != os.ModeSocket {
+				return fmt.Errorf("the socket that the service manager listens at is not at %s any more: systemctl restart rdmad.socket", local.Name)
+			}
 			s.socket, s.activated = f, true
 		case isLocal && kind == unix.SOCK_SEQPACKET:
 			return fmt.Errorf("the socket unit listens at %s, node.socket is %s: make them the same", local.Name, s.cfg.Node.Socket)

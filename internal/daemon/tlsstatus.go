@@ -8,7 +8,7 @@ import (
 	"github.com/rdmad/rdmad/internal/nodecert"
 )
 
-// CertStatus describes the certificate of a node.
+// CertStatus describes the certificate of a node. It is empty if the node's own files could not be used yet.
 type CertStatus struct {
 	// Name is the name in it, as a URI.
 	Name     string    `json:"name"`

@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/nodecert"
 )
 
 // openPath opens a program without the right to read it.
@@ -86,6 +88,9 @@ func (s *supervisor) replace(ctx context.Context, u *UpgradeStatus) error {
 	if err = probe(ctx, next, &u.To); err == nil {
 		err = u.To.adopts(u.From)
 	}
+	if err == nil {
+		err = s.filesUsable()
+	}
 	if err != nil {
 		next.close()
 		return err
@@ -109,6 +114,22 @@ func (s *supervisor) replace(ctx context.Context, u *UpgradeStatus) error {
 	}
 	u.PauseMS = float64(time.Since(begin).Microseconds()) / 1000
 	return err
+}
+
+// filesUsable returns an error if the files of [tls] are such that a core which starts now would have no peers, as
+// the one that runs has.
+func (s *supervisor) filesUsable() error {
+	if s.cfg.TLS.Mode != config.TLSRequired {
+		return nil
+	}
+	m, err := nodecert.Load(nodecert.Open, filesOf(s.cfg))
+	if err == nil && m.Node != s.cfg.Node.Name {
+		err = m.Usable(s.cfg.Node.Name, time.Now())
+	}
+	if err != nil {
+		return fmt.Errorf("a new core could not use the files of [tls] as the one that runs can: %w (see: rdmad doctor)", err)
+	}
+	return nil
 }
 
 // keptVersions finds out what the core has that runs.
@@ -174,7 +195,7 @@ func (s *supervisor) tell() {
 	n := note{UpgradeStatus: s.upgraded, Reload: s.reloaded, Errors: errs[:min(len(errs), toldErrors)]}
 	var err error
 	if s.applied { // also if the core has not heard of it, and the last one was refused
-		for _, p := range partsOf(s.cfg.TOML()) {
+		for _, p := range partsOf(s.cfg.Own()) {
 			err = errors.Join(err, s.depot.Note(note{Part: p}))
 		}
 	}

@@ -61,7 +61,7 @@ var peerEvents = []Info{
 	},
 	{
 		Code: TLSFiles, Level: zerolog.ErrorLevel,
-		Meaning: "The files of [tls] have changed and cannot be used. The old certificate stays in use.",
+		Meaning: "The files of [tls] cannot be used. What the core has read before stays in use. A core that was started again meanwhile has read nothing: attached processes go on within the node, and peers connect when the files can be used.",
 		Cause:   "A half-written or wrong file, or permissions: the key must be its owner's alone.",
 		Action:  "`rdmad doctor` says what is wrong. Correct the file; it is read again by itself.",
 		Shown:   "TestEventsOfTLS",

@@ -33,7 +33,7 @@ func Open(path string) (fs.File, error) {
 type Material struct {
 	// Pair is the certificate, with what leads to its authority, and the key.
 	Pair tls.Certificate
-	// Leaf is the node's certificate, and Node the name in it.
+	// Leaf is the node's certificate, and Node the name in it. Leaf is nil before a patient Keeper has found any.
 	Leaf *x509.Certificate
 	Node string
 	// Roots are the authorities and Authorities the same as a list, never empty.

@@ -1,6 +1,7 @@
 package nodecert
 
 import (
+	"crypto/x509"
 	"io/fs"
 	"os"
 	"sync"
@@ -53,6 +54,18 @@ func NewKeeper(files Files, node string, event func(*Material, error)) (*Keeper,
 	}
 	k.current = m
 	return k, nil
+}
+
+// NewPatientKeeper is NewKeeper for who must not end for want of files: what cannot be used is told to event, and until the
+// files can be used the material is one without a certificate, which nobody believes and which believes nobody.
+func NewPatientKeeper(files Files, node string, event func(*Material, error)) *Keeper {
+	k, err := NewKeeper(files, node, event)
+	if err == nil {
+		return k
+	}
+	event(nil, err)
+	// Roots: none. Without a pool it would be the system's.
+	return &Keeper{files: files, node: node, event: event, lastErr: err.Error(), current: &Material{Node: node, Roots: x509.NewCertPool()}}
 }
 
 // Material returns what the files hold, or what they held when they could last be

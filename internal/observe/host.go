@@ -5,18 +5,24 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // guarded refuses requests that a browser was led to by another site: one whose name
 // suddenly has the address of this machine (DNS rebinding). Such a name has a dot, and the
 // Host header has the name. allowed returns the names with a dot that are this machine's;
-// nil: there are none.
+// nil: there are none. A body, which no request needs, is not waited for.
 func guarded(h http.Handler, allowed func() []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isOwnName(r.Host, allowed) {
 			http.Error(w, "ask by an address, by localhost, by a name without a dot, or by one that observe.hosts has, not as another site",
 				http.StatusMisdirectedRequest)
 			return
+		}
+		if r.ContentLength != 0 {
+			w.Header().Set("Connection", "close")
+			// The server looks for the rest of it after the answer. A connection that cannot be told so has a limit all the same.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
 		}
 		h.ServeHTTP(w, r)
 	})

@@ -29,5 +29,7 @@ step stop systemctl stop rdmad.service
 step result systemctl show rdmad --value -p Result
 step socket systemctl start rdmad.socket
 step activated rdmad status
+step halt systemctl stop rdmad.service
+step again rdmad status
 step end true
 systemctl --force poweroff

@@ -94,7 +94,11 @@ func writeNode(b *strings.Builder, s *daemon.Status) {
 		if s.DataTLS {
 			data = "encrypted"
 		}
-		fmt.Fprintf(b, "TLS: required of peers; data %s; own certificate %s, expires %s\n", data, s.TLS.Name, table.Date(s.TLS.NotAfter))
+		own := "the files of [tls] cannot be used, so no peer can connect (see: rdmad doctor)"
+		if s.TLS.Name != "" {
+			own = fmt.Sprintf("own certificate %s, expires %s", s.TLS.Name, table.Date(s.TLS.NotAfter))
+		}
+		fmt.Fprintf(b, "TLS: required of peers; data %s; %s\n", data, own)
 	}
 }
 

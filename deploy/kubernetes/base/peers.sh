@@ -13,7 +13,8 @@ self=${RDMAD_NODE_NAME:?the name of this node}
 
 cp "$given/config.toml" "$made/config.toml"
 known=
-while read -r name address rest; do
+# Also a last line without an end.
+while read -r name address rest || [ -n "$name" ]; do
 	case "$name" in
 	'' | '#'*) continue ;;
 	esac

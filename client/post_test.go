@@ -1,0 +1,79 @@
+package client_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// A process that only posts finds the service again when another node serves it.
+func TestPostFollows(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	var atA, atB atomic.Int64
+	on := func(n *daemontest.Node, count *atomic.Int64) *server.Server {
+		return serve(t, n, 1, handlers{"x": func(*server.Call) error { count.Add(1); return nil }})
+	}
+	first := on(b, &atB)
+	m := method(t, attachTo(t, a), "t/x")
+	if err := m.Post(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "the first message", func() error {
+		if atB.Load() == 0 {
+			return errors.New("has not come")
+		}
+		return nil
+	})
+	on(a, &atA)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && atA.Load() == 0; sent++ {
+		if err := m.Post(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if atA.Load() == 0 {
+		t.Errorf("none of %d messages has come in 5 s", sent)
+	}
+}
+
+// A message without an answer needs no room for one.
+func TestPostNeedsNoRoom(t *testing.T) {
+	_, b := daemontest.Pair(t, "")
+	s := serve(t, b, 1, nil)
+	if err := s.Handle("t", "plain", func(*server.Call) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	m := method(t, attachTo(t, b), "b/t/plain").With(client.Within(100))
+	if f, err := m.PostConfirmed(t.Context(), []byte("x")); err != nil {
+		t.Error(err)
+	} else if _, err := f.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := m.Post(t.Context(), []byte("x")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Post refuses what no message can have as the others do.
+func TestPostTooLarge(t *testing.T) {
+	_, b := daemontest.Pair(t, "")
+	serve(t, b, 1, nil)
+	m := method(t, attachTo(t, b), "b/t/echo")
+	big := make([]byte, client.MaxMessage+1) // no page of it is touched
+	for what, err := range map[string]error{
+		"call": second(m.Call(t.Context(), big)), "confirmed": second(m.PostConfirmed(t.Context(), big)), "post": m.Post(t.Context(), big),
+	} {
+		if !errors.Is(err, client.ErrTooLarge) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

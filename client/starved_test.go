@@ -1,0 +1,51 @@
+package client_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// A request that needs many slots gets them in the end, although others of the process never
+// leave the ring empty.
+func TestLongRunBesideShortOnes(t *testing.T) {
+	_, b := daemontest.Pair(t, tiny)
+	serve(t, b, 8, handlers{"slow": func(*server.Call) error { time.Sleep(2 * time.Millisecond); return nil }})
+	c := attachTo(t, b)
+	slow, echo := method(t, c, "b/t/slow"), method(t, c, "b/t/echo")
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var short atomic.Int64
+	for range 100 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := slow.Call(t.Context(), nil); err != nil {
+					t.Error(err)
+				}
+				short.Add(1)
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond)
+	for range 5 {
+		before, begin := short.Load(), time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err := echo.Call(ctx, make([]byte, 1900)) // 16 slots of 64
+		if passed := short.Load() - before; err != nil || passed > 5000 {
+			t.Errorf("%d short requests have passed it in %v: %v", passed, time.Since(begin), err)
+		}
+		cancel()
+	}
+	close(stop)
+	within(t, "callers", wg.Wait)
+}
