@@ -18,13 +18,16 @@ type stock struct {
 	none atomic.Bool
 	// heard is how many messages it has dealt with.
 	heard chan struct{}
+	// hold keeps it from dealing with questions, and asked is how many it holds; nil: it does not.
+	hold  atomic.Pointer[chan struct{}]
+	asked chan struct{}
 }
 
 // openStock attaches to a stock.
 func openStock(t *testing.T) (*attach.Session, *stock) {
 	t.Helper()
 	f := newFake(t)
-	k := &stock{heard: make(chan struct{}, 100)}
+	k := &stock{heard: make(chan struct{}, 100), asked: make(chan struct{}, 100)}
 	done := f.script(func(c *attach.Conn) error {
 		if err := f.welcome(c); err != nil {
 			return err
@@ -33,6 +36,10 @@ func openStock(t *testing.T) (*attach.Session, *stock) {
 			m, _, err := c.Recv()
 			if err != nil {
 				return err
+			}
+			if hold := k.hold.Load(); hold != nil && m.Type == attach.TypeAlloc {
+				k.asked <- struct{}{}
+				<-*hold
 			}
 			switch {
 			case m.Type == attach.TypeBye:
@@ -189,16 +196,28 @@ func TestPoolWithoutRoom(t *testing.T) {
 func TestPoolWithoutPatience(t *testing.T) {
 	s, k := openStock(t)
 	gone, cancel := context.WithCancel(t.Context())
+	hold := make(chan struct{})
+	k.hold.Store(&hold)
+	taken := make(chan *attach.Block, 1)
+	go func() { taken <- s.Pool.Take(gone, 1<<20) }()
+	<-k.asked
 	cancel()
-	early := s.Pool.Take(gone, 1<<20) // none, unless the daemon was quicker
+	if <-taken != nil {
+		t.Error("a block that the daemon has not made")
+	}
+	if s.Pool.Take(gone, 1<<20) != nil {
+		t.Error("a block for nobody")
+	}
+	k.hold.Store(nil)
+	close(hold)
 	if s.Pool.Take(t.Context(), 1<<20) == nil {
 		t.Error("no block: the daemon has refused none")
 	}
-	for made := k.made.Load; early == nil && k.freed.Load() == 0; {
+	for k.freed.Load() == 0 {
 		<-k.heard // what comes too late is given back
-		if made() > 2 {
-			t.Fatalf("%d regions were made", made())
-		}
+	}
+	if n := k.made.Load(); n != 2 {
+		t.Errorf("%d regions were made", n)
 	}
 }
 

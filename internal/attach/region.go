@@ -48,6 +48,9 @@ func (s *Session) allocRegion(ctx context.Context, n int) (*Region, error) {
 		r   *Region
 		err error
 	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	// Those whose ctx has ended go on asking while the daemon stands still: so many, and no more.
 	select {
 	case s.allocs <- struct{}{}:
