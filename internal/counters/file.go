@@ -83,8 +83,12 @@ type File struct {
 // ErrForeign is returned for a path with something that is no file of counters.
 var ErrForeign = errors.New("counters: not a file of counters, and so neither replaced nor removed: move it away, or choose another path")
 
-// own returns nil if what is at path is a file of counters, or nothing.
-func own(path string) error {
+// ErrInUse is returned for a path with the counters of another daemon, which runs.
+var ErrInUse = errors.New("counters: another daemon's")
+
+// own returns nil if what is at path is a file of counters of this supervisor's cores or of a daemon that is gone, or
+// nothing.
+func own(path string, supervisor int) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -103,6 +107,13 @@ func own(path string) error {
 	var begin [16]byte // the version and the magic
 	if _, err := f.ReadAt(begin[:], 0); err != nil || binary.NativeEndian.Uint64(begin[8:]) != magic {
 		return fmt.Errorf("%w: %s", ErrForeign, path)
+	}
+	s, err := (&Reader{f}).Snapshot()
+	if err != nil {
+		return nil // of another release, or half made
+	}
+	if p := s.Process(); s.State != Stopped && s.Supervisor != supervisor && (p == ProcessAlive || p == ProcessHalted) {
+		return fmt.Errorf("%w: %s has those of node %s (process %d): give each its own observe.counters", ErrInUse, path, s.Node, s.Core)
 	}
 	return nil
 }
@@ -135,14 +146,14 @@ func New(id Identity, r Rows) (*File, error) {
 
 // Create makes the file at path, with the given permissions, and maps it. What was there
 // before is replaced in one step, and stays readable for those who have it open. The
-// caller must Close it. Errors are ErrForeign and those of the file system, such as ENOSPC:
+// caller must Close it. Errors are ErrForeign, ErrInUse and those of the file system, such as ENOSPC:
 // nothing is left behind then.
 func Create(path string, mode os.FileMode, id Identity, r Rows) (_ *File, err error) {
 	s, err := shapeOf(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := own(path); err != nil {
+	if err := own(path, id.Supervisor); err != nil {
 		return nil, err
 	}
 	// Hidden, and with a fixed name: what a core leaves that dies here the next one takes.
@@ -304,10 +315,10 @@ func (f *File) Close() error {
 	return f.unmap()
 }
 
-// Remove removes a file that Create has made, and what it may have left half made. ErrForeign
-// if another file is there.
-func Remove(path string) error {
-	if err := own(path); err != nil {
+// Remove removes a file that Create has made for a core of a supervisor, or for one that is gone, and what it may have
+// left half made. ErrForeign if another file is there, ErrInUse if another daemon's is.
+func Remove(path string, supervisor int) error {
+	if err := own(path, supervisor); err != nil {
 		return err
 	}
 	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")

@@ -146,7 +146,7 @@ func TestReplaced(t *testing.T) {
 	if err := next.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := Remove(f.Path()); err != nil {
+	if err := Remove(f.Path(), 0); err != nil {
 		t.Error(err)
 	}
 	if _, err := Open(f.Path()); !errors.Is(err, ErrNotRunning) {
@@ -211,7 +211,7 @@ func TestForeign(t *testing.T) {
 		if _, err := Create(path, 0o600, Identity{}, Rows{Agents: 1}); !errors.Is(err, ErrForeign) {
 			t.Errorf("%s replaced: %v", path, err)
 		}
-		if err := Remove(path); !errors.Is(err, ErrForeign) {
+		if err := Remove(path, 0); !errors.Is(err, ErrForeign) {
 			t.Errorf("%s removed: %v", path, err)
 		}
 		if _, err := os.Lstat(path); err != nil {
@@ -228,7 +228,40 @@ func TestForeign(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(Remove(own), Remove(own)); err != nil {
+	if err := errors.Join(Remove(own, 0), Remove(own, 0)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Counters of a daemon that runs are not another one's to replace or remove, before it has stopped.
+func TestOfAnotherDaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counters")
+	f, err := Create(path, 0o600, Identity{Node: "a", Supervisor: 1}, Rows{Agents: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := Identity{Node: "b", Supervisor: 2}
+	if _, err := Create(path, 0o600, other, Rows{Agents: 1}); !errors.Is(err, ErrInUse) {
+		t.Errorf("replaced: %v", err)
+	}
+	if err := Remove(path, other.Supervisor); !errors.Is(err, ErrInUse) {
+		t.Errorf("removed: %v", err)
+	}
+	if s := read(t, path); s.Node != "a" {
+		t.Errorf("%+v", s)
+	}
+	next, err := Create(path, 0o600, Identity{Node: "a", Supervisor: 1}, Rows{Agents: 1}) // the next core's
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Close(), next.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f, err = Create(path, 0o600, other, Rows{Agents: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Close(), Remove(path, other.Supervisor)); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,9 +1,13 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The sockets for HTTP: the supervisor opens them and keeps them for all cores.
@@ -16,7 +20,11 @@ const (
 // openObserve opens the sockets for HTTP that are configured.
 func (s *supervisor) openObserve() error {
 	if path := s.cfg.ObserveSocket(); path != "" {
-		if err := removeOldSocket(path); err != nil {
+		err := checkUnused(path)
+		if err == nil {
+			err = removeOldSocket(path)
+		}
+		if err != nil {
 			return fmt.Errorf("observe.socket: %w", err)
 		}
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -29,6 +37,9 @@ func (s *supervisor) openObserve() error {
 			return fmt.Errorf("observe.socket_mode: %w", err)
 		}
 		if s.observe[observeUnix], err = l.File(); err != nil {
+			return fmt.Errorf("observe.socket: %w", err)
+		}
+		if s.observeFile, err = os.Lstat(path); err != nil {
 			return fmt.Errorf("observe.socket: %w", err)
 		}
 	}
@@ -46,6 +57,29 @@ func (s *supervisor) openObserve() error {
 	return nil
 }
 
+// checkUnused returns ErrInUse if a process that lives listens at path. The core of a supervisor that was killed may go on
+// listening for a moment: it was the supervisor that has begun it, and the kernel says so.
+func checkUnused(path string) error {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var owner *unix.Ucred
+	var credErr error
+	if err := errors.Join(raw.Control(func(fd uintptr) { owner, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }), credErr); err != nil {
+		return err
+	}
+	if owner.Pid > 0 && errors.Is(unix.Kill(int(owner.Pid), 0), unix.ESRCH) {
+		return nil
+	}
+	return fmt.Errorf("%w: process %d listens at %s: choose another path", ErrInUse, owner.Pid, path)
+}
+
 // observed says which of them there are.
 func (s *supervisor) observed() (there [observers]bool) {
 	for i, f := range s.observe {
@@ -55,8 +89,10 @@ func (s *supervisor) observed() (there [observers]bool) {
 }
 
 func (s *supervisor) closeObserve() {
-	if s.observe[observeUnix] != nil {
-		_ = os.Remove(s.cfg.ObserveSocket())
+	if s.observeFile != nil {
+		if there, err := os.Lstat(s.cfg.ObserveSocket()); err == nil && os.SameFile(there, s.observeFile) {
+			_ = os.Remove(s.cfg.ObserveSocket())
+		}
 	}
 	for _, f := range s.observe {
 		if f != nil {

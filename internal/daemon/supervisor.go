@@ -71,7 +71,9 @@ type supervisor struct {
 	// observe are the listening sockets for HTTP: the Unix socket and that of TCP; nil for
 	// those that there are not.
 	observe [observers]*os.File
-	depot   *depot.Store
+	// observeFile is what the Unix socket is in the file system, nil if there is none.
+	observeFile os.FileInfo
+	depot       *depot.Store
 	// upgrades and reloads receive the signals for them.
 	upgrades, reloads chan os.Signal
 	// activated: the sockets are the service manager's.

@@ -82,8 +82,8 @@ func (s *supervisor) adoptSockets(passed []*os.File) error {
 	return nil
 }
 
-// removeOldSocket removes the socket that a dead daemon has left at path: the lock is ours. All
-// else that may lie at a path from a configuration belongs to somebody, and stays.
+// removeOldSocket removes the socket that a dead daemon has left at path: the caller knows that it is dead. All else that
+// may lie at a path from a configuration belongs to somebody, and stays.
 func removeOldSocket(path string) error {
 	there, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -173,7 +173,7 @@ func (s *supervisor) tryLock(path string) error {
 // removeCounters removes the counters of a core that will not write any more.
 func (s *supervisor) removeCounters() {
 	if path := s.cfg.CountersPath(); path != "" {
-		if err := counters.Remove(path); err != nil {
+		if err := counters.Remove(path, os.Getpid()); err != nil {
 			event.CountersLeft.On(&s.log).Err(err).Msg("counters not removed")
 		}
 	}
