@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -204,8 +207,12 @@ func libfabricConfig(l config.Libfabric) libfabric.Config {
 	return libfabric.Config{Provider: l.Provider, Domain: l.Domain, Source: l.Source}
 }
 
+// routeTimeout bounds the search for a route to a peer: the core serves nobody meanwhile, and a name server that does not
+// answer takes ten seconds for each name.
+const routeTimeout = time.Second
+
 // advertisedHost is the address of this node that peers can reach, when the
-// config does not say: the one of the route to the first peer.
+// config does not say: the one of the route to the first peer that has one, or else one of this machine's.
 func advertisedHost(cfg *config.Config) string {
 	for _, address := range []string{cfg.Fabric.Listen, cfg.Node.Listen} {
 		if host, _, err := net.SplitHostPort(address); err == nil {
@@ -214,17 +221,42 @@ func advertisedHost(cfg *config.Config) string {
 			}
 		}
 	}
-	for _, p := range cfg.Peers {
-		// Connecting a UDP socket sends nothing; it asks for the route.
-		c, err := net.Dial("udp", p.Address)
-		if err != nil {
-			continue
-		}
-		host, _, err := net.SplitHostPort(c.LocalAddr().String())
-		_ = c.Close()
-		if err == nil {
-			return host
+	ctx, cancel := context.WithTimeout(context.Background(), routeTimeout)
+	defer cancel()
+	for _, named := range []bool{false, true} { // addresses first: names may take all the time
+		for _, p := range cfg.Peers {
+			if host, _, err := net.SplitHostPort(p.Address); err != nil || named == (net.ParseIP(host) != nil) {
+				continue
+			}
+			// Connecting a UDP socket sends nothing; it asks for the route.
+			c, err := new(net.Dialer).DialContext(ctx, "udp", p.Address)
+			if err != nil {
+				continue
+			}
+			host, _, err := net.SplitHostPort(c.LocalAddr().String())
+			_ = c.Close()
+			if err == nil {
+				return host
+			}
 		}
 	}
-	return "127.0.0.1"
+	addresses, _ := net.InterfaceAddrs() // or none
+	return ownHost(addresses)
+}
+
+// ownHost is the first address by which others can reach a machine that has these, of IPv4 if there is one, and the
+// loopback address without any.
+func ownHost(addresses []net.Addr) string {
+	host := ""
+	for _, a := range addresses {
+		n, ok := a.(*net.IPNet)
+		switch {
+		case !ok || !n.IP.IsGlobalUnicast():
+		case n.IP.To4() != nil:
+			return n.IP.String()
+		case host == "":
+			host = n.IP.String()
+		}
+	}
+	return cmp.Or(host, "127.0.0.1")
 }
