@@ -32,7 +32,9 @@ type conductor struct {
 	// events is where log writes to, which counts distinct errors; nil: nothing does.
 	events *event.Log
 	// workerGate bounds how often a process attaches in vain.
-	workerGate  turnstile.Turnstile
+	workerGate turnstile.Turnstile
+	// attaching are the processes that have connected and not said hello.
+	attaching   lobby
 	node        string
 	incarnation string
 	core        int64  // tells the cores of the incarnation apart

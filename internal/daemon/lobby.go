@@ -5,38 +5,44 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/rdmad/rdmad/internal/turnstile"
+	"golang.org/x/sys/unix"
 )
 
-// maxWaiting bounds the connections that have not said who they are.
+// maxWaiting bounds the connections of peers that have not said who they are.
 const maxWaiting = 64
 
 // lobby has the connections that have not said who they are. One more than it has
-// room for pushes out the oldest of the host that has most of them: whoever comes
+// room for pushes out the oldest of those from whom most have come: whoever comes
 // with many, and waits, loses its own and nobody else's.
 type lobby struct {
 	mu      sync.Mutex
-	waiting []net.Conn // the oldest first
+	waiting []visitor // the oldest first
 }
 
-// enter lets a connection in.
-func (l *lobby) enter(conn net.Conn) {
+// visitor is a connection in a lobby, and whose it is: a host's, or a user's.
+type visitor struct {
+	conn  net.Conn
+	whose string
+}
+
+// enter lets a connection in, of which there may be most.
+func (l *lobby) enter(conn net.Conn, whose string, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.waiting) == maxWaiting {
+	for len(l.waiting) >= max(1, most) {
 		i := l.oldestOfMost()
 		// Its goroutine sees the end, counts it and leaves.
-		_ = l.waiting[i].Close()
+		_ = l.waiting[i].conn.Close()
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 	}
-	l.waiting = append(l.waiting, conn)
+	l.waiting = append(l.waiting, visitor{conn, whose})
 }
 
 // leave lets a connection out, if it is still there.
 func (l *lobby) leave(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.waiting, conn); i >= 0 {
+	if i := slices.IndexFunc(l.waiting, func(v visitor) bool { return v.conn == conn }); i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 	}
 }
@@ -44,14 +50,28 @@ func (l *lobby) leave(conn net.Conn) {
 // oldestOfMost returns the index of the connection to push out.
 func (l *lobby) oldestOfMost() int {
 	count := make(map[string]int)
-	for _, c := range l.waiting {
-		count[turnstile.HostOf(c.RemoteAddr())]++
+	for _, v := range l.waiting {
+		count[v.whose]++
 	}
 	best := 0
-	for i, c := range l.waiting {
-		if count[turnstile.HostOf(c.RemoteAddr())] > count[turnstile.HostOf(l.waiting[best].RemoteAddr())] {
+	for i, v := range l.waiting {
+		if count[v.whose] > count[l.waiting[best].whose] {
 			best = i
 		}
 	}
 	return best
+}
+
+// leastAttaching is how many processes may always be about to attach.
+const leastAttaching = 16
+
+// mostAttaching is how many processes may be about to attach: as many as may be attached, but in what they have, which
+// is a descriptor or two each, they must leave room for those that are.
+func (c *conductor) mostAttaching() int {
+	most := c.live().Limits.Workers + maxTools
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
+		most = int(min(uint64(most), files.Cur/8))
+	}
+	return max(leastAttaching, most)
 }

@@ -72,12 +72,12 @@ func TestRefusalsAreLoggedOnce(t *testing.T) {
 func TestLobby(t *testing.T) {
 	var l lobby
 	quiet := &from{host: "192.0.2.1"}
-	l.enter(quiet)
+	l.enter(quiet, "one", maxWaiting)
 	var many []*from
 	for range 3 * maxWaiting {
 		conn := &from{host: "192.0.2.2"}
 		many = append(many, conn)
-		l.enter(conn)
+		l.enter(conn, "many", maxWaiting)
 	}
 	if quiet.closed || len(l.waiting) != maxWaiting {
 		t.Errorf("closed: %v, %d wait", quiet.closed, len(l.waiting))

@@ -205,7 +205,7 @@ func (c *conductor) acceptPeers(ln net.Listener) {
 			_ = conn.Close()
 			continue
 		}
-		waiting.enter(conn)
+		waiting.enter(conn, turnstile.HostOf(conn.RemoteAddr()), maxWaiting)
 		if !c.spawn(func() {
 			defer waiting.leave(conn)
 			s, err := c.welcome(conn)

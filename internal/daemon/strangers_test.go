@@ -262,3 +262,52 @@ func TestStrangersOnTheBootstrapSocket(t *testing.T) {
 		return nil
 	})
 }
+
+// Connections that say nothing take a part of the daemon's descriptors and no more, and keep nobody from attaching.
+func TestSilentConnections(t *testing.T) {
+	_, b := daemontest.Pair(t, "")
+	pid, err := b.Core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &before); err != nil {
+		t.Fatal(err)
+	}
+	const limit, most = 1024, 128 // an eighth
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: before.Max}, nil); err != nil {
+		t.Fatal(err)
+	}
+	sum := func() (n int) {
+		for _, k := range coreFiles(t, b) {
+			n += k
+		}
+		return n
+	}
+	files := sum()
+	for range 4 * most {
+		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: b.Socket, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	c := attachClient(t, b)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	daemontest.Eventually(t, "those that were pushed out have no descriptors", func() error {
+		if n := sum() - files; n > 2*most+20 { // each may have another one for its process
+			return fmt.Errorf("there are %d more, of %d", n, limit)
+		}
+		return nil
+	})
+	// Those that are pushed out are told by the end of the connection.
+	daemontest.Eventually(t, "they are counted", func() error {
+		st, err := b.Status(t.Context())
+		if err == nil && st.Counters["refused_connections"] < 3*most {
+			err = fmt.Errorf("%d are", st.Counters["refused_connections"])
+		}
+		return err
+	})
+}
