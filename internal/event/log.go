@@ -29,6 +29,7 @@ type Options struct {
 // nothing.
 type Log struct {
 	out     io.Writer
+	patient *patientWriter // nil if w is no file
 	process string
 	level   atomic.Int32
 	ring    Ring
@@ -37,9 +38,15 @@ type Log struct {
 	now     func() time.Time
 }
 
-// New makes a log that writes to w. Lines are written with one call each.
+// New makes a log that writes to w. Lines are written with one call each. A file that nobody reads from, such as a full
+// pipe, is not waited for: lines are lost then, and the next one that is written says how many.
 func New(w io.Writer, o Options) *Log {
 	l := &Log{out: w, process: o.Process, changed: make(chan struct{}, 1), now: time.Now}
+	if f, ok := w.(*os.File); ok {
+		if l.patient = newPatientWriter(f); l.patient != nil {
+			w, l.out = l.patient, l.patient
+		}
+	}
 	if o.Console {
 		l.out = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !o.Colour}
 	}
@@ -121,18 +128,30 @@ func (l *Log) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 			return n, nil
 		}
 		if suppressed > 0 {
-			// The line is an object and has a code, so there is something before the brace.
-			open := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("}"))
-			line = fmt.Appendf(nil, "%s,\"suppressed\":%d}\n", open, suppressed)
+			line = with(line, "suppressed", suppressed)
 		}
 	}
 	if int32(level) < l.level.Load() {
 		return n, nil
 	}
+	if lost := l.patient.lostLines(); lost > 0 {
+		line = with(line, "lost", lost)
+		defer func() {
+			if l.patient.isDeaf() {
+				l.patient.unsaid(lost)
+			}
+		}()
+	}
 	if _, err := l.out.Write(line); err != nil {
 		return 0, err
 	}
 	return n, nil
+}
+
+// with returns a line with one more field. It is an object and has a level, so there is something before the brace.
+func with(line []byte, field string, n uint64) []byte {
+	open := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("}"))
+	return fmt.Appendf(nil, "%s,%q:%d}\n", open, field, n)
 }
 
 // said is what is looked for in a line.
