@@ -165,7 +165,7 @@ func TestReloadFirstPeer(t *testing.T) {
 	c := newCluster(t, sandbox.Settings{}, "a")
 	c.start("a")
 	c.edit("a", func(text string) string { return text + "\n[[peer]]\nname = \"b\"\naddress = \"127.0.0.1:1\"\n" })
-	const why = "restart: a node that was started without peers has no fabric"
+	const why = "restart: a node without peers"
 	run(t, rdmad(t, "config", "diff", filepath.Join(c.dir, "a.toml"), "--socket", c.socket("a"))).check(t, "diff", 0, "peer[b]", why)
 	run(t, rdmad(t, "reload", "--socket", c.socket("a"))).check(t, "reload", 0, "0 applied, 1 wait for a restart", "peer[b]", "no, needs a "+why)
 	if s := c.status("a"); len(s.Peers) != 0 {

@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmad/rdmad/cmd/rdmad/bundle"
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
 )
@@ -30,13 +32,15 @@ func newConfigDiff() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff [FILE]",
 		Short: "Compare the running daemon with a file: what would change, and how",
-		Long: "Compare what the running daemon uses with a file, by default the one of -c, and with this environment:\n" +
-			"which keys would change, and whether a reload applies them or only a restart.",
+		Long: "Compare what the running daemon uses with a file, by default the one that it was started with, and with this\n" +
+			"environment: which keys would change, and whether a reload applies them or only a restart.",
 		Example: "  rdmad config diff\n  rdmad config diff new.toml --json",
 		Args:    wantArgs(0, 1, "at most one file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				f.file = args[0]
+			} else if file, ok := bundle.ConfigFile(attach.SocketPath(socket)); ok && !c.Flags().Changed("config") {
+				f.file = file
 			}
 			wanted, err := f.load()
 			if err != nil {

@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/cmd/rdmad/bundle"
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
@@ -75,8 +77,11 @@ func doctorStatus(worst doctor.Level) int {
 
 // env collects what the checks look at.
 func (f *doctorFlags) env(ctx context.Context) *doctor.Env {
+	if file, ok := bundle.ConfigFile(f.socketOf(config.Default())); ok && !f.configNamed {
+		f.config = file // the one that runs is the one that matters
+	}
 	e := &doctor.Env{
-		Root: os.DirFS("/"), OpenNode: openNode, Dial: dial,
+		Root: os.DirFS("/"), OpenNode: openNode, Dial: dial, Writable: func(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil },
 		ConfigFile: f.config, ConfigNamed: f.configNamed,
 		Built: verbs.Built, Version: daemon.Version, Peer: f.peer,
 	}

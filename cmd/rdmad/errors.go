@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/rdmad/rdmad/client"
@@ -80,7 +81,14 @@ func report(out io.Writer, command string, err error) int {
 		fmt.Fprintf(out, "rdmad: %s\n", explain(err))
 		return exitMissed
 	case errors.As(err, &unread):
-		fmt.Fprintf(out, "rdmad: %v (print one to begin with: rdmad config example)\n", unread)
+		hint := ""
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			hint = " (print one to begin with: rdmad config example)"
+		case errors.Is(err, os.ErrPermission):
+			hint = " (run it as the user of the daemon)"
+		}
+		fmt.Fprintf(out, "rdmad: %v%s\n", unread, hint)
 		return exitUsage
 	}
 	// Other than exitFailure for a core only, whose supervisor sees it.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
 )
@@ -64,7 +65,9 @@ func newList(k *look.Kind, use, short, example string) *list {
 			if asJSON {
 				return writeJSON(c.OutOrStdout(), items)
 			}
-			return k.Print(c.OutOrStdout(), node, items)
+			chosen := false
+			c.Flags().Visit(func(f *pflag.Flag) { chosen = chosen || f.Name != "socket" })
+			return k.Print(c.OutOrStdout(), node, items, chosen)
 		},
 	}
 	socketFlag(l.command, &socket)

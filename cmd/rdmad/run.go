@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -42,8 +43,12 @@ func newRun() *cobra.Command {
 				}
 				return l.Config, nil
 			}
+			source, err := filepath.Abs(f.file) // for whoever reads it elsewhere
+			if err != nil {
+				return err
+			}
 			setup := daemon.Setup{
-				Config: l.Config, Source: f.file, Reload: again, Log: daemon.NewLog(l.Config, os.Stderr, "supervisor"),
+				Config: l.Config, Source: source, Reload: again, Log: daemon.NewLog(l.Config, os.Stderr, "supervisor"),
 			}
 			if serve {
 				setup.CoreArgs = []string{"--" + serveFlag}

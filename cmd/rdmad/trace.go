@@ -127,7 +127,7 @@ func (f *traceFlags) run(ctx context.Context, out io.Writer) error {
 		}
 	}
 	if len(r.Traces) == 0 {
-		return fmt.Errorf("no request was made within %s that matches (%d did before)", f.timeout, r.Seen)
+		return fmt.Errorf("no request that matches was made within %s (%d did before; see: rdmad workers, rdmad services)", f.timeout, r.Seen)
 	}
 	return nil
 }

@@ -162,10 +162,10 @@ func (s section) compareElements(from, to *Config) (changes []Change) {
 }
 
 // element says what it takes for elements to come or go: as for their names. A node that
-// has started without peers has no fabric, and gets one when it is started again.
+// has no peers may have no fabric, as has its next core, and gets one when it is started again.
 func (s section) element(from *Config) Applies {
 	if s.name == "peer" && len(from.Peers) == 0 {
-		return Applies{Scope: "a node that was started without peers has no fabric and listens for none"}
+		return Applies{Scope: "a node without peers, as also one whose last one was removed, needs a fabric and a socket for its first"}
 	}
 	return applies[s.name+".name"]
 }

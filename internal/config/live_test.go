@@ -88,7 +88,7 @@ func TestMergeOfFirstPeer(t *testing.T) {
 	if err != nil || len(merged.Peers) != 0 || len(changes) != 1 || changes[0].Live {
 		t.Errorf("first peer: %v %v %v", merged, changes, err)
 	}
-	if text := changes[0].Applies().String(); !strings.HasPrefix(text, "restart: a node that was started without peers") {
+	if text := changes[0].Applies().String(); !strings.HasPrefix(text, "restart: a node without peers") {
 		t.Errorf("first peer: %q does not say why", text)
 	}
 	merged, changes, err = Merge(pair, alone)

@@ -300,7 +300,7 @@ func classKeys() []key {
 			"Size of a slot in bytes. Unique."),
 		bind("slots", nil, func(c *Class) *int { return &c.Slots },
 			number(minSlots, maxSlots, 1),
-			"Number of slots of a ring. slots x slot_size bytes are pinned on both ends of every lane."),
+			"Number of slots of a ring, whose memory, slots x slot_size, is pinned on both ends of every lane."),
 		bind("max_run", nil, func(c *Class) *int { return &c.MaxRun },
 			number(1, maxRun, 1),
 			"The most consecutive slots one message may take. At most a quarter of slots."),

@@ -45,6 +45,9 @@ func TestSocket(t *testing.T) {
 	m := healthy(t)
 	dir := func(mode os.FileMode) { m.files["run/rdmad"] = &fstest.MapFile{Mode: mode} }
 	m.expect(t, "socket", OK, "makes it")
+	m.Writable = func(dir string) bool { return dir != "/" }
+	m.expect(t, "socket", Fail, "may not make it in /", "install -d -o USER /run/rdmad")
+	m.Writable = func(string) bool { return true }
 	dir(os.ModeDir | 0o755)
 	m.expect(t, "socket", OK, "0755")
 	dir(os.ModeDir | 0o777)

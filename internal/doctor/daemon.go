@@ -89,7 +89,7 @@ func checkPeers(ctx context.Context, e *Env) []Finding {
 		if len(names) > 0 {
 			known = strings.Join(names, ", ")
 		}
-		return one(Fail, name, "add a [[peer]] with that name and restart the daemon", "node %q is not a [[peer]]; known: %s", e.Peer, known)
+		return one(Fail, name, "add a [[peer]] with that name and run rdmad reload; the first peer of a node takes a restart", "node %q is not a [[peer]]; known: %s", e.Peer, known)
 	}
 	var found []Finding
 	if e.Daemon == nil {

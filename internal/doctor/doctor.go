@@ -54,6 +54,9 @@ type Env struct {
 	// Dial connects to host:port by TCP and closes the connection.
 	Dial func(ctx context.Context, address string) error
 
+	// Writable reports whether this user may make files in a directory.
+	Writable func(dir string) bool
+
 	// Config is the configuration, or the default one if ConfigErr says why
 	// there is none. ConfigFile is where it is from, and ConfigNamed says that
 	// the user asked for that file.

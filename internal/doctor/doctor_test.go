@@ -56,7 +56,8 @@ func healthy(t *testing.T) *machine {
 	m := &machine{files: fstest.MapFS{}}
 	m.Env = &Env{
 		Root: m.files, OpenNode: func(string) error { return nil }, Dial: func(context.Context, string) error { return nil },
-		Config: parse(t, twoNodes+"[fabric]\nprovider = 'verbs'\n"), ConfigFile: "test.toml", Built: true,
+		Writable: func(string) bool { return true },
+		Config:   parse(t, twoNodes+"[fabric]\nprovider = 'verbs'\n"), ConfigFile: "test.toml", Built: true,
 		Devices: []verbs.DeviceInfo{{
 			Name: "mlx5_0", Node: "/dev/infiniband/uverbs0", Limits: verbs.Limits{MaxQP: 4, MaxMR: 4, MaxPD: 4},
 			Ports: []verbs.PortInfo{{

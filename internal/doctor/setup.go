@@ -50,6 +50,17 @@ func checkProvider(_ context.Context, e *Env) []Finding {
 	return good(name, "fabric.provider = %q is built in", e.Config.Fabric.Provider)
 }
 
+// nearest returns the lowest directory above dir that exists.
+func nearest(root fs.FS, dir string) string {
+	for dir != "/" && dir != "." {
+		dir = path.Dir(dir)
+		if _, err := fs.Stat(root, inRoot(dir)); err == nil {
+			break
+		}
+	}
+	return dir
+}
+
 // checkSocket: the directory of the workers' socket lets them in, and nobody else
 // put another socket there.
 func checkSocket(_ context.Context, e *Env) []Finding {
@@ -58,6 +69,10 @@ func checkSocket(_ context.Context, e *Env) []Finding {
 	info, err := fs.Stat(e.Root, inRoot(dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if above := nearest(e.Root, dir); !e.Writable(above) {
+			return one(Fail, name, fmt.Sprintf("make it for the user that runs the daemon: install -d -o USER %s; or choose a node.socket in a directory of that user's", dir),
+				"%s does not exist, and this user may not make it in %s", dir, above)
+		}
 		return good(name, "%s does not exist; the daemon makes it", dir)
 	case err != nil:
 		return one(Warn, name, "run this as the user that runs the daemon, or choose another node.socket", "%v", err)

@@ -58,7 +58,7 @@ func readAssets() (map[string]asset, string) {
 func serveAsset(w http.ResponseWriter, r *http.Request, name string) {
 	a, ok := assets[name]
 	if !ok {
-		http.Error(w, "there is no such file in the page", http.StatusNotFound)
+		http.Error(w, "nothing is here; there are /, /metrics, /healthz, /readyz, /statusz and, where they are allowed, /debug/pprof/", http.StatusNotFound)
 		return
 	}
 	h := w.Header()

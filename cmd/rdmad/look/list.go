@@ -136,11 +136,15 @@ func (k *Kind) Select(raw json.RawMessage, f *Filter) (node string, items []json
 	return node, items, nil
 }
 
-// Print writes items for people.
-func (k *Kind) Print(out io.Writer, node string, items []json.RawMessage) error {
+// Print writes items for people. chosen: they are what is left by flags.
+func (k *Kind) Print(out io.Writer, node string, items []json.RawMessage, chosen bool) error {
 	var b strings.Builder
 	if len(items) == 0 {
-		fmt.Fprintf(&b, "node %s has no such %s\n", node, k.Name)
+		such := ""
+		if chosen {
+			such = "such "
+		}
+		fmt.Fprintf(&b, "node %s has no %s%s\n", node, such, k.Name)
 	}
 	t, err := k.rows(node, items)
 	if err != nil {

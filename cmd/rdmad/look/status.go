@@ -77,7 +77,11 @@ func writeNode(b *strings.Builder, s *daemon.Status) {
 		fmt.Fprintf(b, "out of service for %s: %s (back with: rdmad drain --undo)\n", table.Seconds(d.SinceS), Progress(d))
 	}
 	if u := s.Upgrade; u != nil {
-		fmt.Fprintf(b, "upgrade %d from rdmad %s to %s: %s", u.Number, u.From.Version, u.To.Version, u.Result)
+		to := ""
+		if u.To.Version != "" { // else the program has not said it
+			to = " to " + u.To.Version
+		}
+		fmt.Fprintf(b, "upgrade %d from rdmad %s%s: %s", u.Number, u.From.Version, to, u.Result)
 		if u.Reason != "" {
 			fmt.Fprintf(b, ", %s", u.Reason)
 		}
