@@ -114,6 +114,8 @@ func parseTarget(s string) (attach.Target, error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 2 {
 		parts = append([]string{""}, parts...)
+	} else if parts[0] == "" {
+		parts = nil // "/service/method" names no node, and says that it does
 	}
 	if len(parts) != 3 {
 		return attach.Target{}, fmt.Errorf("client: %w: target %q, want node/service/method or service/method", ErrInvalid, s)

@@ -41,7 +41,7 @@ var badInputs = map[string]badInput{
 	"rdmad bench pages":           {wrong: []string{"extra", "--depth -1"}, asks: with("--count 100 --warmup 0s --target b")},
 	"rdmad bench stream":          {wrong: []string{"extra", "--count 1 --duration 1s"}, asks: with("--count 100 --warmup 0s --target b")},
 	"rdmad bench-worker":          {wrong: []string{"extra"}},
-	"rdmad call":                  {wrong: []string{"", "a b c", "a/b/c --answer-size x"}, asks: with("b/echo/echo hello")},
+	"rdmad call":                  {wrong: []string{"", "a b c", "garbage", "a/b/c/d x", "/echo/echo x", "a/b/c --answer-size x"}, asks: with("b/echo/echo hello")},
 	"rdmad certs":                 {wrong: []string{"nonsense"}, prints: with("")},
 	"rdmad certs init":            {wrong: []string{"", "a", "--dir x", "--dir x --days 0 a", "--dir x ../a"}, writes: with("--dir DIR/certs a")},
 	"rdmad certs show":            {wrong: []string{""}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,6 +47,9 @@ func newCall() *cobra.Command {
 		Example: "  rdmad call b/echo/echo hello\n  rdmad call echo/echo - < file > copy",
 		Args:    wantArgs(1, 2, "a target and optionally a payload"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if n := strings.Count(args[0], "/"); n < 1 || n > 2 || strings.HasPrefix(args[0], "/") {
+				return usagef("target %q: want node/service/method or service/method", args[0])
+			}
 			payload, err := payloadOf(c.Context(), c.InOrStdin(), args[1:])
 			if err != nil {
 				return err

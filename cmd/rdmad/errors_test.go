@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -22,7 +23,8 @@ func TestReport(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", statusError(7)), 7, nil},
 		{errors.New("broken"), 1, []string{"rdmad: broken"}},
 		{usagef("wrong"), 2, []string{"rdmad: wrong", "rdmad test --help"}},
-		{&configError{errors.New("unreadable")}, 2, []string{"unreadable", "rdmad config example"}},
+		{&configError{fmt.Errorf("unreadable: %w", os.ErrNotExist)}, 2, []string{"unreadable", "rdmad config example"}},
+		{&configError{fmt.Errorf("unreadable: %w", os.ErrPermission)}, 2, []string{"unreadable", "as the user of the daemon"}},
 		{refused, 2, []string{"node.toml:1: nod", "node.toml:3: agent.count"}},
 		{fmt.Errorf("client: x: %w", client.ErrNoService), 1, []string{"rdmad: x: no such service", "rdmad status"}},
 		{fmt.Errorf("client: %w", client.ErrVersion), 1, []string{"rdmad version"}},

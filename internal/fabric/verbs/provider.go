@@ -110,7 +110,7 @@ const portActive = "ACTIVE"
 func find(cfg Config) (*found, error) {
 	names, _, err := listDevices()
 	if err != nil {
-		return nil, &OpenError{Key: "device", Err: ErrNoDevice, Detail: err.Error()}
+		return nil, &OpenError{Key: "device", Err: ErrNoDevice, Detail: "this machine has no RDMA that libibverbs sees (see: rdmad devices): " + err.Error()}
 	}
 	var seen []string
 	var reason error = ErrNoDevice

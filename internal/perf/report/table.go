@@ -63,7 +63,11 @@ func (r *Report) latencies(b *strings.Builder) {
 func (r *Report) bandwidths(b *strings.Builder) {
 	rows(b, "#bytes\t#iterations\tBW peak[MB/sec]\tBW average[MB/sec]\tMsgRate[Mpps]\tCPU client[%]\tCPU server[%]", r.Results, func(w io.Writer, x Row) {
 		v := x.Bandwidth
-		fmt.Fprintf(w, "%d\t%d\t%.2f\t%.2f\t%.6f\t%.0f\t%.0f\n", x.Size, x.Iterations, v.Peak, v.Average, v.MsgRate, x.ClientCPU.Percent, x.ServerCPU.Percent)
+		peak := "-"
+		if v.Peak > 0 {
+			peak = fmt.Sprintf("%.2f", v.Peak)
+		}
+		fmt.Fprintf(w, "%d\t%d\t%s\t%.2f\t%.6f\t%.0f\t%.0f\n", x.Size, x.Iterations, peak, v.Average, v.MsgRate, x.ClientCPU.Percent, x.ServerCPU.Percent)
 	})
 }
 
