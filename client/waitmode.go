@@ -20,8 +20,8 @@ const (
 	Busy = shm.WaitBusy
 	// DefaultWait is the mode of a connection that is given none, Adaptive with 200 us, which is longer than
 	// most round trips take: to be woken on another processor takes longer than all that is done for a
-	// request. It is Event instead where the affinity of the process, or a limit of its control group, leaves it less than
-	// two processors, of which polling would use up what is for work.
+	// request. It is Event instead where the affinity of the process leaves it one processor, or a limit of its control group
+	// less time than of one: polling would use up what is for work.
 	DefaultWait = Mode(200 * time.Microsecond)
 )
 

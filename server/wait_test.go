@@ -12,7 +12,7 @@ import (
 func TestDefaultWait(t *testing.T) {
 	_, b := daemontest.Pair(t, "")
 	preset := DefaultWait
-	if cgroup.Usable() < 2 {
+	if !cgroup.Spares() {
 		preset = Event
 	}
 	for want, opts := range map[Mode][]Option{preset: nil, Adaptive(1): {WaitMode(Adaptive(1))}, Busy: {WaitMode(Busy)}} {

@@ -19,9 +19,8 @@ const (
 	// ever comes.
 	Busy = shm.WaitBusy
 	// DefaultWait is the mode of a server that is given none, Adaptive with 50 us: to be woken takes
-	// about as long where that crosses processors. It is Event instead where the affinity of the process, or a
-	// limit of its control group, leaves it less than two processors, of which polling would use up what
-	// is for work.
+	// about as long where that crosses processors. It is Event instead where the affinity of the process leaves
+	// it one processor, or a limit of its control group less time than of one: polling would use up what is for work.
 	DefaultWait = Mode(50 * time.Microsecond)
 )
 

@@ -141,15 +141,19 @@ func share(quota, period string) float64 {
 	return float64(q) / float64(p)
 }
 
-// Usable is how many processors this process may use, by its affinity when it started and by the limits of its
-// control groups as they are now.
-func Usable() float64 {
-	return min(float64(runtime.NumCPU()), Processors(os.DirFS("/"), "proc/self"))
+// Usable is how many processors this process may use, by its affinity when it started, and how much processor time
+// per time the limits of its control groups let it have as they are now, as Processors.
+func Usable() (processors int, time float64) {
+	return runtime.NumCPU(), Processors(os.DirFS("/"), "proc/self")
 }
 
-// Spares reports whether a thread of this process may poll for what another processor does meanwhile: within a limit of
-// less than two processors that would use up the time that is for work.
-func Spares() bool { return Usable() >= 2 }
+// Spares reports whether a thread of this process may poll for what another processor does meanwhile: there must be another
+// one. Within a limit of processor time polling for a moment costs less than to be woken on another processor, unless
+// the limit is less than one processor: then it uses up what is for work (docs/decisions/0035-callers-poll.md).
+func Spares() bool {
+	processors, time := Usable()
+	return processors >= 2 && time >= 1
+}
 
 func value(s string) (n uint64, ok bool) {
 	if s == "max" {

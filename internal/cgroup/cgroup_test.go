@@ -159,7 +159,11 @@ func TestUsableUnderQuota(t *testing.T) {
 
 // This process may use something, and no more than there is.
 func TestUsable(t *testing.T) {
-	if n := Usable(); n <= 0 || n > float64(runtime.NumCPU()) {
-		t.Errorf("%v of %d processors", n, runtime.NumCPU())
+	n, time := Usable()
+	if n < 1 || n > runtime.NumCPU() || time <= 0 {
+		t.Errorf("%d of %d processors, %v of their time", n, runtime.NumCPU(), time)
+	}
+	if got := Spares(); got != (n > 1 && time >= 1) {
+		t.Errorf("with %d processors and %v of their time: %v", n, time, got)
 	}
 }

@@ -241,7 +241,7 @@ func agentKeys() []key {
 			duration(0, time.Millisecond),
 			"How long an adaptive agent polls, after it has had something to do, before it sleeps; 0s: not at all. Where that is "+
 				"in vain it does so less and less often, and never unless the daemon may use at least one processor more than it "+
-				"has agents, by its affinity when it starts and the CPU limit of its control group. What is shorter than a round trip across processors, some 50us, gains little."),
+				"has agents, by its affinity when it starts, and a limit of its control group leaves each agent the time of one. What is shorter than a round trip across processors, some 50us, gains little."),
 		bind("cpus", "", func(a *Agent) *[]int { return &a.CPUs }, processors(),
 			`The processors that agents keep to, agent number i to the i-th of them, from the first again if there are fewer; "" for any. `+
 				"The daemon does not start if it may not use one of them."),

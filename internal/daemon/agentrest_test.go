@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -11,26 +12,30 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// Agents poll before they sleep only if that leaves others a processor.
+// Agents poll before they sleep only if that leaves others a processor, and enough time.
 func TestIdleOf(t *testing.T) {
+	unlimited := math.Inf(1)
 	spin := 50 * time.Microsecond
 	for _, c := range []struct {
-		agents     int
-		processors float64
-		idle       string
-		want       idleStrategy
+		agents, processors int
+		time               float64
+		idle               string
+		want               idleStrategy
 	}{
-		{1, 2, "busy", idleStrategy{busy: true}},
-		{2, 2, "busy", idleStrategy{busy: true}},
-		{1, 2, "event", idleStrategy{}},
-		{1, 2, "adaptive", idleStrategy{spin: shm.WaitAdaptive(spin)}},
-		{1, 1.5, "adaptive", idleStrategy{}},
-		{2, 2, "adaptive", idleStrategy{}},
-		{3, 64, "adaptive", idleStrategy{spin: shm.WaitAdaptive(spin)}},
+		{1, 2, unlimited, "busy", idleStrategy{busy: true}},
+		{2, 2, unlimited, "busy", idleStrategy{busy: true}},
+		{1, 2, unlimited, "event", idleStrategy{}},
+		{1, 2, unlimited, "adaptive", idleStrategy{spin: shm.WaitAdaptive(spin)}},
+		{1, 1, unlimited, "adaptive", idleStrategy{}},
+		{1, 2, 1, "adaptive", idleStrategy{spin: shm.WaitAdaptive(spin)}},
+		{1, 2, 0.5, "adaptive", idleStrategy{}},
+		{2, 8, 1.5, "adaptive", idleStrategy{}},
+		{2, 2, unlimited, "adaptive", idleStrategy{}},
+		{3, 64, unlimited, "adaptive", idleStrategy{spin: shm.WaitAdaptive(spin)}},
 	} {
 		cfg := &config.Config{Agent: config.Agent{Count: c.agents, Idle: c.idle, Spin: spin}}
-		if got := idleOf(cfg, c.processors); got != c.want {
-			t.Errorf("%d agents, %v processors, %s: %+v, want %+v", c.agents, c.processors, c.idle, got, c.want)
+		if got := idleOf(cfg, c.processors, c.time); got != c.want {
+			t.Errorf("%d agents, %d processors, %v of their time, %s: %+v, want %+v", c.agents, c.processors, c.time, c.idle, got, c.want)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/rdmad/rdmad/internal/cgroup"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/depot"
@@ -142,7 +141,7 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 	for _, f := range c.fabrics {
 		devices = append(devices, f.device)
 	}
-	idle := idleOf(cfg, cgroup.Usable())
+	idle := idleFor(cfg)
 	if err := c.openCounters(); err != nil {
 		return nil, err
 	}

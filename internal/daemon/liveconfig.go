@@ -25,7 +25,7 @@ func (c *conductor) apply(next *config.Config) {
 	before := c.live()
 	c.reloaded.Store(next)
 	c.events.SetLevel(logLevel(next))
-	idle := idleOf(next, cgroup.Usable())
+	idle := idleFor(next)
 	for _, a := range c.agents {
 		a.commands.do(func() {
 			a.idle = idle
@@ -43,13 +43,19 @@ func (c *conductor) apply(next *config.Config) {
 	c.log.Info().Str("digest", next.Digest()).Int("peers", len(next.Peers)).Msg("the configuration was reloaded")
 }
 
+// idleFor is idleOf with what the daemon may use now.
+func idleFor(cfg *config.Config) idleStrategy {
+	processors, time := cgroup.Usable()
+	return idleOf(cfg, processors, time)
+}
+
 // idleOf returns what agents do when there is nothing to do, and the daemon may use so many
-// processors.
-func idleOf(cfg *config.Config, processors float64) idleStrategy {
+// processors and so much processor time per time.
+func idleOf(cfg *config.Config, processors int, time float64) idleStrategy {
 	idle := idleStrategy{busy: cfg.Agent.Idle == "busy"}
-	// Polling is for what another processor does meanwhile, and within a limit of processor
-	// time it would use up what is for work.
-	if cfg.Agent.Idle == "adaptive" && processors >= float64(cfg.Agent.Count+1) {
+	// Polling is for what another processor does meanwhile. Within a limit of less than one processor for each
+	// agent it would use up what is for work.
+	if cfg.Agent.Idle == "adaptive" && processors > cfg.Agent.Count && time >= float64(cfg.Agent.Count) {
 		idle.spin = shm.WaitAdaptive(cfg.Agent.Spin)
 	}
 	return idle
