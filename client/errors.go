@@ -37,7 +37,8 @@ var (
 	// ErrTooLarge is returned, as a *TooLargeError, for a message of more than MaxMessage bytes, and for
 	// one that does not fit its slots where it may not travel otherwise: with Direct or Within.
 	ErrTooLarge = errors.New("message too large")
-	// ErrBackpressure is returned with the NoWait option when the ring is full, or
+	// ErrBackpressure is returned with the NoWait option when the ring is full, when what becomes
+	// free in it is for a request of many slots that has waited for long, or
 	// when this process holds its quota of slots or bytes, or its share of a ring
 	// that is crowded: the text says which. Not executed.
 	ErrBackpressure = errors.New("ring full")
