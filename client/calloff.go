@@ -1,8 +1,6 @@
 package client
 
 import (
-	"context"
-
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -18,7 +16,11 @@ func (f *Future) callOff() {
 		return
 	}
 	l, run := f.lane, f.run
-	u, err := l.claim(context.Background(), l.ring.Geometry().RunFor(slots.CancelSize), true, false, 0)
+	if l.conn.ended.Load() {
+		return
+	}
+	// Also what is kept for a claim that waits: it is what this may make room for.
+	u, err := l.tryClaim(l.ring.Geometry().RunFor(slots.CancelSize), false)
 	if err != nil {
 		return
 	}

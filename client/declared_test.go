@@ -34,7 +34,7 @@ func TestNewAnswerSize(t *testing.T) {
 	t.Errorf("5 s afterwards: %v", err)
 }
 
-// Direct and Within take all of Split back.
+// Direct and Within take all of Split back, and nothing else.
 func TestSplitTakenBack(t *testing.T) {
 	_, b := daemontest.Pair(t, "")
 	serve(t, b, 1, nil)
@@ -42,6 +42,17 @@ func TestSplitTakenBack(t *testing.T) {
 	for name, v := range map[string]*client.Method{"direct": m.With(client.Direct()), "within": m.With(client.Within(100))} {
 		if got, err := v.Call(t.Context(), []byte("ten bytes.")); err != nil || string(got) != "ten bytes." {
 			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	for name, v := range map[string]*client.Method{
+		"before": method(t, attachTo(t, b), "b/t/echo").With(client.AnswerSize(50), client.Split(), client.Within(100)),
+		"after":  m.With(client.Within(100), client.AnswerSize(50)), "at last": m.With(client.AnswerSize(50)).With(client.Direct()),
+	} {
+		if got, err := v.Call(t.Context(), make([]byte, 50)); err != nil || len(got) != 50 {
+			t.Errorf("an answer size %s: %d bytes, %v", name, len(got), err)
+		}
+		if _, err := v.Call(t.Context(), make([]byte, 100)); name == "at last" && !errors.Is(err, client.ErrTooLarge) {
+			t.Errorf("an answer size %s: more than that: %v", name, err)
 		}
 	}
 }

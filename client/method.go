@@ -82,7 +82,7 @@ func (c *Conn) Method(ctx context.Context, target string) (*Method, error) {
 		c.looked[target] = m
 	}
 	c.mu.Unlock()
-	_, err = m.resolve(ctx, nil, nil)
+	_, err = m.resolve(ctx, nil, way{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.looked[target] == m {
@@ -129,10 +129,22 @@ func parseTarget(s string) (attach.Target, error) {
 	return t, nil
 }
 
+// way says where a target without a node is to lead.
+type way struct {
+	// avoid are nodes to which it leads only if no other serves it.
+	avoid []string
+	// stay: it leads where it has led so far, as long as the service is there.
+	stay bool
+}
+
+// ask asks the daemon for the way to a target.
+func (m *Method) ask(ctx context.Context, t attach.Target) (*attach.Message, error) {
+	return m.conn.session.Ask(ctx, &attach.Message{Type: attach.TypeResolve, Target: &t})
+}
+
 // resolve asks the daemon for the route and remembers it, unless another goroutine
-// has found one that is not the stale one. A target without a node leads to the nodes to
-// avoid only if no other serves it.
-func (m *Method) resolve(ctx context.Context, stale *route, avoid []string) (*route, error) {
+// has found one that is not the stale one.
+func (m *Method) resolve(ctx context.Context, stale *route, w way) (*route, error) {
 	asked := m.route.asked.Load()
 	select {
 	case m.route.asking <- struct{}{}:
@@ -151,13 +163,22 @@ func (m *Method) resolve(ctx context.Context, stale *route, avoid []string) (*ro
 	number := m.route.asked.Add(1)
 	t := m.target
 	if t.Node == "" {
-		t.Avoid = avoid
+		t.Avoid = w.avoid
 	}
 	if d, ok := ctx.Deadline(); ok {
 		t.WaitMillis = max(1, time.Until(d).Milliseconds())
 	}
 	faultpoint.Here("resolve.before")
-	a, err := m.conn.session.Ask(ctx, &attach.Message{Type: attach.TypeResolve, Target: &t})
+	var a *attach.Message
+	err := error(ErrNoService)
+	if w.stay && t.Node == "" {
+		here := t
+		here.Node, here.WaitMillis = stale.peer(), 1
+		a, err = m.ask(ctx, here)
+	}
+	if errors.Is(err, ErrNoService) {
+		a, err = m.ask(ctx, t)
+	}
 	faultpoint.Here("resolve.after")
 	if err != nil {
 		if ctx.Err() != nil {
@@ -311,7 +332,7 @@ func (m *Method) claim(ctx context.Context, size int, d *draft) (err error) {
 		var run, answer, extra int
 		var s *laneSet
 		if r == nil {
-			if r, err = m.resolve(ctx, stale, nil); err != nil {
+			if r, err = m.resolve(ctx, stale, way{}); err != nil {
 				return err
 			}
 		}
@@ -382,21 +403,28 @@ func (m *Method) reopen(r *route) {
 	}
 	// It ends when the daemon answers, which takes it a bounded time, or with the
 	// session. The lanes stay the same ones, so nothing waits for the new route.
-	go func() { _, _ = m.resolve(context.Background(), r, nil) }()
+	go func() { _, _ = m.resolve(context.Background(), r, way{}) }()
 }
 
-// lookEvery is how long after a one-way message its way is looked up again.
-const lookEvery = time.Second
+const (
+	// lookEvery is how long after a one-way message its way is looked up again, and lookLimit how long that may take: others
+	// who look for the way wait meanwhile.
+	lookEvery = time.Second
+	lookLimit = 100 * time.Millisecond
+)
 
 // lookAgain has a route looked up again in a while, by which something was sent that says nothing of what has become of it: it may
-// lead to nobody any more, or the method may have been declared anew.
+// lead to nobody any more, or the method may have been declared anew. As long as its node has the service it stays the way:
+// requests of an order, and what a service keeps of its callers, stay where they are.
 func (m *Method) lookAgain(r *route) {
 	if r.looking.Load() || !r.looking.CompareAndSwap(false, true) {
 		return
 	}
 	time.AfterFunc(lookEvery, func() {
 		if !m.conn.ended.Load() {
-			_, _ = m.resolve(context.Background(), r, nil)
+			ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
+			_, _ = m.resolve(ctx, r, way{stay: true})
+			cancel()
 		}
 		r.looking.Store(false) // if it is the route still
 	})

@@ -25,7 +25,7 @@ type callOptions struct {
 	noWait bool
 	// direct: nothing but what fits a run of slots. split: nothing in slots.
 	direct, split bool
-	// before Split: answer and rendezvous.
+	// before are answer and rendezvous as they would be without Split.
 	before struct{ answer, rendezvous int }
 	// rendezvous is from which size on bytes go through regions.
 	rendezvous int
@@ -74,7 +74,9 @@ func Split() CallOption {
 // through a region of this process instead of being cut into parts that do; the default
 // is DefaultRendezvous. Without room for the region they go in parts. A message whose bytes,
 // or an answer the memory for which, lie in a Region go from there and to there without a copy.
-func Rendezvous(n int) CallOption { return func(o *callOptions) { o.rendezvous = max(n, 0) } }
+func Rendezvous(n int) CallOption {
+	return func(o *callOptions) { o.rendezvous, o.before.rendezvous = max(n, 0), max(n, 0) }
+}
 
 // DefaultRendezvous is the size from which on large messages go through regions.
 const DefaultRendezvous = 1 << 20
@@ -82,7 +84,9 @@ const DefaultRendezvous = 1 << 20
 // AnswerSize sets the room to reserve for an answer in the slots of its request, in
 // bytes; without it the size that the method declared is used. A larger answer is
 // fetched in parts, or with Direct ends in ErrTooLarge.
-func AnswerSize(n int) CallOption { return func(o *callOptions) { o.answer = max(n, 0) } }
+func AnswerSize(n int) CallOption {
+	return func(o *callOptions) { o.answer, o.before.answer = max(n, 0), max(n, 0) }
+}
 
 // NoWait makes requests fail with ErrBackpressure instead of waiting when the
 // ring is full, or this process holds all that it may of it.

@@ -55,9 +55,10 @@ type serverExchange struct {
 	// handled: a handler has the bytes, and they count until it returns, whatever becomes of the
 	// exchange. Guarded by exchanges.mu.
 	handled bool
-	// from is who has it with this process, and began when, by CLOCK_MONOTONIC.
-	from  caller
-	began int64
+	// from is who has it with this process, and began when, by CLOCK_MONOTONIC. deadline is that of its request, 0 for
+	// none.
+	from            caller
+	began, deadline int64
 
 	// One of these.
 	request *largeRequest
@@ -185,13 +186,25 @@ func (x *exchanges) remove(e *serverExchange) bool {
 
 // expire ends an exchange whose requester has not been heard of.
 func (x *exchanges) expire(e *serverExchange) {
-	if e.request != nil && x.server.pool.inside() && e.request.complete(e.bytes) && x.renew(e) {
-		return // it waits for a worker, and its requester for the outcome: there are no parts to come
+	if x.waits(e) && x.renew(e) {
+		return
 	}
 	if e.stream != nil {
 		e.stream.giveUp(ErrGivenUp) // before it is removed: shut waits for waits that are not answered
 	}
 	x.remove(e)
+}
+
+// maxWaiting bounds how long a large request waits for a worker: whoever has sent it may not have been able to say that it is
+// not to be executed.
+const maxWaiting = time.Hour
+
+// waits reports whether all of a large request is there and waits for a worker, and its requester for the outcome: there are
+// no parts to come.
+func (x *exchanges) waits(e *serverExchange) bool {
+	now := shm.Nanotime()
+	return e.request != nil && e.request.complete(e.bytes) && x.server.pool.inside() && x.server.lanes[e.from.lane].Load() != nil &&
+		(e.deadline == 0 || now < e.deadline) && now-e.began < int64(maxWaiting)
 }
 
 // renew renews the lease of an exchange that is open, and reports whether it is.

@@ -132,7 +132,7 @@ func (x *exchanges) openCall(p *part, data []byte) {
 		return
 	}
 	r := &largeRequest{}
-	e := &serverExchange{from: caller{p.lane, p.header.From}, method: p.header.Method, bytes: int64(total), request: r}
+	e := &serverExchange{from: caller{p.lane, p.header.From}, method: p.header.Method, bytes: int64(total), request: r, deadline: p.header.Deadline}
 	// Entered before the memory is taken, with e.request not yet usable.
 	if ok, why := x.add(e); !ok {
 		p.fail(slots.StatusNotExecuted, why)

@@ -49,16 +49,24 @@ func (p *pool) takeParts() (parts []slots.Hint) {
 		h, left = left[0], left[1:]
 		return h, true
 	}
-	for range len(left) + slots.HintEntries {
+	rescued := len(left)
+	var first []slots.Hint // of them: they are older than what waits
+	for k := range rescued + slots.HintEntries {
 		h, ok := take()
 		if !ok {
 			break
 		}
-		if part, opens := p.server.isPart(h); part && !(opens && closed) {
+		switch part, opens := p.server.isPart(h); {
+		case part && !(opens && closed):
 			parts = append(parts, h)
-		} else {
+		case k < rescued:
+			first = append(first, h)
+		default:
 			p.waiting = append(p.waiting, h)
 		}
+	}
+	if len(first) > 0 {
+		p.waiting = append(first, p.waiting...)
 	}
 	if len(parts) > 0 {
 		// Keeps the memory of the lanes. Counted as a worker that serves it would let

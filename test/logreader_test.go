@@ -26,19 +26,20 @@ func TestLogReaderGone(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	eventually(t, "it serves", func() bool { _, err := askStatus(t, c.socket("a")); return err == nil })
+	core := c.status("a").PIDs.Core
 	_ = r.Close()
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil { // which both log
 		t.Fatal(err)
 	}
-	core := c.status("a").PIDs.Core
 	eventually(t, "it has reloaded, or ended", func() bool {
 		s, err := askStatus(t, c.socket("a"))
+		if err == nil && s.PIDs.Core != core {
+			t.Fatal("the core has ended")
+		}
 		return err == nil && s.Config.Reload != nil || len(ended) > 0
 	})
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Errorf("the daemon has ended: %v", err)
-	} else if s, err := askStatus(t, c.socket("a")); err == nil && s.PIDs.Core != core {
-		t.Error("the core has ended")
 	}
 	select {
 	case err := <-ended:

@@ -112,7 +112,9 @@ func own(path string, supervisor int) error {
 	if err != nil {
 		return nil // of another release, or half made
 	}
-	if p := s.Process(); s.State != Stopped && s.Supervisor != supervisor && (p == ProcessAlive || p == ProcessHalted) {
+	// A core whose supervisor is gone goes on for a moment only.
+	orphan := errors.Is(unix.Kill(s.Supervisor, 0), unix.ESRCH)
+	if p := s.Process(); s.State != Stopped && s.Supervisor != supervisor && !orphan && (p == ProcessAlive || p == ProcessHalted) {
 		return fmt.Errorf("%w: %s has those of node %s (process %d): give each its own observe.counters", ErrInUse, path, s.Node, s.Core)
 	}
 	return nil

@@ -3,6 +3,7 @@ package counters
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -236,8 +237,17 @@ func TestForeign(t *testing.T) {
 // Counters of a daemon that runs are not another one's to replace or remove, before it has stopped.
 func TestOfAnotherDaemon(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counters")
-	f, err := Create(path, 0o600, Identity{Node: "a", Supervisor: 1}, Rows{Agents: 1})
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	orphan, err := Create(path, 0o600, Identity{Node: "o", Supervisor: gone.Process.Pid}, Rows{Agents: 1})
 	if err != nil {
+		t.Fatal(err)
+	}
+	// In place of those of a core whose supervisor is gone.
+	f, err := Create(path, 0o600, Identity{Node: "a", Supervisor: 1}, Rows{Agents: 1})
+	if err := errors.Join(err, orphan.Close()); err != nil {
 		t.Fatal(err)
 	}
 	other := Identity{Node: "b", Supervisor: 2}

@@ -156,7 +156,10 @@ func (o *fabricOpener) openLibfabric(f *openFabric) error {
 func (o *fabricOpener) openWith(f *openFabric, p fabric.Provider) error {
 	advertise := o.cfg.Fabric.Advertise
 	if advertise == "" {
-		advertise = advertisedHost(o.cfg)
+		routed := false
+		if advertise, routed = advertisedHost(o.cfg); !routed {
+			o.log.Info().Str("advertise", advertise).Msg("no route to a peer was found to learn this node's address from; set fabric.advertise if peers cannot reach it at this one")
+		}
 	}
 	dev, err := p.Open(fabric.Options{Listen: o.cfg.Fabric.Listen, Advertise: advertise})
 	if err != nil {
@@ -212,12 +215,12 @@ func libfabricConfig(l config.Libfabric) libfabric.Config {
 const routeTimeout = time.Second
 
 // advertisedHost is the address of this node that peers can reach, when the
-// config does not say: the one of the route to the first peer that has one, or else one of this machine's.
-func advertisedHost(cfg *config.Config) string {
+// config does not say: the one of the route to the first peer that has one, or else, if none is routed, one of this machine's.
+func advertisedHost(cfg *config.Config) (host string, routed bool) {
 	for _, address := range []string{cfg.Fabric.Listen, cfg.Node.Listen} {
 		if host, _, err := net.SplitHostPort(address); err == nil {
 			if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
-				return host
+				return host, true
 			}
 		}
 	}
@@ -236,12 +239,12 @@ func advertisedHost(cfg *config.Config) string {
 			host, _, err := net.SplitHostPort(c.LocalAddr().String())
 			_ = c.Close()
 			if err == nil {
-				return host
+				return host, true
 			}
 		}
 	}
 	addresses, _ := net.InterfaceAddrs() // or none
-	return ownHost(addresses)
+	return ownHost(addresses), false
 }
 
 // ownHost is the first address by which others can reach a machine that has these, of IPv4 if there is one, and the

@@ -51,14 +51,17 @@ func newGuard(cfg *config.Config, again bool, log zerolog.Logger) (*guard, error
 		}
 		log.Info().Time("not_after", m.Leaf.NotAfter).Str("fingerprint", nodecert.Fingerprint(m.Leaf)).Msg("the files of [tls] have changed; the new certificate is in use")
 	}
-	if again {
-		return &guard{keeper: nodecert.NewPatientKeeper(filesOf(cfg), cfg.Node.Name, changed)}, nil
-	}
 	k, err := nodecert.NewKeeper(filesOf(cfg), cfg.Node.Name, changed)
+	if err != nil && again {
+		k, err = nodecert.NewPatientKeeper(filesOf(cfg), cfg.Node.Name, changed), nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tls.mode = %q: %w (see: rdmad doctor)", cfg.TLS.Mode, err)
 	}
 	m := k.Material()
+	if m.Leaf == nil {
+		return &guard{keeper: k}, nil
+	}
 	if err := m.Usable(cfg.Node.Name, time.Now()); err != nil {
 		event.TLSOwnCertificate.On(&log).Err(err).Msg("peers will refuse this node's certificate")
 	} else if time.Until(m.Leaf.NotAfter) < soon {

@@ -61,8 +61,11 @@ func (s *supervisor) openObserve() error {
 // listening for a moment: it was the supervisor that has begun it, and the kernel says so.
 func checkUnused(path string) error {
 	c, err := net.DialTimeout("unix", path, time.Second)
-	if err != nil {
-		return nil
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
+		return nil // nobody does, or it is no socket
+	case err != nil:
+		return fmt.Errorf("%w: somebody may listen at %s: %w: choose another path", ErrInUse, path, err)
 	}
 	defer c.Close()
 	raw, err := c.(*net.UnixConn).SyscallConn()

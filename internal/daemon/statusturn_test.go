@@ -2,6 +2,9 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -24,17 +27,17 @@ func TestStatusIsCollectedInTurns(t *testing.T) {
 	})
 	<-started
 	const asking = 50
-	begun := make(chan struct{}, asking)
 	var all sync.WaitGroup
 	for range asking {
-		all.Go(func() {
-			begun <- struct{}{}
-			c.status()
-		})
+		all.Go(func() { c.status() })
 	}
-	for range asking {
-		<-begun
-	}
+	eventually(t, "all ask", func() error {
+		stacks := make([]byte, 4<<20)
+		if n := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), ".(*conductor).status("); n < asking {
+			return fmt.Errorf("%d do", n)
+		}
+		return nil
+	})
 	waiting := func() int {
 		a.commands.mu.Lock()
 		defer a.commands.mu.Unlock()

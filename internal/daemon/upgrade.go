@@ -127,7 +127,7 @@ func (s *supervisor) filesUsable() error {
 		err = m.Usable(s.cfg.Node.Name, time.Now())
 	}
 	if err != nil {
-		return fmt.Errorf("a new core could not use the files of [tls] as the one that runs can: %w (see: rdmad doctor)", err)
+		return fmt.Errorf("a new core could not use the files of [tls], and so no peer could connect: %w (see: rdmad doctor)", err)
 	}
 	return nil
 }

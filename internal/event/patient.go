@@ -17,7 +17,8 @@ const (
 )
 
 // patientWriter writes to a file, and drops what would keep its process waiting: whoever does not read a daemon's log must
-// not stop the daemon. It is safe for concurrent use.
+// not stop the daemon. It is safe for concurrent use. Two processes with one pipe that ask at the same moment, when it has
+// room for one of them only, are not told apart: one of them waits.
 type patientWriter struct {
 	file *os.File
 	raw  syscall.RawConn

@@ -11,6 +11,7 @@
 #include "lf_shim.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>
@@ -107,9 +108,9 @@ static void cut_all(struct cuts *c, const union name *own, const union name *pee
 {
 	DIR *all = opendir("/proc/self/fd");
 	if (!all) {
-		// There is no descriptor left, so nearly all numbers are in use.
+		// If there is no descriptor left nearly all numbers are in use.
 		struct rlimit most;
-		if (!getrlimit(RLIMIT_NOFILE, &most))
+		if (errno == EMFILE && !getrlimit(RLIMIT_NOFILE, &most))
 			for (int fd = 0; fd < INT_MAX && (rlim_t)fd < most.rlim_cur; fd++)
 				cut_one(c, fd, own, peer);
 		return;

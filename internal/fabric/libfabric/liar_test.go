@@ -93,9 +93,13 @@ func TestNonsenseIsTakenInTurns(t *testing.T) {
 			return sent
 		}
 		last := message{kind: msgGone, to: newToken(), from: newToken()}
-		for heard := (message{}); heard != last; { // they are connected
+		heard := message{}
+		for until := time.Now().Add(time.Minute); heard != last && time.Now().Before(until); { // until they are connected
 			say(last)
 			heard, _, _ = c.receive()
+		}
+		if heard != last {
+			t.Fatal("nothing is heard")
 		}
 		const nonsense = 16
 		for range nonsense {

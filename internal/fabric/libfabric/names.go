@@ -23,7 +23,7 @@ func (e *Endpoint) takeName(name string) error {
 	}
 	taken.mu.Lock()
 	defer taken.mu.Unlock()
-	if taken.names[name] {
+	if taken.names[name] && e.name != name {
 		return fmt.Errorf("%w: another connection of this process leads there", errAddress)
 	}
 	taken.names[name] = true

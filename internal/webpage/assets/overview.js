@@ -48,7 +48,7 @@ const facts = [
   ["Processes", (s) => `${s.pids.core} (core), ${s.pids.supervisor} (supervisor)`],
   ["Listens on", (s) => s.listen || "nothing: it has no peers"],
   ["Fabric", fabric, (s) => (s.fallback_reason ? "warn" : "")],
-  ["TLS", (s) => (s.tls ? `required of peers; data ${s.data_tls ? "encrypted" : "not encrypted"}; ${s.tls.name}, expires ${day(s.tls.not_after)}` : "off: peers are believed")],
+  ["TLS", (s) => (s.tls ? `required of peers; data ${s.data_tls ? "encrypted" : "not encrypted"}; ${s.tls.name ? `${s.tls.name}, expires ${day(s.tls.not_after)}` : "its files cannot be used, so no peer can connect"}` : "off: peers are believed")],
   ["Configuration", (s) => s.config_digest ?? s.config?.digest ?? ""],
   ["Draining", (s) => (s.drain ? `out of service for ${span(s.drain.since_s)}; ` + (s.drain.complete ? "nothing is under way" : `${count(s.drain.requests)} requests under way`) : s.draining ? "yes: it is about to stop" : ""), () => "warn"],
   ["Upgrade", upgrade, (s) => (s.upgrade && s.upgrade.result !== "done" ? "warn" : "")],
