@@ -136,8 +136,8 @@ func TestCloseSendAtTheEnd(t *testing.T) {
 func TestStreamBehindBusyBatch(t *testing.T) {
 	_, b := daemontest.Pair(t, "")
 	came := make(chan struct{}, 1)
-	var g *gate
-	s := serve(t, b, 2, handlers{"quick": func(*server.Call) error { return nil }, "gate": func(c *server.Call) error { return g.handle(c) }})
+	var now atomic.Pointer[gate]
+	s := serve(t, b, 2, handlers{"quick": func(*server.Call) error { return nil }, "gate": func(c *server.Call) error { return now.Load().handle(c) }})
 	if err := s.HandleStream("t", "s", func(s *server.Stream) error {
 		for {
 			if _, err := s.Recv(); err != nil {
@@ -152,7 +152,8 @@ func TestStreamBehindBusyBatch(t *testing.T) {
 	quick, blocked, stream := method(t, c, "b/t/quick"), method(t, c, "b/t/gate"), open(t, c, "b/t/s")
 	defer stream.Close()
 	for n := 20; n < 52; n++ { // so that a batch begins with the first blocked one, at some n
-		g = newGate()
+		g := newGate()
+		now.Store(g)
 		defer g.Open()
 		if err := stream.Send(t.Context(), []byte("x")); err != nil {
 			t.Fatal(err)
