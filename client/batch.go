@@ -77,7 +77,7 @@ func (m *Method) reach(ctx context.Context) error {
 	if m.route.p.Load() != nil {
 		return nil
 	}
-	_, err := m.resolve(ctx, nil, way{})
+	_, err := m.resolve(ctx, nil, preference{})
 	return err
 }
 

@@ -1,8 +1,6 @@
 package client
 
-import (
-	"github.com/rdmad/rdmad/slots"
-)
+import "github.com/rdmad/rdmad/slots"
 
 // callOff asks the answering node to drop a request that the daemon has taken, if its
 // handler has not started. It does not wait: without a free slot the request goes on.

@@ -29,6 +29,13 @@ func Pace(c *Conn) (alone bool, seen int64) {
 	return alone, c.pace.seen[(c.pace.oldest+few-1)%few]
 }
 
+// Got returns how many bytes of messages the stream has got.
+func Got(s *Stream) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.in.Got()
+}
+
 // Unsent reports whether a part of the stream could not be sent.
 func Unsent(s *Stream) bool {
 	s.mu.Lock()

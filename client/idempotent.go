@@ -87,7 +87,7 @@ func (m *Method) way(ctx context.Context, t *tries) (*route, error) {
 	if r != nil && (m.target.Node != "" || !slices.Contains(t.avoid, r.peer())) {
 		return r, nil
 	}
-	return m.resolve(ctx, r, way{avoid: t.avoid})
+	return m.resolve(ctx, r, preference{avoid: t.avoid})
 }
 
 // patient returns the method without NoWait.

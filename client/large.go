@@ -37,9 +37,6 @@ func (m *Method) goesInParts(err error) bool {
 // process that serves the method, and then a small request makes the handler run. Until
 // that is published nothing is executed. The caller holds the gate.
 func (m *Method) sendLarge(ctx context.Context, req []byte, to *sink) (*Future, error) {
-	if len(req) > MaxMessage {
-		return nil, &TooLargeError{Target: m.name, What: "request", Size: len(req), Limit: MaxMessage}
-	}
 	for tries := 0; ; tries++ {
 		f, err := m.sendLargeOnce(ctx, req, func(t *transfer) (*Future, error) {
 			own := *to
@@ -54,9 +51,6 @@ func (m *Method) sendLarge(ctx context.Context, req []byte, to *sink) (*Future, 
 
 // postLarge is sendLarge for a one-way message.
 func (m *Method) postLarge(ctx context.Context, msg []byte) error {
-	if len(msg) > MaxMessage {
-		return &TooLargeError{Target: m.name, What: "request", Size: len(msg), Limit: MaxMessage}
-	}
 	_, err := m.sendLargeOnce(ctx, msg, func(t *transfer) (*Future, error) {
 		var d draft
 		if err := m.writePart(ctx, t.r, t.run(), &d); err != nil {
@@ -71,6 +65,9 @@ func (m *Method) postLarge(ctx context.Context, msg []byte) error {
 
 // sendLargeOnce moves a request and lets run publish what makes the handler run.
 func (m *Method) sendLargeOnce(ctx context.Context, req []byte, run func(*transfer) (*Future, error)) (*Future, error) {
+	if len(req) > MaxMessage {
+		return nil, &TooLargeError{Target: m.name, What: "request", Size: len(req), Limit: MaxMessage}
+	}
 	r, err := m.currentRoute(ctx)
 	if err != nil {
 		return nil, err

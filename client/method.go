@@ -82,7 +82,7 @@ func (c *Conn) Method(ctx context.Context, target string) (*Method, error) {
 		c.looked[target] = m
 	}
 	c.mu.Unlock()
-	_, err = m.resolve(ctx, nil, way{})
+	_, err = m.resolve(ctx, nil, preference{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.looked[target] == m {
@@ -129,8 +129,8 @@ func parseTarget(s string) (attach.Target, error) {
 	return t, nil
 }
 
-// way says where a target without a node is to lead.
-type way struct {
+// preference says where a target without a node is to lead.
+type preference struct {
 	// avoid are nodes to which it leads only if no other serves it.
 	avoid []string
 	// stay: it leads where it has led so far, as long as the service is there.
@@ -144,7 +144,7 @@ func (m *Method) ask(ctx context.Context, t attach.Target) (*attach.Message, err
 
 // resolve asks the daemon for the route and remembers it, unless another goroutine
 // has found one that is not the stale one.
-func (m *Method) resolve(ctx context.Context, stale *route, w way) (*route, error) {
+func (m *Method) resolve(ctx context.Context, stale *route, p preference) (*route, error) {
 	asked := m.route.asked.Load()
 	select {
 	case m.route.asking <- struct{}{}:
@@ -163,7 +163,7 @@ func (m *Method) resolve(ctx context.Context, stale *route, w way) (*route, erro
 	number := m.route.asked.Add(1)
 	t := m.target
 	if t.Node == "" {
-		t.Avoid = w.avoid
+		t.Avoid = p.avoid
 	}
 	if d, ok := ctx.Deadline(); ok {
 		t.WaitMillis = max(1, time.Until(d).Milliseconds())
@@ -171,7 +171,7 @@ func (m *Method) resolve(ctx context.Context, stale *route, w way) (*route, erro
 	faultpoint.Here("resolve.before")
 	var a *attach.Message
 	err := error(ErrNoService)
-	if w.stay && t.Node == "" {
+	if p.stay && t.Node == "" {
 		here := t
 		here.Node, here.WaitMillis = stale.peer(), 1
 		a, err = m.ask(ctx, here)
@@ -332,7 +332,7 @@ func (m *Method) claim(ctx context.Context, size int, d *draft) (err error) {
 		var run, answer, extra int
 		var s *laneSet
 		if r == nil {
-			if r, err = m.resolve(ctx, stale, way{}); err != nil {
+			if r, err = m.resolve(ctx, stale, preference{}); err != nil {
 				return err
 			}
 		}
@@ -403,7 +403,7 @@ func (m *Method) reopen(r *route) {
 	}
 	// It ends when the daemon answers, which takes it a bounded time, or with the
 	// session. The lanes stay the same ones, so nothing waits for the new route.
-	go func() { _, _ = m.resolve(context.Background(), r, way{}) }()
+	go func() { _, _ = m.resolve(context.Background(), r, preference{}) }()
 }
 
 const (
@@ -423,7 +423,7 @@ func (m *Method) lookAgain(r *route) {
 	time.AfterFunc(lookEvery, func() {
 		if !m.conn.ended.Load() {
 			ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
-			_, _ = m.resolve(ctx, r, way{stay: true})
+			_, _ = m.resolve(ctx, r, preference{stay: true})
 			cancel()
 		}
 		r.looking.Store(false) // if it is the route still

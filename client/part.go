@@ -171,5 +171,5 @@ func (m *Method) currentRoute(ctx context.Context) (*route, error) {
 	if r := m.route.p.Load(); r != nil {
 		return r, nil
 	}
-	return m.resolve(ctx, nil, way{})
+	return m.resolve(ctx, nil, preference{})
 }

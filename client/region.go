@@ -192,7 +192,7 @@ func (m *Method) startRegions(ctx context.Context, req, dst []byte, refs []Regio
 func (m *Method) exportAll(ctx context.Context, refs []RegionRef) (peer string, err error) {
 	r := m.route.p.Load()
 	if r == nil {
-		if r, err = m.resolve(ctx, nil, way{}); err != nil {
+		if r, err = m.resolve(ctx, nil, preference{}); err != nil {
 			return "", err
 		}
 	}

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,7 +37,12 @@ func TestLongRunBesideShortOnes(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(100 * time.Millisecond)
+	daemontest.Eventually(t, "the ring is in use", func() error {
+		if n := short.Load(); n < 200 {
+			return fmt.Errorf("%d calls were made", n)
+		}
+		return nil
+	})
 	for range 5 {
 		before, begin := short.Load(), time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -32,10 +32,10 @@ func TestRecvBesideClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var n atomic.Int64
+		some := make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			for {
+			for n := 1; ; n++ {
 				msg, err := s.Recv(t.Context())
 				if err != nil {
 					return
@@ -43,12 +43,12 @@ func TestRecvBesideClose(t *testing.T) {
 				if len(msg) == 0 {
 					none++
 				}
-				n.Add(1)
+				if n == 3 {
+					close(some)
+				}
 			}
 		})
-		for n.Load() < 3 {
-			time.Sleep(10 * time.Microsecond)
-		}
+		<-some
 		_ = s.Close()
 		wg.Wait()
 	}
@@ -60,25 +60,36 @@ func TestRecvBesideClose(t *testing.T) {
 // How a handler has ended is the outcome of its stream, also if a message was not all sent.
 func TestStreamEndsWithinMessage(t *testing.T) {
 	_, b := daemontest.Pair(t, "")
+	returned := make(chan struct{}, 1)
+	over := func() { returned <- struct{}{} }
 	half := func(s *server.Stream) { go func() { _ = s.Send(make([]byte, 3<<20)) }() }
 	s := serveStreams(t, b, streams{
-		"error": func(s *server.Stream) error { half(s); _, _ = s.Recv(); return errors.New("mine") },
-		"panic": func(s *server.Stream) error { half(s); _, _ = s.Recv(); panic("mine") },
-		"close": func(s *server.Stream) error { return s.Send(make([]byte, 3<<20)) }, // until the server closes
+		"error": func(s *server.Stream) error { defer over(); half(s); _, _ = s.Recv(); return errors.New("mine") },
+		"panic": func(s *server.Stream) error { defer over(); half(s); _, _ = s.Recv(); panic("mine") }, // as one that has a fault
+		"close": func(s *server.Stream) error { defer over(); return s.Send(make([]byte, 3<<20)) },      // until the server closes
 	})
 	c := attachTo(t, b)
 	for _, name := range []string{"error", "panic", "close"} {
 		st := open(t, c, "b/t/"+name)
-		time.Sleep(50 * time.Millisecond) // some of the message is here
+		daemontest.Eventually(t, "some of the message is here", func() error {
+			if client.Got(st) == 0 {
+				return errors.New("nothing is")
+			}
+			return nil
+		})
 		ended := make(chan error, 1)
 		if name == "close" {
 			go func() { ended <- s.Close() }()
 		} else {
 			ended <- st.Send(t.Context(), nil)
 		}
-		time.Sleep(50 * time.Millisecond) // the handler has returned
-		if m, err := st.Recv(t.Context()); !errors.Is(err, client.ErrRemote) {
-			t.Errorf("%s: %d bytes, %v", name, len(m), err)
+		<-returned
+		_, err := st.Recv(t.Context())
+		for err == nil { // it was all sent in that moment
+			_, err = st.Recv(t.Context())
+		}
+		if !errors.Is(err, client.ErrRemote) {
+			t.Errorf("%s: %v", name, err)
 		}
 		if err := errors.Join(st.Close(), <-ended); err != nil {
 			t.Error(err)

@@ -44,20 +44,10 @@ func TestCancel(t *testing.T) {
 			}
 			all := func() { settle(near, far) }
 			caller, other, service := near.addWorker(1), near.addWorker(4), far.addService()
-			// The callers of the rig do not say who they are; these do.
 			call := func(w *rigWorker) *rigCall {
-				u, err := out.ring.Claim(w.id, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
-				h := slots.Header{Ticket: u.Ticket, Run: 1, Answer: 8, Kind: slots.KindRequest, Method: rigMethod, From: uint16(w.id)}
-				h.Encode(out.ring.Header(u))
-				if !out.ring.Publish(u, w.id) {
-					t.Fatal("not published")
-				}
-				near.bells.MarkLane(rigLane)
+				c := near.signedCall(t, w, out.ring)
 				all()
-				return &rigCall{w: w, ring: out.ring, u: u}
+				return c
 			}
 			first, second, third := call(caller), call(caller), call(other)
 			h, ok := service.rings.Down.Pop()
@@ -130,4 +120,20 @@ func TestCancelOfItself(t *testing.T) {
 		t.Errorf("%d requests were dropped", far.a.count.Cancelled)
 	}
 	allFree(t, out.ring, 0)
+}
+
+// signedCall publishes a request that says who its caller is, as those of clients do. The other callers of the rig do not.
+func (s *side) signedCall(t *testing.T, w *rigWorker, ring *slots.Ring) *rigCall {
+	t.Helper()
+	u, err := ring.Claim(w.id, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := slots.Header{Ticket: u.Ticket, Run: 1, Answer: 8, Kind: slots.KindRequest, Method: rigMethod, From: uint16(w.id)}
+	h.Encode(ring.Header(u))
+	if !ring.Publish(u, w.id) {
+		t.Fatal("not published")
+	}
+	s.bells.MarkLane(rigLane)
+	return &rigCall{w: w, ring: ring, u: u}
 }

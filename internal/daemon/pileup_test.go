@@ -26,19 +26,10 @@ func TestCancelledRequestsDoNotPileUp(t *testing.T) {
 				service.view.handlers = 1
 			}
 			call := func(w *rigWorker) *rigCall {
-				u, err := out.ring.Claim(w.id, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
-				h := slots.Header{Ticket: u.Ticket, Run: 1, Answer: 8, Kind: slots.KindRequest, Method: rigMethod, From: uint16(w.id)}
-				h.Encode(out.ring.Header(u))
-				if !out.ring.Publish(u, w.id) {
-					t.Fatal("not published")
-				}
-				s.bells.MarkLane(rigLane)
+				c := s.signedCall(t, w, out.ring)
 				s.d.modest = true // callers never have much under way
 				settle(s)
-				return &rigCall{w: w, ring: out.ring, u: u}
+				return c
 			}
 			for i := range 24 { // these wait for the service, as long as it takes
 				call(callers[i%2])
