@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/client"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/server"
 )
 
@@ -278,7 +278,7 @@ func TestIdempotentAndClose(t *testing.T) {
 		}
 		// None is on its way to a node that is known not to serve them.
 		st, err := a.Status(t.Context())
-		if err == nil && slices.ContainsFunc(st.Services, func(s daemon.ServiceStatus) bool { return s.Method == "work" }) {
+		if err == nil && slices.ContainsFunc(st.Services, func(s status.Service) bool { return s.Method == "work" }) {
 			err = errors.New("it is served still")
 		}
 		return err
@@ -316,7 +316,7 @@ func TestCloseWhileTheWayIsLookedFor(t *testing.T) {
 	}
 	daemontest.Eventually(t, "the node is known to be gone", func() error {
 		st, err := a.Status(t.Context())
-		if err == nil && slices.ContainsFunc(st.Services, func(s daemon.ServiceStatus) bool { return s.Method == "echo" }) {
+		if err == nil && slices.ContainsFunc(st.Services, func(s status.Service) bool { return s.Method == "echo" }) {
 			err = errors.New("it is served still")
 		}
 		return err

@@ -10,19 +10,19 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/client"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/server"
 )
 
 // lanesOf returns the lanes of a class in one direction, by their numbers.
-func lanesOf(t testing.TB, n *daemontest.Node, class, direction string) []daemon.LaneStatus {
+func lanesOf(t testing.TB, n *daemontest.Node, class, direction string) []status.Lane {
 	t.Helper()
 	st, err := n.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lanes []daemon.LaneStatus
+	var lanes []status.Lane
 	for number := 0; ; number++ {
 		before := len(lanes)
 		for _, l := range st.Lanes {
@@ -106,7 +106,7 @@ func TestRequestsTakeTurnsOnLanes(t *testing.T) {
 			t.Fatalf("%s: %d lanes", to.direction, len(lanes))
 		}
 		for i, l := range lanes {
-			var had daemon.LaneStatus
+			var had status.Lane
 			if i < len(before) {
 				had = before[i]
 			}

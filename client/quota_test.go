@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/client"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/server"
 )
 
@@ -38,7 +38,7 @@ func refusedFor(t *testing.T, m *client.Method, limit string, req []byte) {
 
 // honest checks that the daemon has refused nothing for want of slots, and returns
 // its state.
-func honest(t *testing.T, n *daemontest.Node) *daemon.Status {
+func honest(t *testing.T, n *daemontest.Node) *status.Node {
 	t.Helper()
 	st, err := n.Status(t.Context())
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/client"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/server"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -36,7 +36,7 @@ func stop(t *testing.T, pid int) (resume func()) {
 }
 
 // workerOf returns the state of the worker that is a process.
-func workerOf(t *testing.T, n *daemontest.Node, pid int) (daemon.WorkerStatus, *daemon.Status, error) {
+func workerOf(t *testing.T, n *daemontest.Node, pid int) (status.Worker, *status.Node, error) {
 	t.Helper()
 	st, err := n.Status(t.Context())
 	if err != nil {
@@ -47,7 +47,7 @@ func workerOf(t *testing.T, n *daemontest.Node, pid int) (daemon.WorkerStatus, *
 			return w, st, nil
 		}
 	}
-	return daemon.WorkerStatus{}, st, fmt.Errorf("process %d is no worker", pid)
+	return status.Worker{}, st, fmt.Errorf("process %d is no worker", pid)
 }
 
 // observer sees the words of all lanes to a service.

@@ -149,14 +149,14 @@ func identify(ctx context.Context, o options) (*source, error) {
 
 // ownVersion reads the program's version in the source.
 func ownVersion(repository string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(repository, "internal/daemon/version.go"))
+	text, err := os.ReadFile(filepath.Join(repository, "internal/version/version.go"))
 	if err != nil {
 		return "", err
 	}
 	_, rest, found := strings.Cut(string(text), "\nvar Version = \"")
 	own, _, closed := strings.Cut(rest, "\"\n")
 	if !found || !closed {
-		return "", errors.New("internal/daemon/version.go does not have a line like: var Version = \"1.2.3\"")
+		return "", errors.New("internal/version/version.go does not have a line like: var Version = \"1.2.3\"")
 	}
 	return own, nil
 }

@@ -25,7 +25,7 @@ const systemd = "deploy/systemd"
 func (s *source) stage(ctx context.Context) error {
 	tool := filepath.Join(s.staged, "docs-tool")
 	host := []string{"CGO_ENABLED=0", fmt.Sprintf("SOURCE_DATE_EPOCH=%d", s.time.Unix())}
-	flags := "-X github.com/rdmad/rdmad/internal/daemon.Version=" + s.version
+	flags := "-X github.com/rdmad/rdmad/internal/version.Version=" + s.version
 	if _, err := output(ctx, s.repository, host, "go", "build", "-tags", "docs", "-pgo=off", "-buildvcs=false", "-ldflags", flags, "-o", tool, "./cmd/rdmad"); err != nil {
 		return err
 	}

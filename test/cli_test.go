@@ -12,7 +12,7 @@ import (
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 // Command lines that need no daemon.
@@ -36,8 +36,8 @@ func TestCommandLine(t *testing.T) {
 		{"", 0, []string{"Usage:", "sandbox", "bench", "status"}},
 		{"help call", 0, []string{"Usage:", "--answer-size"}},
 		{"completion bash", 0, []string{"complete"}},
-		{"version", 0, []string{"rdmad " + daemon.Version, "revision ", runtime.Version(), "providers: tcp", "ABI 4.4", "peer protocol "}},
-		{"version --json", 0, []string{`"version": "` + daemon.Version + `"`, `"abi": "4.4"`}},
+		{"version", 0, []string{"rdmad " + version.Version, "revision ", runtime.Version(), "providers: tcp", "ABI 4.4", "peer protocol "}},
+		{"version --json", 0, []string{`"version": "` + version.Version + `"`, `"abi": "4.4"`}},
 		{"nonsense", 2, []string{`unknown command "nonsense"`, "rdmad --help"}},
 		{"statu", 2, []string{`did you mean "status"`}},
 		{"status --nonsense", 2, []string{"--nonsense", "rdmad status --help"}},

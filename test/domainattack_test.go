@@ -10,7 +10,7 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // twoDomains is a pair of nodes with the domains "one" of root and "two" of nobody, and a
@@ -28,7 +28,7 @@ func twoDomains(t *testing.T) (*cluster, roleArgs) {
 }
 
 // domainNamed returns the state of a domain of a node.
-func domainNamed(s *daemon.Status, name string) (found daemon.DomainStatus) {
+func domainNamed(s *status.Node, name string) (found status.Domain) {
 	for _, d := range s.Domains {
 		if d.Name == name {
 			found = d
@@ -112,7 +112,7 @@ func TestAttacks(t *testing.T) {
 	eventually(t, "nothing of domain two is left", func() bool {
 		s := c.status("a")
 		d := domainNamed(s, "two")
-		return d.Held == 0 && d.Lingering == 0 && !slices.ContainsFunc(s.Workers, func(w daemon.WorkerStatus) bool { return w.Domain == "two" })
+		return d.Held == 0 && d.Lingering == 0 && !slices.ContainsFunc(s.Workers, func(w status.Worker) bool { return w.Domain == "two" })
 	})
 }
 

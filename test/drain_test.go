@@ -11,14 +11,14 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // drained is the output of "rdmad drain --json".
 type drained struct {
-	Node      string              `json:"node"`
-	InService bool                `json:"in_service"`
-	Drain     *daemon.DrainStatus `json:"drain"`
+	Node      string        `json:"node"`
+	InService bool          `json:"in_service"`
+	Drain     *status.Drain `json:"drain"`
 }
 
 // drain runs "rdmad drain" on a node and returns what it prints.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -74,7 +74,7 @@ func startHostile(t *testing.T, args roleArgs) *member {
 }
 
 // workerNamed returns the state of the worker with the name.
-func workerNamed(s *daemon.Status, name string) (found daemon.WorkerStatus) {
+func workerNamed(s *status.Node, name string) (found status.Worker) {
 	for _, w := range s.Workers {
 		if w.Name == name {
 			found = w

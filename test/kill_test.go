@@ -12,7 +12,7 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // busy returns how many requests are under way in all lanes of a node.
@@ -30,7 +30,7 @@ func (c *cluster) busy(name string) int {
 func (c *cluster) awaitQuiet(name string, pid int) {
 	c.t.Helper()
 	eventually(c.t, "node "+name+" cleans up", func() bool {
-		attached := slices.ContainsFunc(c.status(name).Workers, func(w daemon.WorkerStatus) bool { return w.PID == pid })
+		attached := slices.ContainsFunc(c.status(name).Workers, func(w status.Worker) bool { return w.PID == pid })
 		return !attached && c.busy(name) == 0
 	})
 }

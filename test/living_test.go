@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // parentRole claims slots, leaves its socket to a child process, and says its attach id
@@ -81,7 +81,7 @@ func TestForkedWorker(t *testing.T) {
 	if n := watch.held(said[0]); n != said[1] {
 		t.Errorf("the worker of a dead parent and a living child holds %d slots, want %d", n, said[1])
 	}
-	if !slices.ContainsFunc(c.status("a").Workers, func(w daemon.WorkerStatus) bool { return w.PID == parent.pid() }) {
+	if !slices.ContainsFunc(c.status("a").Workers, func(w status.Worker) bool { return w.PID == parent.pid() }) {
 		t.Error("it is no worker any more")
 	}
 	if err := hold.Close(); err != nil {
@@ -149,7 +149,7 @@ func TestSquatter(t *testing.T) {
 			t.Errorf("the core of %s was replaced", name)
 		}
 	}
-	eventually(t, "the squatter is gone", func() bool { return workerNamed(c.status("a"), "raw") == daemon.WorkerStatus{} })
+	eventually(t, "the squatter is gone", func() bool { return workerNamed(c.status("a"), "raw") == status.Worker{} })
 	if err := theirs.kill(); err == nil {
 		t.Error("a service ended by itself")
 	}

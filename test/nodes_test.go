@@ -12,8 +12,8 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // cluster is daemons that know each other. They are stopped, and checked to have
@@ -158,7 +158,7 @@ func (c *cluster) attach(name string) *client.Conn {
 }
 
 // status returns the state of a node.
-func (c *cluster) status(name string) *daemon.Status {
+func (c *cluster) status(name string) *status.Node {
 	c.t.Helper()
 	s, err := askStatus(c.t, c.socket(name))
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *cluster) status(name string) *daemon.Status {
 	return s
 }
 
-func askStatus(t *testing.T, socket string) (s *daemon.Status, err error) {
+func askStatus(t *testing.T, socket string) (s *status.Node, err error) {
 	conn, err := client.Attach(bounded(t), socket, client.Name("test-status"))
 	if err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func askStatus(t *testing.T, socket string) (s *daemon.Status, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = new(daemon.Status)
+	s = new(status.Node)
 	return s, json.Unmarshal(raw, s)
 }
 
@@ -185,7 +185,7 @@ func askStatus(t *testing.T, socket string) (s *daemon.Status, err error) {
 func (c *cluster) awaitNoService(name, node, service string) {
 	c.t.Helper()
 	eventually(c.t, "node "+name+" forgets "+node+"/"+service, func() bool {
-		return !slices.ContainsFunc(c.status(name).Services, func(s daemon.ServiceStatus) bool { return s.Node == node && s.Service == service })
+		return !slices.ContainsFunc(c.status(name).Services, func(s status.Service) bool { return s.Node == node && s.Service == service })
 	})
 }
 
@@ -194,7 +194,7 @@ func (c *cluster) awaitNoService(name, node, service string) {
 func (c *cluster) awaitService(name, node, service, method string, processes int) {
 	c.t.Helper()
 	eventually(c.t, "node "+name+" knows "+node+"/"+service+"/"+method, func() bool {
-		return slices.ContainsFunc(c.status(name).Services, func(s daemon.ServiceStatus) bool {
+		return slices.ContainsFunc(c.status(name).Services, func(s status.Service) bool {
 			return s.Node == node && s.Service == service && s.Method == method && (name != node || s.Workers == processes)
 		})
 	})

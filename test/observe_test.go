@@ -13,7 +13,7 @@ import (
 
 	view "github.com/rdmad/rdmad/cmd/rdmad/counted"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // get asks a node by HTTP, by its Unix socket or by an address.
@@ -237,7 +237,7 @@ func TestObserve(t *testing.T) {
 		if code, body := c.get("a", "", "/healthz"); code != 200 || body != "ok\n" {
 			t.Errorf("health, %s: %d, %s", when, code, body)
 		}
-		var s daemon.Status
+		var s status.Node
 		if code, body := c.get("a", "", "/statusz"); code != 200 || json.Unmarshal([]byte(body), &s) != nil || s.Node != "a" {
 			t.Errorf("status, %s: %d, %.200s", when, code, body)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // edit changes a node's configuration file.
@@ -30,11 +30,11 @@ func (c *cluster) edit(name string, change func(text string) string) {
 }
 
 // reload makes a node read its configuration again, which must do.
-func (c *cluster) reload(name string) *daemon.ReloadStatus {
+func (c *cluster) reload(name string) *status.Reload {
 	c.t.Helper()
 	r := run(c.t, rdmad(c.t, "reload", "--json", "--socket", c.socket(name)))
 	r.check(c.t, "reload", 0)
-	var s daemon.ReloadStatus
+	var s status.Reload
 	if err := json.Unmarshal([]byte(r.out), &s); err != nil {
 		c.t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		c.edit("a", swap(t, last, next))
 		last = next
 		r := c.reload("a")
-		if r.Number != i+1 || r.Result != daemon.ReloadDone || len(r.Applied) < 3 || len(r.Pending) != 0 {
+		if r.Number != i+1 || r.Result != status.ReloadDone || len(r.Applied) < 3 || len(r.Pending) != 0 {
 			t.Fatalf("reload %d: %+v", i, r)
 		}
 		traffic.flows(t)
@@ -104,7 +104,7 @@ func TestReloadRefused(t *testing.T) {
 	run(t, rdmad(t, "reload", "--socket", c.socket("a"))).check(t, "reload", 2, "limits.servcies: unknown key", `log.level: must be "debug"`, "keeps its configuration")
 	run(t, rdmad(t, "config", "diff", "-c", filepath.Join(c.dir, "a.toml"), "--socket", c.socket("a"))).check(t, "diff", 2, "limits.servcies")
 	after := c.status("a")
-	if after.Config.Digest != before.Config.Digest || after.Config.Reload.Result != daemon.ReloadRefused || len(after.Config.Reload.Problems) != 2 {
+	if after.Config.Digest != before.Config.Digest || after.Config.Reload.Result != status.ReloadRefused || len(after.Config.Reload.Problems) != 2 {
 		t.Errorf("after: %+v", after.Config.Reload)
 	}
 	c.counts("a", "reload-refused")
@@ -222,7 +222,7 @@ func TestReloadLimitsAndPeers(t *testing.T) {
 		if err := call(); err == nil {
 			t.Error("a node that is no peer was called")
 		}
-		if i := slices.IndexFunc(c.status("a").Peers, func(p daemon.PeerStatus) bool { return p.Name == "b" }); i >= 0 {
+		if i := slices.IndexFunc(c.status("a").Peers, func(p status.Peer) bool { return p.Name == "b" }); i >= 0 {
 			t.Error("a node that is no peer is one in the status")
 		}
 		c.edit("a", swap(t, other, peer))
@@ -244,7 +244,7 @@ func TestReloadSignal(t *testing.T) {
 	}
 	eventually(t, "the reload is refused", func() bool {
 		s := c.status("a").Config
-		return s.Reload != nil && s.Reload.Result == daemon.ReloadRefused && strings.Contains(s.Reload.Problems[0], "no such file")
+		return s.Reload != nil && s.Reload.Result == status.ReloadRefused && strings.Contains(s.Reload.Problems[0], "no such file")
 	})
 }
 

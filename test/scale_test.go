@@ -12,8 +12,8 @@ import (
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/scaling"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/server"
 )
 
@@ -197,7 +197,7 @@ func (c *cluster) spent(pids []int) (sum int) {
 func (c *cluster) awaitLink(name, peer string) {
 	c.t.Helper()
 	eventually(c.t, name+" is connected to "+peer, func() bool {
-		return slices.ContainsFunc(c.status(name).Peers, func(p daemon.PeerStatus) bool { return p.Name == peer && p.State == "connected" })
+		return slices.ContainsFunc(c.status(name).Peers, func(p status.Peer) bool { return p.Name == peer && p.State == "connected" })
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // shareRig is a node with a service at the other.
@@ -52,7 +52,7 @@ func passPhases(n int64) (from int64) {
 
 // noneBeyond checks that no request of a correct process was refused for want of
 // slots.
-func noneBeyond(t *testing.T, s *daemon.Status) {
+func noneBeyond(t *testing.T, s *status.Node) {
 	t.Helper()
 	for _, w := range s.Workers {
 		if w.OverLimit > 0 && w.Name != "hostile" {
@@ -287,7 +287,7 @@ func (c *cluster) fullShares(of ...*member) bool {
 }
 
 // smallShare is the share of the node's ring of small slots for its peer; 0 for none.
-func smallShare(s *daemon.Status) int {
+func smallShare(s *status.Node) int {
 	for _, l := range s.Lanes {
 		if l.Class == "small" && l.Direction == "out" {
 			return l.Share

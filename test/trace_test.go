@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // The command follows requests of other processes, for people and for programs. The names
@@ -74,7 +74,7 @@ func TestTraceDuringUpgrade(t *testing.T) {
 	cmd := rdmad(t, "trace", "--service", "nobody", "--timeout", "40s", "--socket", c.socket("a"))
 	r := begin(t, cmd)
 	eventually(t, "the trace has begun", func() bool {
-		return slices.ContainsFunc(c.status("a").Workers, func(w daemon.WorkerStatus) bool { return w.Name == "rdmad-trace" })
+		return slices.ContainsFunc(c.status("a").Workers, func(w status.Worker) bool { return w.Name == "rdmad-trace" })
 	})
 	run(t, rdmad(t, "upgrade", "--socket", c.socket("a"))).check(t, "rdmad upgrade", 0)
 	got := r.end()

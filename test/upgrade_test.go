@@ -10,14 +10,15 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 // upgraded is what the command says as JSON.
 type upgraded struct {
 	CoreBefore int `json:"core_before"`
 	CoreAfter  int `json:"core_after"`
-	daemon.UpgradeStatus
+	status.Upgrade
 }
 
 // replaceable is a node whose program can be replaced.
@@ -73,7 +74,7 @@ func built(t *testing.T, set ...string) []byte {
 	file := filepath.Join(t.TempDir(), "rdmad")
 	var flags []string
 	for _, s := range set {
-		flags = append(flags, "-X github.com/rdmad/rdmad/internal/daemon."+s)
+		flags = append(flags, "-X github.com/rdmad/rdmad/internal/version."+s)
 	}
 	if out, err := exec.Command("go", "build", "-o", file, "-ldflags", strings.Join(flags, " "), "../cmd/rdmad").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -86,16 +87,16 @@ func built(t *testing.T, set ...string) []byte {
 }
 
 // upgrade runs the command and checks how it ends.
-func (r *replaceable) upgrade(status int, result, reason string) (u upgraded) {
+func (r *replaceable) upgrade(exit int, result, reason string) (u upgraded) {
 	r.t.Helper()
 	got := run(r.t, rdmad(r.t, "upgrade", "--json", "--socket", r.socket("a")))
 	if err := json.Unmarshal([]byte(got.out), &u); err != nil {
 		r.t.Fatalf("%v: %+v", err, got)
 	}
-	if got.status != status || u.Result != result || !strings.Contains(u.Reason, reason) || (u.Reason == "") != (result == daemon.UpgradeDone) {
-		r.t.Errorf("status %d, want %d: %+v, want %q because of %q", got.status, status, u, result, reason)
+	if got.status != exit || u.Result != result || !strings.Contains(u.Reason, reason) || (u.Reason == "") != (result == status.UpgradeDone) {
+		r.t.Errorf("status %d, want %d: %+v, want %q because of %q", got.status, exit, u, result, reason)
 	}
-	if s := r.status("a"); s.Upgrade == nil || *s.Upgrade != u.UpgradeStatus || s.PIDs.Core != u.CoreAfter {
+	if s := r.status("a"); s.Upgrade == nil || *s.Upgrade != u.Upgrade || s.PIDs.Core != u.CoreAfter {
 		r.t.Errorf("the status has %+v and core %d, the command said %+v", s.Upgrade, s.PIDs.Core, u)
 	}
 	return u
@@ -114,31 +115,31 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	works("at first")
-	u := r.upgrade(0, daemon.UpgradeDone, "")
+	u := r.upgrade(0, status.UpgradeDone, "")
 	if u.CoreBefore == u.CoreAfter || u.PauseMS <= 0 {
 		t.Errorf("%+v", u)
 	}
 	works("after an upgrade to the same")
 	same := u.CoreAfter
 
-	r.replace(built(t, "vaultVersion=other", "Version=7.7.7"))
-	if u = r.upgrade(1, daemon.UpgradeRefused, "vault version other"); u.CoreAfter != same || u.To.Version != "7.7.7" || u.PauseMS != 0 {
+	r.replace(built(t, "vault=other", "Version=7.7.7"))
+	if u = r.upgrade(1, status.UpgradeRefused, "vault version other"); u.CoreAfter != same || u.To.Version != "7.7.7" || u.PauseMS != 0 {
 		t.Errorf("%+v", u)
 	}
 	r.replace([]byte("no program"))
-	r.upgrade(1, daemon.UpgradeRefused, "does not say its versions")
+	r.upgrade(1, status.UpgradeRefused, "does not say its versions")
 	r.replace([]byte("#!/bin/sh\necho '{}'\n"))
-	r.upgrade(1, daemon.UpgradeRefused, "ABI 0.0")
+	r.upgrade(1, status.UpgradeRefused, "ABI 0.0")
 	if err := os.Remove(r.program); err != nil {
 		t.Fatal(err)
 	}
-	if u = r.upgrade(1, daemon.UpgradeRefused, "no such file"); u.CoreAfter != same {
+	if u = r.upgrade(1, status.UpgradeRefused, "no such file"); u.CoreAfter != same {
 		t.Errorf("%+v", u)
 	}
 	works("after upgrades that were refused")
 
 	r.replace(script("exit 3"))
-	if u = r.upgrade(1, daemon.UpgradeUndone, "exit status 3"); u.CoreAfter == same || u.PauseMS <= 0 {
+	if u = r.upgrade(1, status.UpgradeUndone, "exit status 3"); u.CoreAfter == same || u.PauseMS <= 0 {
 		t.Errorf("%+v", u)
 	}
 	works("after a program that does not start")
@@ -146,11 +147,11 @@ func TestUpgrade(t *testing.T) {
 	works("after a kill")
 
 	r.replace(built(t, "Version=7.7.7"))
-	if u = r.upgrade(0, daemon.UpgradeDone, ""); u.From.Version != daemon.Version || u.To.Version != "7.7.7" || r.status("a").Version != "7.7.7" {
+	if u = r.upgrade(0, status.UpgradeDone, ""); u.From.Version != version.Version || u.To.Version != "7.7.7" || r.status("a").Version != "7.7.7" {
 		t.Errorf("%+v", u)
 	}
 	works("after an upgrade to another version")
-	if got := run(t, rdmad(t, "status", "--socket", r.socket("a"))); !strings.Contains(got.out, "from rdmad "+daemon.Version+" to 7.7.7: done") {
+	if got := run(t, rdmad(t, "status", "--socket", r.socket("a"))); !strings.Contains(got.out, "from rdmad "+version.Version+" to 7.7.7: done") {
 		t.Errorf("status says %s", got.out)
 	}
 }

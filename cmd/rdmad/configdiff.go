@@ -14,7 +14,7 @@ import (
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // difference is a comparison as JSON.
@@ -72,7 +72,7 @@ func newConfigDiff() *cobra.Command {
 
 // runningConfig returns the configuration in a daemon's status.
 func runningConfig(raw json.RawMessage) (*config.Config, error) {
-	var s daemon.Status
+	var s status.Node
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("status: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 func init() { taggedCommands = append(taggedCommands, newDocs()) }
@@ -44,11 +44,11 @@ func writeDocs(dir string) error {
 	root := newRoot()
 	root.DisableAutoGenTag = true
 	root.InitDefaultCompletionCmd()
-	header := &doc.GenManHeader{Section: "1", Source: "rdmad " + daemon.Version, Manual: "rdmad"}
+	header := &doc.GenManHeader{Section: "1", Source: "rdmad " + version.Version, Manual: "rdmad"}
 	if err := doc.GenManTree(root, header, filepath.Join(dir, "man1")); err != nil {
 		return err
 	}
-	page := configPage("rdmad "+daemon.Version, config.Reference())
+	page := configPage("rdmad "+version.Version, config.Reference())
 	if err := os.WriteFile(filepath.Join(dir, "man5", "rdmad-config.5"), []byte(page), 0o644); err != nil {
 		return err
 	}

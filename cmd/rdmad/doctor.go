@@ -16,9 +16,9 @@ import (
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/doctor"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 // doctorFlags are the flags of a check-up.
@@ -83,7 +83,7 @@ func (f *doctorFlags) env(ctx context.Context) *doctor.Env {
 	e := &doctor.Env{
 		Root: os.DirFS("/"), OpenNode: openNode, Dial: dial, Writable: func(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil },
 		ConfigFile: f.config, ConfigNamed: f.configNamed,
-		Built: verbs.Built, Version: daemon.Version, Peer: f.peer,
+		Built: verbs.Built, Version: version.Version, Peer: f.peer,
 	}
 	if e.Config, e.ConfigErr = loadConfig(f.config); e.ConfigErr != nil {
 		e.Config = config.Default()

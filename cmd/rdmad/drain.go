@@ -12,7 +12,7 @@ import (
 
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // drainFlags are the flags of a drain.
@@ -29,7 +29,7 @@ type drainResult struct {
 	// InService is false while the node is out of service.
 	InService bool `json:"in_service"`
 	// Drain is that of the daemon's state; null for a node in service.
-	Drain *daemon.DrainStatus `json:"drain"`
+	Drain *status.Drain `json:"drain"`
 }
 
 func newDrain() *cobra.Command {
@@ -107,7 +107,7 @@ func (f *drainFlags) run(ctx context.Context, out io.Writer) error {
 	return f.print(out, s)
 }
 
-func (f *drainFlags) print(out io.Writer, s *daemon.Status) error {
+func (f *drainFlags) print(out io.Writer, s *status.Node) error {
 	if f.json {
 		return writeJSON(out, drainResult{Node: s.Node, InService: s.Drain == nil, Drain: s.Drain})
 	}
@@ -135,7 +135,7 @@ const (
 )
 
 // wait returns the state in which the node is drained, or that after the time to wait.
-func (w *drainWait) wait(ctx context.Context, s *daemon.Status) (*daemon.Status, error) {
+func (w *drainWait) wait(ctx context.Context, s *status.Node) (*status.Node, error) {
 	w.node = s.Node
 	end, answered := time.Now().Add(w.timeout), time.Now()
 	for {
@@ -163,7 +163,7 @@ func (w *drainWait) wait(ctx context.Context, s *daemon.Status) (*daemon.Status,
 
 // ask asks for the state, by a new attachment if there is none: tools lose theirs with the
 // core.
-func (w *drainWait) ask(ctx context.Context) (*daemon.Status, error) {
+func (w *drainWait) ask(ctx context.Context) (*status.Node, error) {
 	if w.daemon == nil {
 		d, err := look.Attach(ctx, w.socket, drainTool, look.Limit)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/perf"
 	perfreport "github.com/rdmad/rdmad/internal/perf/report"
 )
@@ -93,7 +94,7 @@ func report(out io.Writer, command string, err error) int {
 	}
 	// Other than exitFailure for a core only, whose supervisor sees it.
 	ended := daemon.ExitStatus(err)
-	if ended != daemon.StatusHandOver {
+	if ended != handoff.StatusHandOver {
 		fmt.Fprintf(out, "rdmad: %s\n", explain(err))
 	}
 	return ended

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/perfrun"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/perf"
 	"github.com/rdmad/rdmad/internal/perf/link"
 	"github.com/rdmad/rdmad/internal/perf/plot"
 	perfreport "github.com/rdmad/rdmad/internal/perf/report"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 func newPerf() *cobra.Command {
@@ -55,7 +55,7 @@ func newPerfCommand(use string, made func(*cobra.Command) (perf.Tool, error), af
 				return fmt.Errorf("perf: %w", err)
 			}
 			o := &p.options
-			o.Version, o.Program, o.Arguments = daemon.OwnVersions().Version, program, []string{"perf", use}
+			o.Version, o.Program, o.Arguments = version.Own().Version, program, []string{"perf", use}
 			o.Out, o.Remarks = c.OutOrStdout(), os.Stderr
 			if len(args) > 0 {
 				if o.Host = args[0]; o.Host == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // reloadFlags are the flags of a reload.
@@ -24,7 +24,7 @@ type reloadFlags struct {
 // reloadResult is a reload as JSON.
 type reloadResult struct {
 	Node string `json:"node"`
-	*daemon.ReloadStatus
+	*status.Reload
 }
 
 func newReload() *cobra.Command {
@@ -50,7 +50,7 @@ func newReload() *cobra.Command {
 func (f *reloadFlags) run(ctx context.Context, out, problems io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	before, err := signalled(ctx, f.socket, syscall.SIGHUP, func(s *daemon.Status) error {
+	before, err := signalled(ctx, f.socket, syscall.SIGHUP, func(s *status.Node) error {
 		if s.Config == nil {
 			return fmt.Errorf("node %s cannot reload: it is rdmad %s; see: rdmad version", s.Node, s.Version)
 		}
@@ -69,25 +69,25 @@ func (f *reloadFlags) run(ctx context.Context, out, problems io.Writer) error {
 	} else {
 		err = printReload(out, problems, after.Node, r)
 	}
-	if err == nil && r.Result != daemon.ReloadDone {
+	if err == nil && r.Result != status.ReloadDone {
 		return statusError(exitUsage)
 	}
 	return err
 }
 
 // reloadedSince reports whether a status has a later reload than the one before, and what it has changed is in force.
-func reloadedSince(before *daemon.Status) func(*daemon.Status) bool {
+func reloadedSince(before *status.Node) func(*status.Node) bool {
 	last := 0
 	if before.Config.Reload != nil {
 		last = before.Config.Reload.Number
 	}
-	return func(s *daemon.Status) bool {
+	return func(s *status.Node) bool {
 		return s.Config != nil && s.Config.Reload != nil && s.Config.Reload.Number > last && s.Config.Digest == s.Config.Reload.Digest
 	}
 }
 
 // reloadRows is the table of what has become of the changes.
-func reloadRows(r *daemon.ReloadStatus) *table.Table {
+func reloadRows(r *status.Reload) *table.Table {
 	t := table.New("KEY", "BEFORE", "FILE", "APPLIED")
 	for _, c := range r.Applied {
 		applied := "yes"
@@ -103,8 +103,8 @@ func reloadRows(r *daemon.ReloadStatus) *table.Table {
 }
 
 // printReload writes what has become of a reload, and problems to where errors go.
-func printReload(out, problems io.Writer, node string, r *daemon.ReloadStatus) error {
-	if r.Result != daemon.ReloadDone {
+func printReload(out, problems io.Writer, node string, r *status.Reload) error {
+	if r.Result != status.ReloadDone {
 		_, err := fmt.Fprintf(problems, "%s\nrdmad: node %s keeps its configuration, digest %s\n", strings.Join(r.Problems, "\n"), node, r.Digest)
 		return err
 	}

@@ -10,7 +10,11 @@ import (
 	"github.com/rdmad/rdmad/internal/bench"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/nodelog"
+	"github.com/rdmad/rdmad/internal/supervisor"
 	"github.com/rdmad/rdmad/internal/tenant"
+	"github.com/rdmad/rdmad/internal/version"
 	"github.com/rdmad/rdmad/server"
 )
 
@@ -47,13 +51,13 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			setup := daemon.Setup{
-				Config: l.Config, Source: source, Reload: again, Log: daemon.NewLog(l.Config, os.Stderr, "supervisor"),
+			setup := supervisor.Setup{
+				Config: l.Config, Source: source, Reload: again, Log: nodelog.New(l.Config, os.Stderr, "supervisor"),
 			}
 			if serve {
 				setup.CoreArgs = []string{"--" + serveFlag}
 			}
-			return daemon.Supervise(c.Context(), setup)
+			return supervisor.Run(c.Context(), setup)
 		},
 	}
 	f.add(c)
@@ -81,13 +85,13 @@ func rereadable(file string) error {
 func newCore() *cobra.Command {
 	probe, serve := false, false
 	c := &cobra.Command{
-		Use:    daemon.CoreCommand,
+		Use:    handoff.CoreCommand,
 		Short:  "Be the core of a daemon",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if probe {
-				return daemon.Probe(c.OutOrStdout())
+				return version.Probe(c.OutOrStdout())
 			}
 			if serve {
 				return daemon.Core(c.Context(), tenant.Of(bench.Register, server.Name("echo")))
@@ -96,6 +100,6 @@ func newCore() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&serve, serveFlag, false, "serve what \"rdmad echo\" serves")
-	c.Flags().BoolVar(&probe, daemon.ProbeFlag, false, "print the versions that decide whether it can take over, and end")
+	c.Flags().BoolVar(&probe, handoff.ProbeFlag, false, "print the versions that decide whether it can take over, and end")
 	return c
 }

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // signalled sends the supervisor of the daemon on socket a signal, unless check has something against it, and returns
 // the daemon's state before.
-func signalled(ctx context.Context, socket string, sig syscall.Signal, check func(*daemon.Status) error) (*daemon.Status, error) {
+func signalled(ctx context.Context, socket string, sig syscall.Signal, check func(*status.Node) error) (*status.Node, error) {
 	d, err := look.Attach(ctx, socket, "rdmad-signal", look.Limit)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func signalled(ctx context.Context, socket string, sig syscall.Signal, check fun
 const outcomeLook = 20 * time.Millisecond
 
 // awaited returns the first state that is the outcome. Each look attaches anew, because the core may be another.
-func awaited(ctx context.Context, socket string, outcome func(*daemon.Status) bool) (*daemon.Status, error) {
+func awaited(ctx context.Context, socket string, outcome func(*status.Node) bool) (*status.Node, error) {
 	for {
 		raw, err := look.Ask(ctx, socket, "rdmad-signal")
 		if err == nil {

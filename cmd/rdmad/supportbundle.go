@@ -14,8 +14,8 @@ import (
 
 	"github.com/rdmad/rdmad/cmd/rdmad/bundle"
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/doctor"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 // bundleFlags are the flags of a support bundle.
@@ -102,7 +102,7 @@ func (f *bundleFlags) run(ctx context.Context, out io.Writer) error {
 	}
 	name := fmt.Sprintf("rdmad-support-%s-%s", cfg.Node.Name, at.UTC().Format("20060102-150405"))
 	write := func(w io.Writer) error {
-		return bundle.WriteTo(w, name, fmt.Sprintf("rdmad %s, support bundle of node %s", daemon.Version, cfg.Node.Name), at, had)
+		return bundle.WriteTo(w, name, fmt.Sprintf("rdmad %s, support bundle of node %s", version.Version, cfg.Node.Name), at, had)
 	}
 	if f.output == "-" {
 		if err := write(out); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // traceFlags are the flags of a trace.
@@ -28,7 +28,7 @@ type traceFlags struct {
 // traceResult is a trace as JSON.
 type traceResult struct {
 	Node    string         `json:"node"`
-	Traces  []daemon.Trace `json:"traces"`
+	Traces  []status.Trace `json:"traces"`
 	Seen    uint64         `json:"seen"`
 	Skipped uint64         `json:"skipped"`
 	// Ended is why there are no more: daemon.TraceCount or daemon.TraceTimeout.
@@ -100,13 +100,13 @@ func (f *traceFlags) run(ctx context.Context, out io.Writer) error {
 	if v := s.Welcome.ABI; v&0xffff < 2 {
 		return fmt.Errorf("%w: the daemon has ABI %d.%d, and follows requests from 4.2 on", client.ErrVersion, v>>16, v&0xffff)
 	}
-	r := traceResult{Node: s.Welcome.Node, Traces: []daemon.Trace{}}
+	r := traceResult{Node: s.Welcome.Node, Traces: []status.Trace{}}
 	for ask := &f.spec; r.Ended == ""; ask = nil {
 		a, err := s.Ask(ctx, &attach.Message{Type: attach.TypeTrace, Trace: ask})
 		if err != nil {
 			return f.ended(err, len(r.Traces))
 		}
-		var t daemon.Traced
+		var t status.Traced
 		if err := json.Unmarshal(a.TracedJSON, &t); err != nil {
 			return fmt.Errorf("trace: %w", err)
 		}
@@ -141,7 +141,7 @@ func (f *traceFlags) ended(err error, n int) error {
 }
 
 // printTrace writes one request for people.
-func printTrace(out io.Writer, n int, t *daemon.Trace) error {
+func printTrace(out io.Writer, n int, t *status.Trace) error {
 	var b strings.Builder
 	if n > 1 {
 		b.WriteByte('\n')
@@ -176,7 +176,7 @@ func printTrace(out io.Writer, n int, t *daemon.Trace) error {
 }
 
 // processText names a process.
-func processText(p daemon.TraceProcess) string {
+func processText(p status.TraceProcess) string {
 	if p.PID == 0 {
 		return fmt.Sprintf("worker %d", p.ID)
 	}
@@ -184,7 +184,7 @@ func processText(p daemon.TraceProcess) string {
 }
 
 // pathText describes the way of a request in one line.
-func pathText(t *daemon.Trace) string {
+func pathText(t *status.Trace) string {
 	p := &t.Path
 	list := []string{"within the node"}
 	if !p.Local {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // Times have the unit that fits them.
@@ -21,12 +21,12 @@ func TestTook(t *testing.T) {
 // The path names the provider, the peer's address and what the provider says of the
 // connection; a provider that says nothing of it has no part of its own.
 func TestPathText(t *testing.T) {
-	p := daemon.TracePath{Provider: "tcp", Address: "192.0.2.2:7471", Lane: 3, Class: "small", Slot: 5, Slots: 2}
-	if text := pathText(&daemon.Trace{Path: p}); !strings.HasPrefix(text, "tcp to 192.0.2.2:7471, lane 3 (small 0), slots 5 to 6,") {
+	p := status.TracePath{Provider: "tcp", Address: "192.0.2.2:7471", Lane: 3, Class: "small", Slot: 5, Slots: 2}
+	if text := pathText(&status.Trace{Path: p}); !strings.HasPrefix(text, "tcp to 192.0.2.2:7471, lane 3 (small 0), slots 5 to 6,") {
 		t.Error(text)
 	}
 	p.Provider, p.Device = "verbs", "queue pair 0x11 of mlx5_0"
-	if text := pathText(&daemon.Trace{Path: p}); !strings.HasPrefix(text, "verbs to 192.0.2.2:7471, queue pair 0x11 of mlx5_0, lane 3") {
+	if text := pathText(&status.Trace{Path: p}); !strings.HasPrefix(text, "verbs to 192.0.2.2:7471, queue pair 0x11 of mlx5_0, lane 3") {
 		t.Error(text)
 	}
 }

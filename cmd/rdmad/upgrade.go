@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // upgradeFlags are the flags of an upgrade.
@@ -25,7 +25,7 @@ type upgradeResult struct {
 	// CoreBefore and CoreAfter are the process ids of the cores.
 	CoreBefore int `json:"core_before"`
 	CoreAfter  int `json:"core_after"`
-	*daemon.UpgradeStatus
+	*status.Upgrade
 }
 
 func newUpgrade() *cobra.Command {
@@ -51,7 +51,7 @@ func newUpgrade() *cobra.Command {
 func (f *upgradeFlags) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	before, err := signalled(ctx, f.socket, syscall.SIGUSR2, func(*daemon.Status) error { return nil })
+	before, err := signalled(ctx, f.socket, syscall.SIGUSR2, func(*status.Node) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -59,26 +59,26 @@ func (f *upgradeFlags) run(ctx context.Context, out io.Writer) error {
 	if before.Upgrade != nil {
 		last = before.Upgrade.Number
 	}
-	after, err := awaited(ctx, f.socket, func(s *daemon.Status) bool { return s.Upgrade != nil && s.Upgrade.Number > last })
+	after, err := awaited(ctx, f.socket, func(s *status.Node) bool { return s.Upgrade != nil && s.Upgrade.Number > last })
 	if err != nil {
 		return err
 	}
-	r := upgradeResult{Node: after.Node, CoreBefore: before.PIDs.Core, CoreAfter: after.PIDs.Core, UpgradeStatus: after.Upgrade}
+	r := upgradeResult{Node: after.Node, CoreBefore: before.PIDs.Core, CoreAfter: after.PIDs.Core, Upgrade: after.Upgrade}
 	if f.json {
 		if err := writeJSON(out, r); err != nil {
 			return err
 		}
-		if r.Result != daemon.UpgradeDone {
+		if r.Result != status.UpgradeDone {
 			return statusError(exitFailure)
 		}
 		return nil
 	}
 	switch r.Result {
-	case daemon.UpgradeDone:
+	case status.UpgradeDone:
 		_, err = fmt.Fprintf(out, "node %s: rdmad %s -> %s, core %d -> %d, %.1f ms without a core\n",
 			r.Node, r.From.Version, r.To.Version, r.CoreBefore, r.CoreAfter, r.PauseMS)
 		return err
-	case daemon.UpgradeRefused:
+	case status.UpgradeRefused:
 		return fmt.Errorf("node %s goes on with rdmad %s, the program was refused: %s", r.Node, r.From.Version, r.Reason)
 	}
 	return fmt.Errorf("node %s goes on with rdmad %s after %.1f ms without a core: %s", r.Node, r.From.Version, r.PauseMS, r.Reason)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
+	"github.com/rdmad/rdmad/internal/version"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -59,9 +59,9 @@ func newVersion() *cobra.Command {
 }
 
 func ownVersions() versions {
-	d := daemon.OwnVersions()
+	d := version.Own()
 	v := versions{
-		Version: d.Version, Revision: daemon.Revision(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Version: d.Version, Revision: version.Revision(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Providers: []string{"tcp"},
 		ABI:       fmt.Sprintf("%d.%d", shm.ABIMajor, shm.ABIMinor), Protocol: d.Attach, Peer: d.Peer, Depot: d.Depot, Vault: d.Vault,
 	}

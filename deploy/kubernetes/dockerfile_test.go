@@ -50,7 +50,7 @@ func TestDockerfile(t *testing.T) {
 			}
 		}
 	}
-	source, err := os.ReadFile("../../internal/daemon/version.go")
+	source, err := os.ReadFile("../../internal/version/version.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -70,7 +71,7 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 		given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool),
 	}
 	if w.id < 1 || w.role != attach.RoleClient && w.role != attach.RoleService {
-		return fmt.Errorf("%w: role %q, id %d", errKept, printable(string(w.role)), w.id)
+		return fmt.Errorf("%w: role %q, id %d", errKept, printable.Text(string(w.role)), w.id)
 	}
 	if w.conn, err = connOf(take(l.item, 1)); err != nil {
 		return err

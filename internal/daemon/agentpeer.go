@@ -3,6 +3,7 @@ package daemon
 import (
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -85,10 +86,10 @@ func (d *agentDomain) peer(name string) *agentPeer {
 }
 
 // bulkStatus describes the operations of the domain, on the agent's thread.
-func (d *agentDomain) bulkStatus(domain string) (list []BulkStatus) {
+func (d *agentDomain) bulkStatus(domain string) (list []status.Bulk) {
 	state := map[bool]string{false: "down", true: "up"}
 	for _, p := range d.peers {
-		s := BulkStatus{Domain: domain, Peer: p.name, Out: state[p.mover.end != nil], In: state[p.passive != nil], Imports: len(p.imports)}
+		s := status.Bulk{Domain: domain, Peer: p.name, Out: state[p.mover.end != nil], In: state[p.passive != nil], Imports: len(p.imports)}
 		for _, r := range d.regions {
 			if r != nil && r.knows(p) {
 				s.Exports++

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -15,18 +16,18 @@ func TestAgentStatus(t *testing.T) {
 		wakes = "io_uring"
 	}
 	a := &agent{name: "agent0", processor: noProcessor, wakes: ring}
-	if got, want := a.status(), (AgentStatus{Name: "agent0", Idle: "event", Wakes: wakes, CPU: -1}); got != want {
+	if got, want := a.status(), (status.Agent{Name: "agent0", Idle: "event", Wakes: wakes, CPU: -1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if err := ring.Close(); err != nil { // as after a failure
 		t.Fatal(err)
 	}
 	a.processor, a.idle = 3, idleStrategy{spin: shm.WaitAdaptive(200 * time.Microsecond)}
-	if got, want := a.status(), (AgentStatus{Name: "agent0", Idle: "adaptive", SpinUS: 200, Wakes: "futex", CPU: 3}); got != want {
+	if got, want := a.status(), (status.Agent{Name: "agent0", Idle: "adaptive", SpinUS: 200, Wakes: "futex", CPU: 3}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	a.idle = idleStrategy{busy: true}
-	if got, want := a.status(), (AgentStatus{Name: "agent0", Idle: "busy", Wakes: "futex", CPU: 3}); got != want {
+	if got, want := a.status(), (status.Agent{Name: "agent0", Idle: "busy", Wakes: "futex", CPU: 3}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"math"
+
 	"github.com/rdmad/rdmad/groupsend"
 	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/shm"
@@ -149,4 +151,19 @@ func (l *inLane) note(i int) {
 	l.row.Busy++
 	l.row.BusySlots += uint64(l.records[i].run)
 	l.opened(i)
+}
+
+// later moves a deadline, which is not 0, by the distance of another clock. Both come from others: what
+// is no number of nanoseconds afterwards is as far away as one can be.
+func later(deadline, by int64) int64 {
+	sum := deadline + by
+	switch {
+	case by > 0 && sum < deadline:
+		return math.MaxInt64
+	case by < 0 && sum > deadline:
+		return math.MinInt64
+	case sum == 0:
+		return 1 // 0 is never
+	}
+	return sum
 }

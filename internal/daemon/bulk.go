@@ -11,6 +11,7 @@ import (
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
 // bulk is the conductor's side of one-sided operations between a domain and a peer.
@@ -148,7 +149,7 @@ func (b *bulk) export(ctx context.Context, s *session, r *region) error {
 	key := b.name(r)
 	key.Key = mr.Remote()
 	b.mu.Unlock()
-	if _, err := s.ask(ctx, &peerMessage{Type: peerExport, Region: key}); err != nil {
+	if _, err := s.ask(ctx, &peerproto.Message{Type: peerproto.TypeExport, Region: key}); err != nil {
 		return fmt.Errorf("%w: export to node %s: %w", attach.ErrNoService, b.peer, err)
 	}
 	freed := false
@@ -191,7 +192,7 @@ func (b *bulk) tryUnexport(r *region) bool {
 	// memory of one process after the other.
 	defer context.AfterFunc(r.owned, func() { time.AfterFunc(answerTimeout, cancel) })()
 	// Without an answer the session is over, and with it every access.
-	_, err := s.ask(ctx, &peerMessage{Type: peerUnexport, Region: b.name(r)})
+	_, err := s.ask(ctx, &peerproto.Message{Type: peerproto.TypeUnexport, Region: b.name(r)})
 	if err != nil && ctx.Err() == nil && s.reason() == nil {
 		s.end(fmt.Errorf("a region was not given back: %w", err))
 	}
@@ -219,15 +220,15 @@ func (b *bulk) revoke(r *region) {
 }
 
 func (b *bulk) sendRevoke(s *session, r *region) {
-	if err := s.send(&peerMessage{Type: peerRevoke, Region: b.name(r)}); err != nil {
+	if err := s.send(&peerproto.Message{Type: peerproto.TypeRevoke, Region: b.name(r)}); err != nil {
 		s.end(err)
 	}
 }
 
 // name is what a region is called between the nodes.
-func (b *bulk) name(r *region) *regionBody {
+func (b *bulk) name(r *region) *peerproto.Region {
 	id := r.view.id
-	return &regionBody{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation()}
+	return &peerproto.Region{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation()}
 }
 
 // open makes the connection for the operations of this node's handlers. While some wait for it, it tries again for as
@@ -299,10 +300,10 @@ func (b *bulk) connect(ctx context.Context, s *session) (*activeEnd, error) {
 	if err != nil {
 		return nil, err
 	}
-	question := &peerMessage{Type: peerOpen, Lane: &laneBody{Domain: d.name, Class: laneBulk, Bulk: true, Address: e.ep.Address()}}
+	question := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{Domain: d.name, Class: laneBulk, Bulk: true, Address: e.ep.Address()}}
 	answer, err := s.ask(ctx, question)
 	if err == nil && (answer.Lane == nil || len(answer.Lane.Address) > fabric.MaxAddress) {
-		err = fmt.Errorf("%w: a connection without a usable address", errFrame)
+		err = fmt.Errorf("%w: a connection without a usable address", peerproto.ErrFrame)
 	}
 	if err == nil {
 		err = e.ep.Connect(ctx, answer.Lane.Address, fabric.Active)

@@ -5,16 +5,18 @@ import (
 	"fmt"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/printable"
 )
 
 // acceptBulk makes the answering end of a peer's connection for operations.
-func (c *conductor) acceptBulk(s *session, m *peerMessage) error {
+func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	d := c.domainNamed(m.Lane.Domain)
 	if d == nil {
-		return fmt.Errorf("node %s has no domain %q", c.node, printable(m.Lane.Domain))
+		return fmt.Errorf("node %s has no domain %q", c.node, printable.Text(m.Lane.Domain))
 	}
 	if len(m.Lane.Address) > fabric.MaxAddress {
-		return fmt.Errorf("%w: a connection without a usable address", errFrame)
+		return fmt.Errorf("%w: a connection without a usable address", peerproto.ErrFrame)
 	}
 	b := c.bulkWith(d, s.link.name)
 	e := &passiveEnd{agent: d.agent, tag: c.tags.Add(1), opening: opening{s, m.Seq}}
@@ -41,7 +43,7 @@ func (c *conductor) acceptBulk(s *session, m *peerMessage) error {
 	defer b.accepting.Done()
 	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
-	err = s.send(&peerMessage{Type: peerAccept, Seq: m.Seq, Lane: &laneBody{Address: e.ep.Address()}})
+	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{Address: e.ep.Address()}})
 	if err == nil {
 		err = e.ep.Connect(ctx, m.Lane.Address, fabric.Passive)
 	}
@@ -78,8 +80,8 @@ func (p *agentPeer) accept(e *passiveEnd) error {
 
 // tellBulkBroken is tellBroken for a connection for operations.
 func (o opening) tellBulkBroken(d *domain, incoming bool, why error) {
-	err := o.session.send(&peerMessage{
-		Type: peerBroken, Seq: o.seq, Reason: why.Error(), Lane: &laneBody{Domain: d.name, Class: laneBulk, Bulk: true, Incoming: incoming},
+	err := o.session.send(&peerproto.Message{
+		Type: peerproto.TypeBroken, Seq: o.seq, Reason: why.Error(), Lane: &peerproto.Lane{Domain: d.name, Class: laneBulk, Bulk: true, Incoming: incoming},
 	})
 	if err != nil {
 		o.session.end(fmt.Errorf("cannot tell of a connection's end: %w", err))
@@ -87,14 +89,14 @@ func (o opening) tellBulkBroken(d *domain, incoming bool, why error) {
 }
 
 // bulkBroken is laneBroken for a connection for operations.
-func (c *conductor) bulkBroken(s *session, m *peerMessage) {
+func (c *conductor) bulkBroken(s *session, m *peerproto.Message) {
 	d := c.domainNamed(m.Lane.Domain)
 	if d == nil {
 		return
 	}
 	b := c.bulkWith(d, s.link.name)
 	gone := opening{s, m.Seq}
-	why := errors.New("the peer has closed it: " + printableText(m.Reason, maxRefusalText))
+	why := errors.New("the peer has closed it: " + printable.Limited(m.Reason, maxRefusalText))
 	d.agent.commands.call(func() {
 		switch end, p := b.view.mover.end, b.view.passive; {
 		case m.Lane.Incoming && end != nil && end.opening == gone:

@@ -15,6 +15,7 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
+	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/poller"
 )
 
@@ -109,7 +110,7 @@ func TestBulkAcceptedAtTheEndOfALink(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			c.acceptLane(s, &peerMessage{Type: peerOpen, Seq: 1, Lane: &laneBody{Domain: "default", Class: laneBulk, Bulk: true, Address: []byte("x")}})
+			c.acceptLane(s, &peerproto.Message{Type: peerproto.TypeOpen, Seq: 1, Lane: &peerproto.Lane{Domain: "default", Class: laneBulk, Bulk: true, Address: []byte("x")}})
 		}()
 		<-dev.waiting
 		// As serve and serveSession do when the bootstrap connection ends.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"testing"
 
+	"github.com/rdmad/rdmad/internal/version"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -48,10 +49,10 @@ func TestCarryIsNegotiated(t *testing.T) {
 	if m.carries() {
 		t.Error("one does not know it")
 	}
-	same := OwnVersions()
+	same := version.Own()
 	old := same
 	old.ABI--
-	if old.adopts(same) == nil || same.adopts(old) != nil || same.adopts(same) != nil {
+	if old.Adopts(same) == nil || same.Adopts(old) != nil || same.Adopts(same) != nil {
 		t.Error("an older program goes on with what it may not know")
 	}
 }

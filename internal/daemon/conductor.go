@@ -17,6 +17,7 @@ import (
 	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/turnstile"
 	"github.com/rdmad/rdmad/shm"
 )
@@ -51,12 +52,12 @@ type conductor struct {
 	depot       *depot.Client // nil: nothing is kept
 	// beatEvery is how often the supervisor must know by the pulse that all is well; 0: it need not.
 	beatEvery time.Duration
-	pulse     *pulse
-	told      *briefing // by the supervisor; may be nil
+	pulse     *handoff.Pulse
+	told      *handoff.Briefing // by the supervisor; may be nil
 	// statusTurn is held by whoever collects a status.
 	statusTurn sync.Mutex
 	// identity is what the depot has under nodeKey; after the start keepIdentity changes it.
-	identity    *nodeMeta
+	identity    *handoff.Node
 	identifying sync.Mutex
 	// adopted are the workers that were attached to the core before this one, until
 	// serve.

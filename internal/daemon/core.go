@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,49 +17,9 @@ import (
 	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/nodelog"
 )
-
-// The descriptors that the supervisor hands to the core.
-const (
-	// handoffFD is a pipe with the handoff as JSON.
-	handoffFD = 3 + iota
-	// lifelineFD is a pipe whose other end only the supervisor holds: it ends
-	// when the supervisor dies.
-	lifelineFD
-	// socketFD is the listening Unix socket for workers.
-	socketFD
-	// depotFD is the core's end of the socket to the depot.
-	depotFD
-	// bootstrapFD is the listening TCP socket for peers; absent without one. Behind it, or
-	// in its place, are those for HTTP, as far as they are there, and then the pulse.
-	bootstrapFD
-)
-
-// handoff is what the supervisor tells the core.
-type handoff struct {
-	Supervisor int `json:"supervisor"`
-	// Source is the name of the configuration and Data what Config.Own has made of it,
-	// so that both processes work from the same, whatever becomes of the file and the
-	// environment.
-	Source    string `json:"source"`
-	Data      []byte `json:"data"`
-	Bootstrap bool   `json:"bootstrap"`
-	// Observe says which sockets for HTTP there are.
-	Observe [observers]bool `json:"observe"`
-	// Backup: what is kept survives the supervisor.
-	Backup bool `json:"backup"`
-	// BeatNS is how often the supervisor must know that all is well, in nanoseconds; 0: it need
-	// not. Else the last descriptor is that of the pulse.
-	BeatNS int64 `json:"beat_ns,omitempty"`
-}
-
-// StatusNoStart is the exit status of a core that could not start: what it was
-// configured for is not to be had here. The supervisor gives up if the first core
-// ends with it, and keeps trying with later ones, whose device may come back.
-const StatusNoStart = 4
-
-// StatusHandOver is the exit status of a core that has handed over to the next one.
-const StatusHandOver = 5
 
 // errHandOver is returned by Core when it has been told to hand over.
 var errHandOver = errors.New("handed over")
@@ -73,9 +32,9 @@ func ExitStatus(err error) int {
 	case err == nil:
 		return 0
 	case errors.As(err, &start):
-		return StatusNoStart
+		return handoff.StatusNoStart
 	case errors.Is(err, errHandOver):
-		return StatusHandOver
+		return handoff.StatusHandOver
 	}
 	return 1
 }
@@ -101,7 +60,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 //
 // Tenants are services in this process, for which the core waits before it is ready.
 func Core(ctx context.Context, tenants ...Tenant) error {
-	h, err := readHandoff()
+	h, err := handoff.Read()
 	if err != nil {
 		return fmt.Errorf("core: %w (the core is started by \"rdmad run\", not by hand)", err)
 	}
@@ -117,16 +76,16 @@ func Core(ctx context.Context, tenants ...Tenant) error {
 const orphanGrace = 2 * time.Second
 
 // core is Core with what the supervisor has handed over.
-func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error {
-	defer outliveLogReader()()
+func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) error {
+	defer nodelog.OutliveReader()()
 	faultpoint.Here("core.started")
 	cfg, err := config.ParseOwn(h.Source, h.Data)
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
-	events := NewLog(cfg, os.Stderr, "core")
+	events := nodelog.New(cfg, os.Stderr, "core")
 	log := events.Logger().With().Str("node", cfg.Node.Name).Logger()
-	socket, err := listenerFrom(socketFD)
+	socket, err := handoff.Listener(handoff.SocketFD)
 	if err != nil {
 		return fmt.Errorf("core: worker socket: %w", err)
 	}
@@ -137,20 +96,20 @@ func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error 
 	workers.SetUnlinkOnClose(false) // the supervisor's
 	var bootstrap net.Listener
 	if h.Bootstrap {
-		if bootstrap, err = listenerFrom(bootstrapFD); err != nil {
+		if bootstrap, err = handoff.Listener(handoff.BootstrapFD); err != nil {
 			return fmt.Errorf("core: bootstrap socket: %w", err)
 		}
 	}
-	observe, next, err := h.observeListeners()
+	observe, next, err := h.ObserveListeners()
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
-	var beats *pulse
+	var beats *handoff.Pulse
 	if h.BeatNS > 0 {
-		if beats, err = openPulse(next); err != nil {
+		if beats, err = handoff.OpenPulse(next); err != nil {
 			return fmt.Errorf("core: the supervisor's pulse: %w", err)
 		}
-		defer beats.close()
+		defer beats.Close()
 	}
 	// An agent in a short wait keeps its processor: leave enough for the rest.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), 2) + cfg.Agent.Count)
@@ -164,7 +123,7 @@ func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error 
 	defer cancel()
 	var running atomic.Pointer[conductor]
 	go func() {
-		lifeline := os.NewFile(lifelineFD, "lifeline")
+		lifeline := os.NewFile(handoff.LifelineFD, "lifeline")
 		_, _ = io.Copy(io.Discard, lifeline) // returns when the supervisor is gone
 		event.SupervisorGone.On(&log).Msg("the supervisor is gone")
 		if h.Backup {
@@ -182,8 +141,8 @@ func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error 
 			os.Exit(1)
 		})
 	}()
-	told := newBriefing(h.Source)
-	store, items, err := depot.Open(os.NewFile(depotFD, "depot"), told.take)
+	told := handoff.NewBriefing(h.Source)
+	store, items, err := depot.Open(os.NewFile(handoff.DepotFD, "depot"), told.Take)
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
@@ -217,34 +176,4 @@ func core(ctx context.Context, h *handoff, tenants []Tenant, ready *bool) error 
 	faultpoint.Here("core.ready")
 	c.show(observe)
 	return c.serve(ctx, bootstrap, handOver)
-}
-
-// maxHandoff bounds a handoff: what a configuration can be, as base64.
-const maxHandoff = 16 * config.MaxFileSize
-
-func readHandoff() (*handoff, error) {
-	f := os.NewFile(handoffFD, "handoff")
-	if f == nil {
-		return nil, errors.New("no handoff descriptor")
-	}
-	defer f.Close()
-	return decodeHandoff(f)
-}
-
-func decodeHandoff(r io.Reader) (*handoff, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxHandoff))
-	if err != nil {
-		return nil, fmt.Errorf("handoff: %w", err)
-	}
-	var h handoff
-	if err := json.Unmarshal(data, &h); err != nil {
-		return nil, fmt.Errorf("handoff: %w", err)
-	}
-	return &h, nil
-}
-
-func listenerFrom(fd uintptr) (net.Listener, error) {
-	f := os.NewFile(fd, "listener")
-	defer f.Close()
-	return net.FileListener(f)
 }

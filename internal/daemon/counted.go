@@ -6,6 +6,7 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 // openCounters makes the file of counters. The daemon goes on without it.
 func (c *conductor) openCounters() error {
 	id := counters.Identity{
-		Node: c.node, Program: Version, Incarnation: c.incarnation, Digest: c.cfg.Digest(), Supervisor: c.supervisor, Started: c.started,
+		Node: c.node, Program: version.Version, Incarnation: c.incarnation, Digest: c.cfg.Digest(), Supervisor: c.supervisor, Started: c.started,
 	}
 	// Lanes to and from each peer, which may want more of them than this node, and to itself.
 	perClass := len(c.cfg.Peers)*2*c.cfg.Lanes.PerPeer + c.cfg.Lanes.PerPeer

@@ -39,7 +39,7 @@ func TestTLSData(t *testing.T) {
 		}
 	}
 	for _, n := range []*daemontest.Node{a, b} {
-		st := status(t, n)
+		st := statusOf(t, n)
 		up := 0
 		for _, l := range st.Lanes {
 			if l.Direction == "local" || l.State != "up" {
@@ -80,7 +80,7 @@ func TestTLSDataOnOneSideOnly(t *testing.T) {
 		own := attachClient(t, n.to)
 		callable(t, own, n.to.Name+"/text/upper")
 	}
-	if !status(t, a).DataTLS || status(t, b).DataTLS {
+	if !statusOf(t, a).DataTLS || statusOf(t, b).DataTLS {
 		t.Error("the status says otherwise")
 	}
 }
@@ -137,7 +137,7 @@ func TestDataConnectionIsBound(t *testing.T) {
 	serve(t, a)
 	own := attachClient(t, a)
 	check(t, b.Halt())
-	raw, err := net.Dial("tcp", status(t, a).Listen)
+	raw, err := net.Dial("tcp", statusOf(t, a).Listen)
 	check(t, err)
 	defer raw.Close()
 	p := poseOver(t, tls.Client(raw, stranger(c.pair(t, nodecert.Request{Node: "b"}))))
@@ -221,7 +221,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 // use: TLS has new keys.
 func TestReplayedBootstrap(t *testing.T) {
 	c, a, b := secured(t)
-	listen := status(t, a).Listen
+	listen := statusOf(t, a).Listen
 	check(t, b.Halt())
 	raw, err := net.Dial("tcp", listen)
 	check(t, err)
@@ -232,7 +232,7 @@ func TestReplayedBootstrap(t *testing.T) {
 	p.receive("pong")
 	raw.Close()
 	daemontest.Eventually(t, "the session ends", func() error {
-		if s := status(t, a).Peers[0].State; s != "down" {
+		if s := statusOf(t, a).Peers[0].State; s != "down" {
 			return errors.New(s)
 		}
 		return nil
@@ -246,7 +246,7 @@ func TestReplayedBootstrap(t *testing.T) {
 	}
 	_, _ = io.Copy(io.Discard, again)
 	daemontest.Eventually(t, "a refusal", func() error {
-		st := status(t, a)
+		st := statusOf(t, a)
 		for _, r := range st.Refusals {
 			if strings.Contains(r.Text, "bad record MAC") {
 				return nil
@@ -254,7 +254,7 @@ func TestReplayedBootstrap(t *testing.T) {
 		}
 		return fmt.Errorf("%+v", st.Refusals)
 	})
-	if s := status(t, a).Peers[0].State; s != "down" {
+	if s := statusOf(t, a).Peers[0].State; s != "down" {
 		t.Errorf("the peer is %s", s)
 	}
 	check(t, errors.Join(b.Start(), b.Connected("a"), a.Connected("b")))

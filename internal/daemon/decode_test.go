@@ -3,68 +3,16 @@ package daemon
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"io"
 	"net"
-	"reflect"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/peerproto"
 )
-
-func FuzzReadPeer(f *testing.F) {
-	for _, m := range []*peerMessage{
-		{Type: peerPing, Seq: 1}, {Type: peerReady, Clock: -5},
-		{Type: peerHello, Hello: &helloBody{Magic: peerMagic, Protocol: 1, Node: "a"}},
-		{Type: peerOpen, Lane: &laneBody{Domain: "d", Geometry: rigGeometry, Address: []byte("x")}},
-		{Type: peerDirectory, Directory: []listing{{Domain: "d", Service: "s", Method: "m", ID: 1}}},
-	} {
-		var b bytes.Buffer
-		if err := writePeer(&b, m); err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b.Bytes())
-	}
-	f.Add([]byte{0, 0, 0, 0})
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff, '{'})
-	f.Add([]byte("\x00\x00\x00\x02{}"))
-	f.Add([]byte("\x00\x00\x00\x04null"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r := bytes.NewReader(data)
-		for {
-			m, err := readPeer(r, maxHello)
-			if err != nil {
-				if !errors.Is(err, errFrame) && err != io.EOF && err != io.ErrUnexpectedEOF {
-					t.Fatalf("%v", err)
-				}
-				return
-			}
-			var b bytes.Buffer
-			if err := writePeer(&b, m); err != nil {
-				t.Fatal(err)
-			}
-			again, err := readPeer(&b, maxFrame)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if x, y := mustJSON(t, m), mustJSON(t, again); x != y {
-				t.Fatalf("%s has become %s", x, y)
-			}
-		}
-	})
-}
-
-func mustJSON(t *testing.T, v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
 
 // Anybody can connect to the bootstrap socket and say anything.
 func FuzzHandshake(f *testing.F) {
@@ -74,8 +22,8 @@ func FuzzHandshake(f *testing.F) {
 	f.Cleanup(c.cancel)
 	var good bytes.Buffer
 	a := &conductor{node: "a", fabrics: []*openFabric{{name: "tcp"}}, incarnation: "1"}
-	for _, m := range []*peerMessage{a.hello(newLink(a, config.Peer{Name: "b"})), {Type: peerReady, Clock: 7}} {
-		if err := writePeer(&good, m); err != nil {
+	for _, m := range []*peerproto.Message{a.hello(newLink(a, config.Peer{Name: "b"})), {Type: peerproto.TypeReady, Clock: 7}} {
+		if err := peerproto.Write(&good, m); err != nil {
 			f.Fatal(err)
 		}
 	}
@@ -107,27 +55,6 @@ func FuzzHandshake(f *testing.F) {
 		}
 		if s != nil && s.link.name != "a" {
 			t.Fatalf("a session of %q", s.link.name)
-		}
-	})
-}
-
-func FuzzHandoff(f *testing.F) {
-	good, err := json.Marshal(handoff{Supervisor: 7, Source: "x.toml", Data: []byte("[node]\n"), Bootstrap: true})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good)
-	f.Add(good[:len(good)-4])
-	f.Add([]byte("null"))
-	f.Add([]byte(""))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		h, err := decodeHandoff(bytes.NewReader(data))
-		if err != nil {
-			return
-		}
-		again, err := decodeHandoff(bytes.NewReader([]byte(mustJSON(t, h))))
-		if err != nil || mustJSON(t, again) != mustJSON(t, h) && !reflect.DeepEqual(h, again) {
-			t.Fatalf("%+v has become %+v, %v", h, again, err)
 		}
 	})
 }

@@ -3,6 +3,8 @@ package daemon
 import (
 	"math/bits"
 	"time"
+
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // deaths are times of workers that died.
@@ -70,50 +72,19 @@ func (h *delays) quantile(q float64) time.Duration {
 }
 
 // status describes the times for the status.
-func (h *delays) status() DelayStatus {
-	s := DelayStatus{Count: h.n, P50US: micros(h.quantile(0.5)), P99US: micros(h.quantile(0.99)), MaxUS: micros(h.most), Buckets: []DelayBucket{}}
+func (h *delays) status() status.Delays {
+	s := status.Delays{Count: h.n, P50US: status.Micros(h.quantile(0.5)), P99US: status.Micros(h.quantile(0.99)), MaxUS: status.Micros(h.most), Buckets: []status.DelayBucket{}}
 	for b, n := range h.counts {
 		if n > 0 {
-			s.Buckets = append(s.Buckets, DelayBucket{BelowUS: micros(delayEnd(b)), Count: n})
+			s.Buckets = append(s.Buckets, status.DelayBucket{BelowUS: status.Micros(delayEnd(b)), Count: n})
 		}
 	}
 	return s
 }
 
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// DeathStatus says how long the slots of workers that died stayed in use.
-type DeathStatus struct {
-	// Certain is from the end of a worker's connection until the kernel has said that
-	// the process is dead.
-	Certain DelayStatus `json:"certain"`
-	// Freed is from then on until the slots are free that the worker held itself, Settled
-	// until those are free, too, whose requests waited for answers.
-	Freed   DelayStatus `json:"freed"`
-	Settled DelayStatus `json:"settled"`
-}
-
-// DelayStatus describes times that were counted, in microseconds.
-type DelayStatus struct {
-	Count uint64 `json:"count"`
-	// P50US and P99US are rounded up, by at most a quarter.
-	P50US float64 `json:"p50_us"`
-	P99US float64 `json:"p99_us"`
-	MaxUS float64 `json:"max_us"`
-	// Buckets are those with something in them, the shortest times first.
-	Buckets []DelayBucket `json:"buckets"`
-}
-
-// DelayBucket counts the times that are at least those of the bucket before and below its
-// own end.
-type DelayBucket struct {
-	BelowUS float64 `json:"below_us"`
-	Count   uint64  `json:"count"`
-}
-
 // status describes all times.
-func (s *deaths) status() DeathStatus {
-	return DeathStatus{Certain: s.certain.status(), Freed: s.freed.status(), Settled: s.settled.status()}
+func (s *deaths) status() status.Deaths {
+	return status.Deaths{Certain: s.certain.status(), Freed: s.freed.status(), Settled: s.settled.status()}
 }
 
 // merge adds what another agent has counted.

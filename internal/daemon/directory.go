@@ -6,6 +6,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
 // directoryPace is the time for each method of a directory until the peer is told the next: some ten
@@ -58,21 +59,21 @@ func (s *session) publish() {
 // newer directory is never overtaken.
 func (s *session) sendDirectory() {
 	ls := s.link.conductor.listings()
-	if err := s.send(&peerMessage{Type: peerDirectory, Directory: ls}); err != nil {
+	if err := s.send(&peerproto.Message{Type: peerproto.TypeDirectory, Directory: ls}); err != nil {
 		s.end(err)
 	}
 	s.nextDirectory = time.Now().Add(time.Duration(len(ls)) * directoryPace)
 }
 
 // maxDirectory bounds the bytes of a directory, so that it fits a frame.
-const maxDirectory = maxFrame - 64<<10
+const maxDirectory = peerproto.MaxFrame - 64<<10
 
 // listings returns what this node serves, as far as it fits a frame. What does not is not
 // to be had from peers: better than no link at all.
-func (c *conductor) listings() []listing {
+func (c *conductor) listings() []peerproto.Listing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var ls []listing
+	var ls []peerproto.Listing
 	bytes, left := 0, 0
 	for _, d := range c.allDomains() {
 		for k, m := range d.methods {
@@ -84,7 +85,7 @@ func (c *conductor) listings() []listing {
 				left++
 				continue
 			}
-			ls = append(ls, listing{Domain: d.name, Service: k.service, Method: k.method, ID: m.id, Answer: m.answer, Carries: m.carries()})
+			ls = append(ls, peerproto.Listing{Domain: d.name, Service: k.service, Method: k.method, ID: m.id, Answer: m.answer, Carries: m.carries()})
 		}
 	}
 	if left > 0 {
@@ -97,17 +98,17 @@ func (c *conductor) listings() []listing {
 const maxListings = 64 << 10
 
 // learn replaces the peer's directory.
-func (l *link) learn(s *session, ls []listing) error {
+func (l *link) learn(s *session, ls []peerproto.Listing) error {
 	if len(ls) > maxListings {
-		return fmt.Errorf("%w: a directory of %d methods, at most %d", errFrame, len(ls), maxListings)
+		return fmt.Errorf("%w: a directory of %d methods, at most %d", peerproto.ErrFrame, len(ls), maxListings)
 	}
-	dir := make(map[string]map[methodKey]listing)
+	dir := make(map[string]map[methodKey]peerproto.Listing)
 	for _, e := range ls {
 		if attach.CheckName(e.Service) != nil || attach.CheckName(e.Method) != nil || e.Answer < attach.AnswerLikeRequest || e.Answer > 1<<30 {
-			return fmt.Errorf("%w: a malformed directory entry", errFrame)
+			return fmt.Errorf("%w: a malformed directory entry", peerproto.ErrFrame)
 		}
 		if dir[e.Domain] == nil {
-			dir[e.Domain] = make(map[methodKey]listing)
+			dir[e.Domain] = make(map[methodKey]peerproto.Listing)
 		}
 		dir[e.Domain][methodKey{e.Service, e.Method}] = e
 	}

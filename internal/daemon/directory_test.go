@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
 // However often it changes what a node serves, and although its peer does not read, nobody waits for
@@ -40,7 +42,7 @@ func TestDirectoryOfCrowdsOfMethods(t *testing.T) {
 		r := bufio.NewReader(there)
 		read := func() int {
 			t.Helper()
-			m, err := readPeer(r, maxFrame)
+			m, err := peerproto.Read(r, peerproto.MaxFrame)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,7 @@
-// Package daemon is rdmad itself: a supervisor process that owns the socket and
-// starts the core, and the core, which owns the fabric and moves messages.
+// Package daemon is the core of rdmad: the process that owns the fabric and moves
+// messages. Package supervisor starts it.
 //
-// # Roles in the core
+// # Roles
 //
 //   - The conductor (conductor.go, worker.go, link.go ...) does everything that
 //     is not per message: attaching workers, resolving targets, opening lanes,

@@ -5,13 +5,12 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/handoff"
 )
 
 const (
-	// keptErrors is how many distinct errors the next core gets, and toldErrors how many
-	// the supervisor tells of its own: both must fit a message of the depot.
+	// keptErrors is how many distinct errors the next core gets: they must fit a message of the depot.
 	keptErrors = 32
-	toldErrors = 16
 	// keepErrorsEvery is how often they are kept at most.
 	keepErrorsEvery = time.Second
 )
@@ -19,7 +18,7 @@ const (
 // errors returns the distinct errors of the daemon's processes, the latest first.
 func (c *conductor) errors() []event.Entry {
 	list := append([]event.Entry{}, c.events.Errors()...) // an empty list in JSON, not null
-	list = append(list, c.told.supervisorErrors()...)
+	list = append(list, c.told.SupervisorErrors()...)
 	event.Sort(list)
 	return slices.Clip(list)
 }
@@ -33,7 +32,7 @@ func (c *conductor) keepErrors() {
 		case <-c.events.Changed():
 		}
 		list := c.events.Errors()
-		c.keepIdentity(func(m *nodeMeta) { m.Errors = list[:min(len(list), keptErrors)] })
+		c.keepIdentity(func(m *handoff.Node) { m.Errors = list[:min(len(list), keptErrors)] })
 		if !sleep(c.ctx, keepErrorsEvery) {
 			return
 		}

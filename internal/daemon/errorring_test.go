@@ -33,7 +33,7 @@ func TestErrorsOutliveTheCore(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
 	// Where both have dialled, one link has taken the place of the other.
 	var links uint64
-	for _, e := range status(t, a).Errors {
+	for _, e := range statusOf(t, a).Errors {
 		if e.Code == event.PeerDisconnected {
 			links = e.Count
 		}

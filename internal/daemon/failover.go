@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/printable"
 )
 
 // With fabric.provider = "auto" a node that has verbs has tcp behind it. A link uses one of
@@ -70,7 +72,7 @@ func (l *link) offers() []string {
 
 // commonFabric is the fabric for a session: the first offer of the node that dialled
 // that the other one offers too.
-func (c *conductor) commonFabric(dialled, taken *helloBody) (*openFabric, error) {
+func (c *conductor) commonFabric(dialled, taken *peerproto.Hello) (*openFabric, error) {
 	for _, name := range dialled.Fabrics {
 		if !slices.Contains(taken.Fabrics, name) {
 			continue
@@ -86,7 +88,7 @@ func (c *conductor) commonFabric(dialled, taken *helloBody) (*openFabric, error)
 		peer, mine = taken, dialled
 	}
 	return nil, fmt.Errorf("node %s uses fabric %q, this node %q: see rdmad doctor on both, or give both the same fabric.provider",
-		printable(peer.Node), printable(strings.Join(peer.Fabrics, ", ")), strings.Join(mine.Fabrics, ", "))
+		printable.Text(peer.Node), printable.Text(strings.Join(peer.Fabrics, ", ")), strings.Join(mine.Fabrics, ", "))
 }
 
 // Why sessions end that have nothing wrong.

@@ -15,6 +15,8 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/printable"
 )
 
 // guard is what a node with tls.mode = "required" has to judge peers by.
@@ -93,7 +95,7 @@ func settings(m *nodecert.Material, protocol string) *tls.Config {
 // use.
 func rightProtocol(s tls.ConnectionState, protocol string) error {
 	if s.NegotiatedProtocol != protocol {
-		return &refusal{reason: "tls-protocol", came: fmt.Sprintf("TLS for the protocol %q", printable(s.NegotiatedProtocol)),
+		return &refusal{reason: "tls-protocol", came: fmt.Sprintf("TLS for the protocol %q", printable.Text(s.NegotiatedProtocol)),
 			expected: fmt.Sprintf("%q", protocol), remedy: "connect with rdmad"}
 	}
 	return nil
@@ -178,7 +180,7 @@ func (c *conductor) secureIncoming(conn net.Conn) (*channel, error) {
 	case secure && c.guard == nil:
 		err := &refusal{reason: "unexpected-tls", came: "a connection with TLS", expected: fmt.Sprintf(`one without: node %s has tls.mode = "off"`, c.node),
 			remedy: "give both nodes the same tls.mode"}
-		_ = writePeer(conn, &peerMessage{Type: peerReject, Reason: err.Error()})
+		_ = peerproto.Write(conn, &peerproto.Message{Type: peerproto.TypeReject, Reason: err.Error()})
 		return nil, err
 	case !secure && c.guard != nil:
 		return nil, c.refusePlain(conn, in)
@@ -199,7 +201,7 @@ func (c *conductor) secureIncoming(conn net.Conn) (*channel, error) {
 	ch := &channel{Conn: t, raw: conn, state: &state}
 	if ch.node, err = nodecert.NameOf(state.PeerCertificates[0]); err != nil {
 		err := nameless(err)
-		_ = writePeer(ch, &peerMessage{Type: peerReject, Reason: err.Error()})
+		_ = peerproto.Write(ch, &peerproto.Message{Type: peerproto.TypeReject, Reason: err.Error()})
 		return nil, err
 	}
 	return ch, nil
@@ -207,28 +209,28 @@ func (c *conductor) secureIncoming(conn net.Conn) (*channel, error) {
 
 // refusePlain turns away a peer without TLS, and tells it if it is one.
 func (c *conductor) refusePlain(conn net.Conn, in *intake) error {
-	m, err := readPeer(in, maxHello)
+	m, err := peerproto.Read(in, peerproto.MaxHello)
 	if err != nil {
 		return explainHello(nil, err)
 	}
 	who := "somebody"
 	if m.Hello != nil {
-		who = fmt.Sprintf("a node that says it is %q", printable(m.Hello.Node))
+		who = fmt.Sprintf("a node that says it is %q", printable.Text(m.Hello.Node))
 	}
 	r := &refusal{reason: "no-tls", came: "a connection without TLS, from " + who, expected: fmt.Sprintf(`TLS: node %s has tls.mode = "required"`, c.node),
 		remedy: `make a certificate with rdmad certs init and set tls.mode = "required" on both nodes`}
-	_ = writePeer(conn, &peerMessage{Type: peerReject, Reason: r.Error()})
+	_ = peerproto.Write(conn, &peerproto.Message{Type: peerproto.TypeReject, Reason: r.Error()})
 	return r
 }
 
 // admitPeer decides whether the node that a hello claims may connect.
 func (c *conductor) admitPeer(node string, ch *channel) error {
 	if ch.state != nil && node != ch.node {
-		return &refusal{reason: "certificate-name", came: fmt.Sprintf("a hello of node %q with the certificate of node %q", printable(node), ch.node),
+		return &refusal{reason: "certificate-name", came: fmt.Sprintf("a hello of node %q with the certificate of node %q", printable.Text(node), ch.node),
 			expected: "the same name in both", remedy: "give the node its own certificate, or its node.name the name in the certificate"}
 	}
 	if c.allLinks()[node] == nil {
-		return fmt.Errorf("node %q is not a [[peer]] of node %s", printable(node), c.node)
+		return fmt.Errorf("node %q is not a [[peer]] of node %s", printable.Text(node), c.node)
 	}
 	if allow := c.live().TLS.Allow; c.guard != nil && len(allow) > 0 && !slices.Contains(allow, node) {
 		return &refusal{reason: "not-allowed", came: fmt.Sprintf("node %q", node), expected: fmt.Sprintf("one of tls.allow of node %s", c.node),

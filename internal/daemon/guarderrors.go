@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
 // The errors of crypto/tls say what broke; operators need to know which end is to be
@@ -111,7 +112,7 @@ func explainHello(ch *channel, err error) error {
 			remedy: "see what opens them", err: err}
 	case hungUp(err):
 		return &refusal{reason: "closed", came: "a connection that was closed before it said who it is", expected: "a hello", remedy: "nothing, if somebody only looked whether the port is open", err: err}
-	case errors.Is(err, errFrame):
+	case errors.Is(err, peerproto.ErrFrame):
 		return &refusal{reason: "malformed", came: "something that no rdmad says", expected: "a hello", remedy: "see what else connects to node.listen", err: err}
 	case errors.Is(err, errIntake):
 		return &refusal{reason: "too-large", came: "more bytes than any handshake has", expected: fmt.Sprintf("at most %d", maxIntake), remedy: "connect with rdmad", err: err}

@@ -2,15 +2,11 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -114,37 +110,6 @@ func TestCoreDiesInARotation(t *testing.T) {
 	})
 }
 
-// A core that does not read its handoff is not waited for, however much that is.
-func TestCoreThatDoesNotRead(t *testing.T) {
-	var users []string
-	for i := range 8000 {
-		users = append(users, fmt.Sprint(100_000_000+i))
-	}
-	program := filepath.Join(t.TempDir(), "core")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	exe, err := openExecutable(program, program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer exe.close()
-	socket, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	s := &supervisor{
-		cfg: parsed(t, "[[domain]]\nname = \"jobs\"\nusers = ["+strings.Join(users, ", ")+"]\n"), log: zerolog.Nop(), socket: socket,
-		depot: depot.NewStore(depot.Limits{Items: 10, FDs: 10}, func(err error) { t.Error(err) }),
-	}
-	core, err := s.startCore(exe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	core.end(syscall.SIGKILL, time.Minute)
-}
-
 // A process that attaches while its domain gets new memory, and a reload leaves it no domain, is refused.
 func TestAttachWhileRotatedAndReloaded(t *testing.T) {
 	cfg := parsed(t, "")
@@ -197,84 +162,4 @@ func TestAttachWhileRotatedAndReloaded(t *testing.T) {
 	if err := <-attached; !errors.Is(err, attach.ErrPermission) {
 		t.Errorf("attached: %v", err)
 	}
-}
-
-// toldRig is a supervisor whose core is being started, and that core when it is told.
-func toldRig(t *testing.T, cfg *config.Config) (s *supervisor, start func() *briefing) {
-	s = &supervisor{cfg: cfg, log: zerolog.Nop(), depot: depot.NewStore(depot.Limits{Items: 10, FDs: 10}, func(err error) { t.Error(err) })}
-	link, theirs, err := s.depot.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.core = &runningCore{link: link, ended: make(chan struct{})}
-	return s, func() *briefing {
-		go link.Serve()
-		told := newBriefing("test")
-		core, _, err := depot.Open(theirs, told.take)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = core.Close() })
-		if err := core.Ready(); err != nil {
-			t.Fatal(err)
-		}
-		<-link.Ready()
-		return told
-	}
-}
-
-// What a reload has put in force reaches the core also if another was refused before the core could be told.
-func TestReloadRefusedBeforeTold(t *testing.T) {
-	next := parsed(t, "[limits]\nworkers = 20\n")
-	cfg := *next
-	cfg.Limits.Workers = 10
-	s, start := toldRig(t, &cfg)
-	s.setup.Reload = func() (*config.Config, error) { return next, nil }
-	s.reload()
-	s.setup.Reload = func() (*config.Config, error) { return nil, errors.New("line 3: unknown key") }
-	s.reload()
-	if s.cfg.Limits.Workers != 20 || s.reloaded.Result != ReloadRefused {
-		t.Fatalf("%d, %+v", s.cfg.Limits.Workers, s.reloaded)
-	}
-	told := start()
-	s.served()
-	eventually(t, "the core has what is in force", func() error {
-		if c := told.config.Load(); c == nil || c.Digest() != s.cfg.Digest() {
-			return fmt.Errorf("it has %+v", c)
-		}
-		return nil
-	})
-}
-
-// How a reload went can be told however much it has changed.
-func TestNoteOfManyChanges(t *testing.T) {
-	domains := func(from int) string {
-		var b strings.Builder
-		for i := range 40 {
-			fmt.Fprintf(&b, "[[domain]]\nname = \"the-domain-of-a-project-%d\"\n", i)
-			var ids []string
-			for u := range 80 {
-				ids = append(ids, fmt.Sprint(from+i*100+u))
-			}
-			fmt.Fprintf(&b, "users = [%[1]s]\ngroups = [%[1]s]\n", strings.Join(ids, ", "))
-		}
-		return b.String()
-	}
-	before := parsed(t, domains(10000))
-	s, start := toldRig(t, before)
-	told := start()
-	after := parsed(t, domains(20000))
-	after.Node.Socket = before.Node.Socket
-	s.setup.Reload = func() (*config.Config, error) { return after, nil }
-	s.reload()
-	if r := s.reloaded; s.untold || r.Result != ReloadDone || r.More == 0 || len(r.Applied)+len(r.Pending)+r.More != 80 {
-		data, _ := json.Marshal(r)
-		t.Errorf("untold %v; %d applied, %d pending, %d more; %d bytes", s.untold, len(r.Applied), len(r.Pending), r.More, len(data))
-	}
-	eventually(t, "the core is told", func() error {
-		if told.reload.Load() == nil {
-			return errors.New("not yet")
-		}
-		return nil
-	})
 }

@@ -43,7 +43,7 @@ func TestIOUrings(t *testing.T) {
 			t.Errorf("the core of 3 agents has %d, want %d", n, c.want)
 		}
 		told := 0
-		for _, a := range status(t, c.node).Agents {
+		for _, a := range statusOf(t, c.node).Agents {
 			if a.Wakes == "io_uring" {
 				told++
 			}

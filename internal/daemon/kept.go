@@ -5,13 +5,13 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/handoff"
 )
 
-// What a core keeps in the depot, by kind: the keys, and the metadata under them. A
-// change that the next core would misread changes depot.Version.
+// What a core keeps in the depot besides the node itself (handoff.Node), by kind: the keys, and the
+// metadata under them. The kinds are followed by the domain's name, and but for domains by a number.
+// A change that the next core would misread changes depot.Version.
 const (
-	nodeKey = "node"
-	// The others are followed by the domain's name, and but for domains by a number.
 	kindDomain = "domain"
 	kindMethod = "method" // by its number
 	kindWorker = "worker" // by its attach id
@@ -22,17 +22,6 @@ const (
 func domainKey(d string) string { return kindDomain + "/" + d }
 
 func keyOf(kind string, d *domain, n int) string { return fmt.Sprintf("%s/%s/%d", kind, d.name, n) }
-
-// nodeMeta says what the rest is.
-type nodeMeta struct {
-	Versions    Versions `json:"versions"`
-	Boot        string   `json:"boot"`
-	Incarnation string   `json:"incarnation"`
-	// Errors are the distinct errors that were counted.
-	Errors []event.Entry `json:"errors,omitempty"`
-	// Out: the node is out of service, since when in nanoseconds of the clock on the wall.
-	Out int64 `json:"out,omitempty"`
-}
 
 // domainMeta comes with the domain's segment and its bell. What it counts goes on, so
 // that nothing gets a number that somebody may still know something else by.
@@ -117,11 +106,11 @@ func (c *conductor) keepChange(key string, meta any) {
 }
 
 // keepIdentity changes what is kept of the node itself.
-func (c *conductor) keepIdentity(change func(*nodeMeta)) {
+func (c *conductor) keepIdentity(change func(*handoff.Node)) {
 	c.identifying.Lock()
 	defer c.identifying.Unlock()
 	change(c.identity)
-	c.keepChange(nodeKey, c.identity)
+	c.keepChange(handoff.NodeKey, c.identity)
 }
 
 // keepNoMore takes an item out of the depot.

@@ -1,6 +1,11 @@
 package daemon
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/printable"
+)
 
 // opening identifies one connection of a lane: the session over which it was
 // opened, and the number of the question that opened it.
@@ -14,8 +19,8 @@ type opening struct {
 // sends, and one that only waits never does. incoming: this node's end is the one
 // that requests come in by.
 func (o opening) tellBroken(d *domain, l *laneInfo, incoming bool, why string) {
-	err := o.session.send(&peerMessage{
-		Type: peerBroken, Seq: o.seq, Reason: why, Lane: &laneBody{Domain: d.name, Class: l.Class, Number: l.Number, Incoming: incoming},
+	err := o.session.send(&peerproto.Message{
+		Type: peerproto.TypeBroken, Seq: o.seq, Reason: why, Lane: &peerproto.Lane{Domain: d.name, Class: l.Class, Number: l.Number, Incoming: incoming},
 	})
 	if err != nil {
 		o.session.end(fmt.Errorf("cannot tell of a lane's end: %w", err))
@@ -24,7 +29,7 @@ func (o opening) tellBroken(d *domain, l *laneInfo, incoming bool, why string) {
 
 // laneBroken takes this node's end of a connection down after the peer's end has
 // gone. Connections that were opened since are left alone.
-func (c *conductor) laneBroken(s *session, m *peerMessage) {
+func (c *conductor) laneBroken(s *session, m *peerproto.Message) {
 	if m.Lane.Bulk {
 		c.bulkBroken(s, m)
 		return
@@ -38,7 +43,7 @@ func (c *conductor) laneBroken(s *session, m *peerMessage) {
 	c.mu.Lock()
 	out, in := d.outs[key], d.ins[key]
 	c.mu.Unlock()
-	why := "the peer has closed the lane: " + printableText(m.Reason, maxRefusalText)
+	why := "the peer has closed the lane: " + printable.Limited(m.Reason, maxRefusalText)
 	switch {
 	case m.Lane.Incoming && out != nil:
 		d.agent.commands.call(func() {

@@ -15,6 +15,7 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -167,7 +168,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	var waiting []sentRequest
 	var mirror uint64
 	d.agent.commands.call(func() { waiting, mirror = o.lane.outstanding(), o.lane.mirror.Load() })
-	question := &peerMessage{Type: peerOpen, Lane: &laneBody{
+	question := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{
 		Domain: d.name, Class: o.info.Class, Number: o.info.Number, Geometry: o.info.Geometry,
 		Address: pair.ep.Address(), Key: pair.mr.Remote(), Mirror: mirror, Sent: encodeSent(waiting),
 	}}
@@ -222,9 +223,9 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 // learn notes which end of the lane the peer has, and returns its verdicts on the
 // requests that wait for answers. None wait any more if it is another end than the one
 // they were sent to: they were given an outcome.
-func (o *outgoing) learn(d *domain, l *laneBody, asked uint64, waiting []sentRequest) ([]sentRequest, []byte, error) {
+func (o *outgoing) learn(d *domain, l *peerproto.Lane, asked uint64, waiting []sentRequest) ([]sentRequest, []byte, error) {
 	if l == nil || l.Mirror == 0 {
-		return nil, nil, fmt.Errorf("%w: a lane without a name", errFrame)
+		return nil, nil, fmt.Errorf("%w: a lane without a name", peerproto.ErrFrame)
 	}
 	if asked == l.Mirror {
 		return waiting, l.Verdicts, checkVerdicts(l.Verdicts, len(waiting))
@@ -287,9 +288,9 @@ func (d *domain) endpoint(s *session, ring *slots.Ring) (*endpointPair, error) {
 }
 
 // connect joins the endpoint with the peer's.
-func (p *endpointPair) connect(ctx context.Context, peer *laneBody, ring *slots.Ring, role fabric.Role) error {
+func (p *endpointPair) connect(ctx context.Context, peer *peerproto.Lane, ring *slots.Ring, role fabric.Role) error {
 	if peer == nil || len(peer.Address) > fabric.MaxAddress || peer.Key.Len < uint64(len(ring.Slots())) {
-		return fmt.Errorf("%w: a lane without a usable address or memory", errFrame)
+		return fmt.Errorf("%w: a lane without a usable address or memory", peerproto.ErrFrame)
 	}
 	p.remote = peer.Key
 	return p.ep.Connect(ctx, peer.Address, role)

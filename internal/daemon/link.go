@@ -11,6 +11,8 @@ import (
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/printable"
 )
 
 // link is what this node knows of a configured peer. Its fields below the gap
@@ -43,7 +45,7 @@ type link struct {
 	// undrained is closed when the peer takes requests again; nil unless it drains.
 	undrained chan struct{}
 	listed    bool // the session's directory has come
-	directory map[string]map[methodKey]listing
+	directory map[string]map[methodKey]peerproto.Listing
 }
 
 func newLink(c *conductor, p config.Peer) *link {
@@ -306,7 +308,7 @@ func (c *conductor) connected(ctx context.Context, name string) (*session, error
 		}
 		c.mu.Unlock()
 		if l == nil {
-			return nil, fmt.Errorf("%w: node %q is not a [[peer]] of node %s", attach.ErrNoService, printable(name), c.node)
+			return nil, fmt.Errorf("%w: node %q is not a [[peer]] of node %s", attach.ErrNoService, printable.Text(name), c.node)
 		}
 		if s != nil {
 			return s, nil

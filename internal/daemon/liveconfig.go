@@ -5,6 +5,8 @@ import (
 
 	"github.com/rdmad/rdmad/internal/cgroup"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/nodelog"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -24,7 +26,7 @@ func (c *conductor) live() *config.Config {
 func (c *conductor) apply(next *config.Config) {
 	before := c.live()
 	c.reloaded.Store(next)
-	c.events.SetLevel(logLevel(next))
+	c.events.SetLevel(nodelog.Level(next))
 	idle := idleFor(next)
 	for _, a := range c.agents {
 		a.commands.do(func() {
@@ -135,10 +137,20 @@ func (c *conductor) applyReloads() {
 		select {
 		case <-c.ctx.Done():
 			return
-		case <-c.told.configs:
+		case <-c.told.Configs:
 		}
-		if next := c.told.config.Load(); next != nil && next.Digest() != c.live().Digest() {
+		if next := c.told.Config.Load(); next != nil && next.Digest() != c.live().Digest() {
 			c.apply(next)
 		}
 	}
+}
+
+// configStatus describes the configuration in force.
+func (c *conductor) configStatus() *status.Config {
+	cfg := c.live()
+	s := &status.Config{Digest: cfg.Digest(), TOML: string(cfg.TOML())}
+	if c.told != nil {
+		s.Source, s.Reload = c.told.Source, c.told.Reload.Load()
+	}
+	return s
 }

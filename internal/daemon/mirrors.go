@@ -10,6 +10,8 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -20,22 +22,22 @@ type incoming struct {
 }
 
 // acceptLane makes the answering end of a lane for a peer.
-func (c *conductor) acceptLane(s *session, m *peerMessage) {
+func (c *conductor) acceptLane(s *session, m *peerproto.Message) {
 	if err := c.openIncoming(s, m); err != nil {
 		event.LaneRefused.On(&c.log).Err(err).Str("peer", s.link.name).Msg("lane refused")
-		if err := s.send(&peerMessage{Type: peerRefuse, Seq: m.Seq, Reason: err.Error()}); err != nil {
+		if err := s.send(&peerproto.Message{Type: peerproto.TypeRefuse, Seq: m.Seq, Reason: err.Error()}); err != nil {
 			s.end(err)
 		}
 	}
 }
 
-func (c *conductor) openIncoming(s *session, m *peerMessage) error {
+func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	if m.Lane.Bulk {
 		return c.acceptBulk(s, m)
 	}
 	d := c.domainNamed(m.Lane.Domain)
 	if d == nil {
-		return fmt.Errorf("node %s has no domain %q", c.node, printable(m.Lane.Domain))
+		return fmt.Errorf("node %s has no domain %q", c.node, printable.Text(m.Lane.Domain))
 	}
 	class, err := c.classFor(m.Lane)
 	if err != nil {
@@ -67,7 +69,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 	pair.opening = opening{s, m.Seq}
 	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
-	err = s.send(&peerMessage{Type: peerAccept, Seq: m.Seq, Lane: &laneBody{
+	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
 		Address: pair.ep.Address(), Key: pair.mr.Remote(), Mirror: agreed, Verdicts: verdicts,
 	}})
 	if err == nil {
@@ -115,7 +117,7 @@ func (c *conductor) openIncoming(s *session, m *peerMessage) error {
 }
 
 // classFor finds the class of a peer's lane, which must be the same here.
-func (c *conductor) classFor(l *laneBody) (config.Class, error) {
+func (c *conductor) classFor(l *peerproto.Lane) (config.Class, error) {
 	for _, class := range c.cfg.Classes {
 		if class.Name != l.Class {
 			continue
@@ -126,7 +128,7 @@ func (c *conductor) classFor(l *laneBody) (config.Class, error) {
 		}
 		return class, nil
 	}
-	return config.Class{}, fmt.Errorf("node %s has no class %q", c.node, printable(l.Class))
+	return config.Class{}, fmt.Errorf("node %s has no class %q", c.node, printable.Text(l.Class))
 }
 
 // incoming finds or makes the mirror for a peer's lane number n of a class, which the

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/observe"
 	"github.com/rdmad/rdmad/internal/webpage"
 )
@@ -19,8 +20,8 @@ import (
 type watched struct{ *conductor }
 
 // show serves HTTP on the listeners that are there, until the core stops.
-func (c *conductor) show(list [observers]net.Listener) {
-	if list == [observers]net.Listener{} {
+func (c *conductor) show(list [handoff.Observers]net.Listener) {
+	if list == [handoff.Observers]net.Listener{} {
 		return
 	}
 	var s *observe.Server
@@ -34,11 +35,11 @@ func (c *conductor) show(list [observers]net.Listener) {
 		if l == nil {
 			continue
 		}
-		if i == observeTCP {
+		if i == handoff.ObserveTCP {
 			c.warnOfOpenHTTP(l.Addr())
 		}
 		c.spawn(func() {
-			if err := s.Serve(l, i == observeUnix || c.cfg.Observe.Pprof); err != nil {
+			if err := s.Serve(l, i == handoff.ObserveUnix || c.cfg.Observe.Pprof); err != nil {
 				event.ObserveEnded.On(&c.log).Err(err).Stringer("address", l.Addr()).Msg("HTTP is not served any more")
 			}
 		})

@@ -7,26 +7,15 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/slots"
 )
 
 // outage is a time in which the node's services take no new requests, because somebody
 // has said so ("rdmad drain"). Requests of the node's own workers to other nodes go on.
 type outage struct{ since time.Time }
-
-// DrainStatus is how far a node that was taken out of service has come.
-type DrainStatus struct {
-	// SinceS is for how long it has been out of service, in seconds.
-	SinceS float64 `json:"since_s"`
-	// Complete: nothing is under way to its services, and nothing can come.
-	Complete bool `json:"complete"`
-	// Requests is how many requests to its services have no outcome yet, of peers and
-	// of its own workers.
-	Requests int `json:"requests"`
-	// Peers are the connected ones that have not said that they have nothing on its
-	// way to this node.
-	Peers []string `json:"peers"`
-}
 
 // drainsNow reports whether the node takes no new requests; mu is held.
 func (c *conductor) drainsNow() bool { return c.draining || c.out != nil }
@@ -103,7 +92,7 @@ func (c *conductor) keepOut() {
 	if c.out != nil {
 		since = c.out.since.UnixNano()
 	}
-	c.keepIdentity(func(m *nodeMeta) { m.Out = since })
+	c.keepIdentity(func(m *handoff.Node) { m.Out = since })
 }
 
 // adoptService makes the node out of service if it was that with the last core. That may
@@ -160,7 +149,7 @@ func (d *agentDomain) serving() (n int) {
 
 // drainStatus describes the outage, if there is one; serving is what all domains count.
 // mu is held.
-func (c *conductor) drainStatus(serving int) *DrainStatus {
+func (c *conductor) drainStatus(serving int) *status.Drain {
 	if c.out == nil {
 		return nil
 	}
@@ -172,7 +161,7 @@ func (c *conductor) drainStatus(serving int) *DrainStatus {
 		}
 	}
 	slices.Sort(busy)
-	return &DrainStatus{SinceS: time.Since(c.out.since).Seconds(), Requests: serving, Peers: busy, Complete: serving == 0 && len(busy) == 0}
+	return &status.Drain{SinceS: time.Since(c.out.since).Seconds(), Requests: serving, Peers: busy, Complete: serving == 0 && len(busy) == 0}
 }
 
 // tellPeersOfService tells all peers whether this node takes requests.
@@ -196,9 +185,9 @@ func (c *conductor) tellService(s *session) {
 		return
 	}
 	s.saidDrain = drains
-	m := &peerMessage{Type: peerUndrain}
+	m := &peerproto.Message{Type: peerproto.TypeUndrain}
 	if drains {
-		m = &peerMessage{Type: peerDrain, Seq: seq}
+		m = &peerproto.Message{Type: peerproto.TypeDrain, Seq: seq}
 	}
 	if err := s.send(m); err != nil {
 		s.end(err)

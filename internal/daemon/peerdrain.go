@@ -1,6 +1,10 @@
 package daemon
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/rdmad/rdmad/internal/peerproto"
+)
 
 // peerDrains deals with a peer that takes no new requests: what is on its way to
 // it is finished, then the lanes to it go down, and then it is told. seq is the message's. What it returns, if
@@ -19,7 +23,7 @@ func (l *link) peerDrains(s *session, seq uint64) (follow func()) {
 		if !c.lanesDrained(s, undrained) {
 			return
 		}
-		if err := s.send(&peerMessage{Type: peerDrained, Seq: seq}); err != nil {
+		if err := s.send(&peerproto.Message{Type: peerproto.TypeDrained, Seq: seq}); err != nil {
 			s.end(err)
 		}
 	}

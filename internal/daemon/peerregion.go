@@ -1,48 +1,53 @@
 package daemon
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/printable"
+)
 
 // peerRegion deals with a message about a region of a peer.
-func (c *conductor) peerRegion(s *session, m *peerMessage) error {
+func (c *conductor) peerRegion(s *session, m *peerproto.Message) error {
 	switch {
 	case m.Region == nil:
-		return fmt.Errorf("%w: %s without a region", errFrame, m.Type)
-	case m.Type == peerExport:
+		return fmt.Errorf("%w: %s without a region", peerproto.ErrFrame, m.Type)
+	case m.Type == peerproto.TypeExport:
 		return c.imported(s, m)
-	case m.Type == peerUnexport:
+	case m.Type == peerproto.TypeUnexport:
 		return c.returned(s, m)
 	}
 	if d := c.domainNamed(m.Region.Domain); d != nil {
 		b := c.bulkWith(d, s.link.name)
-		d.agent.commands.call(func() { b.view.revoked(d.view, m.Region.id()) })
+		d.agent.commands.call(func() { b.view.revoked(d.view, m.Region.ID()) })
 	}
 	return nil
 }
 
 // imported notes a region that a peer exports to a domain, and answers.
-func (c *conductor) imported(s *session, m *peerMessage) error {
+func (c *conductor) imported(s *session, m *peerproto.Message) error {
 	d := c.domainNamed(m.Region.Domain)
 	if d == nil {
-		return s.send(&peerMessage{Type: peerRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s has no domain %q", c.node, printable(m.Region.Domain))})
+		return s.send(&peerproto.Message{Type: peerproto.TypeRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s has no domain %q", c.node, printable.Text(m.Region.Domain))})
 	}
 	b := c.bulkWith(d, s.link.name)
 	ok := false
-	d.agent.commands.call(func() { ok = b.view.imported(m.Region.id(), m.Region.Key) })
+	d.agent.commands.call(func() { ok = b.view.imported(m.Region.ID(), m.Region.Key) })
 	if !ok {
-		return s.send(&peerMessage{Type: peerRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s knows %d regions of domain %s already", c.node, maxImports, d.name)})
+		return s.send(&peerproto.Message{Type: peerproto.TypeRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s knows %d regions of domain %s already", c.node, maxImports, d.name)})
 	}
 	select {
 	case s.named <- struct{}{}:
 	default:
 	}
-	return s.send(&peerMessage{Type: peerExported, Seq: m.Seq})
+	return s.send(&peerproto.Message{Type: peerproto.TypeExported, Seq: m.Seq})
 }
 
 // returned forgets a region that a peer takes back, and answers when no handler can
 // reach it any more.
-func (c *conductor) returned(s *session, m *peerMessage) error {
+func (c *conductor) returned(s *session, m *peerproto.Message) error {
 	answer := func() {
-		if err := s.send(&peerMessage{Type: peerUnexported, Seq: m.Seq}); err != nil {
+		if err := s.send(&peerproto.Message{Type: peerproto.TypeUnexported, Seq: m.Seq}); err != nil {
 			s.end(err)
 		}
 	}
@@ -56,7 +61,7 @@ func (c *conductor) returned(s *session, m *peerMessage) error {
 	unused := false
 	d.agent.commands.call(func() {
 		asking := true
-		b.view.withdrawn(m.Region.id(), func() {
+		b.view.withdrawn(m.Region.ID(), func() {
 			if asking {
 				unused = true
 			} else {

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // bulk is the state of operations on regions between node a and b.
-func bulk(t *testing.T, a *daemontest.Node) daemon.BulkStatus {
+func bulk(t *testing.T, a *daemontest.Node) status.Bulk {
 	t.Helper()
 	st, err := a.Status(t.Context())
 	if err != nil {
@@ -27,7 +27,7 @@ func bulk(t *testing.T, a *daemontest.Node) daemon.BulkStatus {
 			return s
 		}
 	}
-	return daemon.BulkStatus{}
+	return status.Bulk{}
 }
 
 // What a peer says of its regions is answered, and forgotten with the connection.

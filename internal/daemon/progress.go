@@ -64,7 +64,7 @@ func (c *conductor) watchProgress() {
 			event.CoreStalled.On(&c.log).Strs("parts", stalled).Dur("for", every).Msg("no progress; the supervisor is not told that all is well")
 		}
 		if len(stalled) == 0 {
-			c.pulse.beat()
+			c.pulse.Beat()
 		}
 		told = stalled
 	}

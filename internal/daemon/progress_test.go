@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/handoff"
 )
 
 // The supervisor is told that all is well while an agent takes commands and the conductor's
 // lock can be had, not while either cannot, and again when both can.
 func TestWatchdogStalls(t *testing.T) {
-	beats, err := newPulse()
+	beats, err := handoff.NewPulse()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer beats.close()
+	defer beats.Close()
 	events := event.New(new(bytes.Buffer), event.Options{Process: "core"})
 	c := &conductor{log: events.Logger(), pulse: beats, beatEvery: 20 * time.Millisecond}
 	c.ctx, c.cancel = context.WithCancel(t.Context())
@@ -31,8 +32,8 @@ func TestWatchdogStalls(t *testing.T) {
 	go func() { c.watchProgress(); close(done) }()
 	alive := func() {
 		t.Helper()
-		before, end := beats.beats.Load(), time.Now().Add(2*time.Minute)
-		for beats.beats.Load() == before {
+		before, end := beats.Beats.Load(), time.Now().Add(2*time.Minute)
+		for beats.Beats.Load() == before {
 			if time.Now().After(end) {
 				t.Fatal("the supervisor is not told that all is well")
 			}
@@ -61,8 +62,8 @@ func TestWatchdogStalls(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond) // between two looks
 		}
-		for last := beats.beats.Load() - 1; last != beats.beats.Load(); {
-			if last = beats.beats.Load(); time.Now().After(end) {
+		for last := beats.Beats.Load() - 1; last != beats.Beats.Load(); {
+			if last = beats.Beats.Load(); time.Now().After(end) {
 				t.Fatalf("all is said to be well without the %s", part)
 			}
 			time.Sleep(8 * c.beatEvery) // it was said before, unless it goes on

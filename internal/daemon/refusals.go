@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/printable"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/internal/turnstile"
 )
 
@@ -106,14 +108,14 @@ func (r *refusals) forget(host string) {
 }
 
 // status lists what is remembered, the latest first.
-func (r *refusals) status() []RefusalStatus {
+func (r *refusals) status() []status.Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := []RefusalStatus{}
+	list := []status.Refusal{}
 	for k, e := range r.list {
-		list = append(list, RefusalStatus{From: k.host, Reason: k.reason, Text: e.text, Count: e.count, AgeS: time.Since(e.last).Seconds()})
+		list = append(list, status.Refusal{From: k.host, Reason: k.reason, Text: e.text, Count: e.count, AgeS: time.Since(e.last).Seconds()})
 	}
-	slices.SortFunc(list, func(a, b RefusalStatus) int { return cmp.Compare(a.AgeS, b.AgeS) })
+	slices.SortFunc(list, func(a, b status.Refusal) int { return cmp.Compare(a.AgeS, b.AgeS) })
 	return list
 }
 
@@ -144,7 +146,7 @@ var errTooOften = &refusal{reason: "too-often", came: "connection after connecti
 // was if that is news.
 func (c *conductor) note(from net.Addr, what string, err error) {
 	atomic.AddUint64(&c.counts().RefusedConnections, 1)
-	text := printableText(err.Error(), maxRefusalText)
+	text := printable.Limited(err.Error(), maxRefusalText)
 	reason := text[:min(len(text), maxReason)]
 	var r *refusal
 	if errors.As(err, &r) {

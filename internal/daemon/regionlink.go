@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
 // What the two nodes know of each other's regions outlives the session between them, like
@@ -90,7 +91,7 @@ func (b *bulk) repeat(s *session) error {
 	})
 	for r := range b.exports {
 		if revoked[r] {
-			if err := s.send(&peerMessage{Type: peerRevoke, Region: b.name(r)}); err != nil {
+			if err := s.send(&peerproto.Message{Type: peerproto.TypeRevoke, Region: b.name(r)}); err != nil {
 				return err
 			}
 			continue
@@ -105,7 +106,7 @@ func (b *bulk) repeat(s *session) error {
 		}
 		name := b.name(r)
 		name.Key = mr.Remote()
-		if err := s.send(&peerMessage{Type: peerExport, Region: name}); err != nil {
+		if err := s.send(&peerproto.Message{Type: peerproto.TypeExport, Region: name}); err != nil {
 			return err
 		}
 		faultpoint.Here("repeat.export")
@@ -123,7 +124,7 @@ func (c *conductor) repeatExports(s *session) {
 		}
 	})
 	if err == nil {
-		err = s.send(&peerMessage{Type: peerRepeated})
+		err = s.send(&peerproto.Message{Type: peerproto.TypeRepeated})
 		faultpoint.Here("repeat.over")
 	}
 	if err != nil {

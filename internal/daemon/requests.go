@@ -9,6 +9,8 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -35,7 +37,7 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 		return c.have(w, m)
 	case attach.TypeResolve, attach.TypeRegister, attach.TypeWithdraw, attach.TypeStatus, attach.TypePing, attach.TypeAlloc, attach.TypeExport, attach.TypeTrace, attach.TypeDrain, attach.TypeStacks:
 	default:
-		return fmt.Errorf("%w: a %q message from a worker", attach.ErrInvalid, printable(string(m.Type)))
+		return fmt.Errorf("%w: a %q message from a worker", attach.ErrInvalid, printable.Text(string(m.Type)))
 	}
 	if !w.begins(m.Seq) {
 		return nil // asked again after a core's death; the first one is being answered
@@ -247,7 +249,7 @@ func (c *conductor) ping(m *attach.Message) (*attach.Message, error) {
 			return nil, err
 		}
 		start := time.Now()
-		if _, err = s.ask(ctx, &peerMessage{Type: peerPing}); err == nil {
+		if _, err = s.ask(ctx, &peerproto.Message{Type: peerproto.TypePing}); err == nil {
 			return &attach.Message{Type: attach.TypePong, Node: m.Node, RTT: int64(time.Since(start))}, nil
 		}
 		if !c.followed(ctx, s) {
@@ -394,7 +396,7 @@ func (c *conductor) lookup(d *domain, t attach.Target) (p place, retry bool, err
 	case t.Node == c.node:
 		return c.lookupHere(d, key)
 	case l == nil:
-		return p, false, fmt.Errorf("%w: node %q is not this node (%s) and not a [[peer]] of it", attach.ErrNoService, printable(t.Node), c.node)
+		return p, false, fmt.Errorf("%w: node %q is not this node (%s) and not a [[peer]] of it", attach.ErrNoService, printable.Text(t.Node), c.node)
 	default:
 		return l.lookup(d, key)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/server"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -54,7 +54,7 @@ func runOffender(args []string) error {
 }
 
 // domainOf returns the state of the only domain of a node.
-func domainOf(t *testing.T, n *daemontest.Node) (daemon.DomainStatus, *daemon.Status) {
+func domainOf(t *testing.T, n *daemontest.Node) (status.Domain, *status.Node) {
 	t.Helper()
 	st, err := n.Status(t.Context())
 	if err != nil {

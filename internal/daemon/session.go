@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/internal/turnstile"
 	"github.com/rdmad/rdmad/shm"
 )
@@ -22,7 +24,7 @@ type session struct {
 	reader      *bufio.Reader
 	incarnation string
 	core        int64  // which core of the incarnation
-	id, lost    uint64 // see helloBody
+	id, lost    uint64 // see peerproto.Hello
 	fabric      *openFabric
 	dialler     string // the name of the node that dialled
 	clock       int64  // what to add to the peer's clock to get ours
@@ -59,7 +61,7 @@ type session struct {
 	known   bool // resumed is closed
 	err     error
 	seq     uint64
-	pending map[uint64]chan *peerMessage
+	pending map[uint64]chan *peerproto.Message
 }
 
 const (
@@ -70,23 +72,23 @@ const (
 )
 
 // hello introduces this node to the peer of l.
-func (c *conductor) hello(l *link) *peerMessage {
-	return &peerMessage{Type: peerHello, Hello: &helloBody{
-		Magic: peerMagic, Protocol: peerProtocol, ABI: shm.ABIVersion, Node: c.node,
+func (c *conductor) hello(l *link) *peerproto.Message {
+	return &peerproto.Message{Type: peerproto.TypeHello, Hello: &peerproto.Hello{
+		Magic: peerproto.Magic, Protocol: peerproto.Version, ABI: shm.ABIVersion, Node: c.node,
 		Incarnation: c.incarnation, Core: c.core, Fabrics: l.offers(), Now: shm.Nanotime(), Traces: true, Clocks: true,
 	}}
 }
 
 // checkPeer judges a hello.
-func (c *conductor) checkPeer(m *peerMessage) (*helloBody, error) {
+func (c *conductor) checkPeer(m *peerproto.Message) (*peerproto.Hello, error) {
 	h := m.Hello
 	switch {
-	case m.Type == peerReject:
-		return nil, fmt.Errorf("the peer refuses: %s", printableText(m.Reason, maxRefusalText))
-	case m.Type != peerHello || h == nil || h.Magic != peerMagic:
-		return nil, fmt.Errorf("%w: not the hello of an rdmad", errFrame)
-	case h.Protocol != peerProtocol:
-		return nil, fmt.Errorf("%w: peer protocol %d, this daemon speaks %d", attach.ErrVersion, h.Protocol, peerProtocol)
+	case m.Type == peerproto.TypeReject:
+		return nil, fmt.Errorf("the peer refuses: %s", printable.Limited(m.Reason, maxRefusalText))
+	case m.Type != peerproto.TypeHello || h == nil || h.Magic != peerproto.Magic:
+		return nil, fmt.Errorf("%w: not the hello of an rdmad", peerproto.ErrFrame)
+	case h.Protocol != peerproto.Version:
+		return nil, fmt.Errorf("%w: peer protocol %d, this daemon speaks %d", attach.ErrVersion, h.Protocol, peerproto.Version)
 	}
 	if err := shm.CheckABI(h.ABI); err != nil {
 		return nil, fmt.Errorf("%w: the peer has %w", attach.ErrVersion, err)
@@ -131,9 +133,9 @@ func (l *link) handshake(ctx context.Context, conn net.Conn) (*session, error) {
 	sent := hello.Hello.Now
 	// A peer that refuses this node's certificate says so after the handshake of
 	// TLS, perhaps before this is written.
-	werr := writePeer(ch, hello)
+	werr := peerproto.Write(ch, hello)
 	r := bufio.NewReader(ch)
-	m, err := readPeer(r, maxHello)
+	m, err := peerproto.Read(r, peerproto.MaxHello)
 	back := shm.Nanotime()
 	if err != nil {
 		return nil, explainAnswer(l, ch, err)
@@ -146,23 +148,23 @@ func (l *link) handshake(ctx context.Context, conn net.Conn) (*session, error) {
 		return nil, werr
 	}
 	if h.Node != l.name {
-		return nil, fmt.Errorf("the node at %s is %q, the config calls it %q", l.dialled(), printable(h.Node), l.name)
+		return nil, fmt.Errorf("the node at %s is %q, the config calls it %q", l.dialled(), printable.Text(h.Node), l.name)
 	}
-	clock := estimateClock(sent, back, h.Now)
+	clock := peerproto.EstimateClock(sent, back, h.Now)
 	if h.Clocks {
-		if clock, err = refineClock(ch, r, clock); err != nil {
+		if clock, err = peerproto.RefineClock(ch, r, clock); err != nil {
 			return nil, err
 		}
 	}
-	if err := writePeer(ch, &peerMessage{Type: peerReady, Clock: -clock.offset}); err != nil {
+	if err := peerproto.Write(ch, &peerproto.Message{Type: peerproto.TypeReady, Clock: -clock.Offset}); err != nil {
 		return nil, err
 	}
-	return newSession(l, ch, r, h, hello.Hello, clock.offset)
+	return newSession(l, ch, r, h, hello.Hello, clock.Offset)
 }
 
 // newSession makes the session that the handshake has agreed on: h is what the peer
 // said, mine what this node did.
-func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *helloBody, clock int64) (*session, error) {
+func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *peerproto.Hello, clock int64) (*session, error) {
 	dialled, taken := mine, h
 	if mine.Session == 0 {
 		dialled, taken = h, mine
@@ -182,7 +184,7 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *helloBody, clock
 	life, endLife := context.WithCancel(context.Background())
 	return &session{
 		link: l, conn: ch, life: life, endLife: endLife, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
-		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), draining: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerMessage),
+		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), draining: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerproto.Message),
 	}, nil
 }
 
@@ -236,7 +238,7 @@ func (c *conductor) welcome(conn net.Conn) (*session, error) {
 		return nil, err
 	}
 	r := bufio.NewReader(ch)
-	m, err := readPeer(r, maxHello)
+	m, err := peerproto.Read(r, peerproto.MaxHello)
 	if err != nil {
 		return nil, explainHello(ch, err)
 	}
@@ -245,7 +247,7 @@ func (c *conductor) welcome(conn net.Conn) (*session, error) {
 		err = c.admitPeer(h.Node, ch)
 	}
 	if err != nil {
-		_ = writePeer(ch, &peerMessage{Type: peerReject, Reason: err.Error()})
+		_ = peerproto.Write(ch, &peerproto.Message{Type: peerproto.TypeReject, Reason: err.Error()})
 		return nil, err
 	}
 	l := c.allLinks()[h.Node]
@@ -254,39 +256,39 @@ func (c *conductor) welcome(conn net.Conn) (*session, error) {
 	}
 	mine := c.hello(l)
 	if _, err := c.commonFabric(h, mine.Hello); err != nil {
-		_ = writePeer(ch, &peerMessage{Type: peerReject, Reason: err.Error()})
+		_ = peerproto.Write(ch, &peerproto.Message{Type: peerproto.TypeReject, Reason: err.Error()})
 		return nil, err
 	}
-	if err := writePeer(ch, mine); err != nil {
+	if err := peerproto.Write(ch, mine); err != nil {
 		return nil, err
 	}
-	if m, err = answerClocks(ch, r); err != nil {
+	if m, err = peerproto.AnswerClocks(ch, r); err != nil {
 		return nil, explainHello(ch, err)
 	}
-	if m.Type != peerReady {
-		return nil, fmt.Errorf("%w: %q instead of ready", errFrame, printable(string(m.Type)))
+	if m.Type != peerproto.TypeReady {
+		return nil, fmt.Errorf("%w: %q instead of ready", peerproto.ErrFrame, printable.Text(string(m.Type)))
 	}
 	return newSession(l, ch, r, h, mine.Hello, m.Clock)
 }
 
 // send writes one message. If it cannot be written the session ends: a part of it may
 // have been, and with TLS nothing can follow.
-func (s *session) send(m *peerMessage) error {
+func (s *session) send(m *peerproto.Message) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	err := s.conn.SetWriteDeadline(time.Now().Add(peerWriteTimeout))
 	if err == nil {
-		err = writePeer(s.conn, m)
+		err = peerproto.Write(s.conn, m)
 	}
-	if err != nil && !errors.Is(err, errFrame) {
+	if err != nil && !errors.Is(err, peerproto.ErrFrame) {
 		s.end(err)
 	}
 	return err
 }
 
 // ask sends a question and waits for its answer.
-func (s *session) ask(ctx context.Context, m *peerMessage) (*peerMessage, error) {
-	answer := make(chan *peerMessage, 1)
+func (s *session) ask(ctx context.Context, m *peerproto.Message) (*peerproto.Message, error) {
+	answer := make(chan *peerproto.Message, 1)
 	s.mu.Lock()
 	if s.err != nil {
 		defer s.mu.Unlock()
@@ -306,8 +308,8 @@ func (s *session) ask(ctx context.Context, m *peerMessage) (*peerMessage, error)
 	}
 	select {
 	case a := <-answer:
-		if a.Type == peerRefuse {
-			return nil, fmt.Errorf("node %s refuses: %s", s.link.name, printableText(a.Reason, maxRefusalText))
+		if a.Type == peerproto.TypeRefuse {
+			return nil, fmt.Errorf("node %s refuses: %s", s.link.name, printable.Limited(a.Reason, maxRefusalText))
 		}
 		return a, nil
 	case <-s.done:
@@ -351,8 +353,8 @@ func (s *session) within(ctx context.Context, limit time.Duration) (context.Cont
 func (s *session) serve() {
 	var err error
 	for err == nil {
-		var m *peerMessage
-		if m, err = readPeer(s.reader, maxFrame); err == nil {
+		var m *peerproto.Message
+		if m, err = peerproto.Read(s.reader, peerproto.MaxFrame); err == nil {
 			err = s.handle(m)
 		}
 	}
@@ -377,42 +379,42 @@ func (s *session) spawn(some chan struct{}, do func()) error {
 	return nil
 }
 
-func (s *session) handle(m *peerMessage) error {
+func (s *session) handle(m *peerproto.Message) error {
 	c := s.link.conductor
 	switch m.Type {
-	case peerDirectory:
+	case peerproto.TypeDirectory:
 		return s.link.learn(s, m.Directory)
-	case peerDrain:
+	case peerproto.TypeDrain:
 		if follow := s.link.peerDrains(s, m.Seq); follow != nil {
 			return s.spawn(s.draining, follow)
 		}
-	case peerUndrain:
+	case peerproto.TypeUndrain:
 		if follow := s.link.peerUndrains(s); follow != nil {
 			return s.spawn(s.draining, follow)
 		}
-	case peerDrained:
+	case peerproto.TypeDrained:
 		s.link.peerDrained(s, m.Seq)
-	case peerOpen:
+	case peerproto.TypeOpen:
 		if m.Lane == nil {
-			return fmt.Errorf("%w: open without a lane", errFrame)
+			return fmt.Errorf("%w: open without a lane", peerproto.ErrFrame)
 		}
 		return s.spawn(s.opening, func() { c.acceptLane(s, m) }) // which takes openTimeout at most
-	case peerBroken:
+	case peerproto.TypeBroken:
 		if m.Lane == nil {
-			return fmt.Errorf("%w: broken without a lane", errFrame)
+			return fmt.Errorf("%w: broken without a lane", peerproto.ErrFrame)
 		}
 		return s.spawn(s.breaking, func() { c.laneBroken(s, m) }) // which takes a turn of an agent
-	case peerExport, peerUnexport, peerRevoke:
+	case peerproto.TypeExport, peerproto.TypeUnexport, peerproto.TypeRevoke:
 		return c.peerRegion(s, m)
-	case peerGone:
+	case peerproto.TypeGone:
 		return c.peerGone(s, m)
-	case peerTrace:
+	case peerproto.TypeTrace:
 		return c.peerTrace(s, m)
-	case peerRepeated:
+	case peerproto.TypeRepeated:
 		c.peerRepeated(s)
-	case peerPing:
-		return s.send(&peerMessage{Type: peerPong, Seq: m.Seq})
-	case peerAccept, peerRefuse, peerPong, peerExported, peerUnexported, peerNoted, peerTraced:
+	case peerproto.TypePing:
+		return s.send(&peerproto.Message{Type: peerproto.TypePong, Seq: m.Seq})
+	case peerproto.TypeAccept, peerproto.TypeRefuse, peerproto.TypePong, peerproto.TypeExported, peerproto.TypeUnexported, peerproto.TypeNoted, peerproto.TypeTraced:
 		s.mu.Lock()
 		answer := s.pending[m.Seq]
 		delete(s.pending, m.Seq)
@@ -421,7 +423,7 @@ func (s *session) handle(m *peerMessage) error {
 			answer <- m
 		}
 	default:
-		return fmt.Errorf("%w: unknown message %q", errFrame, printable(string(m.Type)))
+		return fmt.Errorf("%w: unknown message %q", peerproto.ErrFrame, printable.Text(string(m.Type)))
 	}
 	return nil
 }

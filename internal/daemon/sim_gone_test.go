@@ -1,5 +1,7 @@
 package daemon
 
+import "github.com/rdmad/rdmad/internal/peerproto"
+
 // tellGone follows conductor.tellGone.
 func (n *simNode) tellGone(told []absence) {
 	if n.session == nil {
@@ -9,7 +11,7 @@ func (n *simNode) tellGone(told []absence) {
 		for _, l := range n.lanes {
 			if l.id == a.lane && a.mirror != 0 {
 				n.w.count("caller gone: told")
-				n.session.send(n.peer, simMessage{kind: peerGone, gone: a, number: l.number})
+				n.session.send(n.peer, simMessage{kind: peerproto.TypeGone, gone: a, number: l.number})
 			}
 		}
 	}

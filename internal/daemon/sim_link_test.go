@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
 // What the two conductors do about sessions and lanes, step by step, so that anything
@@ -18,7 +19,7 @@ type simSession struct {
 }
 
 type simMessage struct {
-	kind     peerType
+	kind     peerproto.Type
 	conn     *simConn
 	incoming bool // of broken
 	gone     absence
@@ -230,10 +231,10 @@ func (n *simNode) open(l *simLane) {
 		return
 	}
 	w.log("%v: asks for mirror %d, %d requests wait", l, c.asked, len(c.waiting))
-	c.session.send(n.peer, simMessage{kind: peerOpen, conn: c})
+	c.session.send(n.peer, simMessage{kind: peerproto.TypeOpen, conn: c})
 	if late != nil {
 		late.over = true
-		late.session.send(n.peer, simMessage{kind: peerBroken, conn: late})
+		late.session.send(n.peer, simMessage{kind: peerproto.TypeBroken, conn: late})
 	}
 }
 
@@ -256,13 +257,13 @@ func (n *simNode) receive() bool {
 	m := in[0]
 	n.session.inbox[n] = in[1:]
 	switch m.kind {
-	case peerOpen:
+	case peerproto.TypeOpen:
 		n.accept(m.conn)
-	case peerAccept:
+	case peerproto.TypeAccept:
 		n.accepted(m.conn)
-	case peerBroken:
+	case peerproto.TypeBroken:
 		n.broken(m.conn, m.incoming)
-	case peerGone:
+	case peerproto.TypeGone:
 		n.gone(&m)
 	}
 	return true
@@ -304,7 +305,7 @@ func (n *simNode) accept(c *simConn) {
 	c.in, c.name, l.conn = l, l.mirror, c
 	c.q = n.endpoint(l)
 	w.log("%v: accepts as mirror %d, verdicts %v", l, c.name, c.verdicts)
-	c.session.send(n.peer, simMessage{kind: peerAccept, conn: c})
+	c.session.send(n.peer, simMessage{kind: peerproto.TypeAccept, conn: c})
 }
 
 // answerQuery decides whether the mirror goes on. False: the core has died.
@@ -403,7 +404,7 @@ func (n *simNode) joinIncoming(l *simLane) {
 	case c.joined, c.over:
 		_ = c.q.release()
 		l.conn = nil
-		c.session.send(n.peer, simMessage{kind: peerBroken, conn: c, incoming: true})
+		c.session.send(n.peer, simMessage{kind: peerproto.TypeBroken, conn: c, incoming: true})
 	}
 }
 
@@ -418,10 +419,10 @@ func (n *simNode) notice() {
 		case c == nil || !c.joined || n.w.chance(800):
 		case l.toPeer && l.out.pair == nil:
 			l.conn, c.over = nil, true
-			c.session.send(n.peer, simMessage{kind: peerBroken, conn: c})
+			c.session.send(n.peer, simMessage{kind: peerproto.TypeBroken, conn: c})
 		case l.fromPeer && l.in.pair == nil && c.q.ep.(*simEnd).closed:
 			l.conn = nil
-			c.session.send(n.peer, simMessage{kind: peerBroken, conn: c, incoming: true})
+			c.session.send(n.peer, simMessage{kind: peerproto.TypeBroken, conn: c, incoming: true})
 		}
 	}
 }

@@ -17,13 +17,16 @@ import (
 	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/printable"
+	"github.com/rdmad/rdmad/internal/version"
 	"github.com/rdmad/rdmad/slots"
 )
 
 // leftovers are what the core before this one has left in the depot, by domain.
 type leftovers struct {
 	items   []*depot.Item // to be closed: what is adopted takes their descriptors
-	node    *nodeMeta
+	node    *handoff.Node
 	domains map[string]*domainLeft
 }
 
@@ -77,7 +80,7 @@ func (c *conductor) takeOver(items []depot.Item) (*leftovers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boot id: %w", err)
 	}
-	node := &nodeMeta{Versions: OwnVersions(), Boot: strings.TrimSpace(string(boot))}
+	node := &handoff.Node{Versions: version.Own(), Boot: strings.TrimSpace(string(boot))}
 	left, err := sortOut(items)
 	if err == nil && left.node != nil {
 		err = left.usable(node, bits.Len(uint(c.cfg.Limits.Services)))
@@ -103,11 +106,11 @@ func (c *conductor) takeOver(items []depot.Item) (*leftovers, error) {
 	id, err := hex.DecodeString(node.Incarnation)
 	if err != nil || len(id) != 8 {
 		left.close()
-		return nil, fmt.Errorf("incarnation %q: %w", printable(node.Incarnation), errKept)
+		return nil, fmt.Errorf("incarnation %q: %w", printable.Text(node.Incarnation), errKept)
 	}
 	c.incarnation, c.salt = node.Incarnation, binary.LittleEndian.Uint32(id)
 	c.identity = node
-	c.keep(nodeKey, node)
+	c.keep(handoff.NodeKey, node)
 	faultpoint.Here("adopt.incarnation")
 	c.dropUnknown(left)
 	return left, nil
@@ -115,7 +118,7 @@ func (c *conductor) takeOver(items []depot.Item) (*leftovers, error) {
 
 // identify makes what is kept that of the program that runs now, which is about to serve.
 func (c *conductor) identify() {
-	c.keepIdentity(func(n *nodeMeta) { n.Versions = OwnVersions() })
+	c.keepIdentity(func(n *handoff.Node) { n.Versions = version.Own() })
 }
 
 // errKept is wrapped by the errors about what is in the depot.
@@ -140,13 +143,13 @@ func sortOut(items []depot.Item) (*leftovers, error) {
 
 // enter parses one item.
 func (l *leftovers) enter(i *depot.Item) error {
-	if i.Key == nodeKey {
-		l.node = new(nodeMeta)
+	if i.Key == handoff.NodeKey {
+		l.node = new(handoff.Node)
 		if err := json.Unmarshal(i.Meta, l.node); err != nil {
 			return fmt.Errorf("%w: %w", errKept, err)
 		}
 		if id, err := hex.DecodeString(l.node.Incarnation); err != nil || len(id) != 8 {
-			return fmt.Errorf("%w: incarnation %q", errKept, printable(l.node.Incarnation))
+			return fmt.Errorf("%w: incarnation %q", errKept, printable.Text(l.node.Incarnation))
 		}
 		return nil
 	}
@@ -206,8 +209,8 @@ func parseLeft[M any](i *depot.Item, n, below, least, most int) (leftover[M], er
 }
 
 // usable reports, as an error, why a core with the given identity cannot go on.
-func (l *leftovers) usable(node *nodeMeta, methodBits int) error {
-	if err := node.Versions.adopts(l.node.Versions); err != nil {
+func (l *leftovers) usable(node *handoff.Node, methodBits int) error {
+	if err := node.Versions.Adopts(l.node.Versions); err != nil {
 		return err
 	}
 	if l.node.Boot != node.Boot {
@@ -216,7 +219,7 @@ func (l *leftovers) usable(node *nodeMeta, methodBits int) error {
 	for name, d := range l.domains {
 		switch {
 		case d.item == nil:
-			return fmt.Errorf("%w: domain %s has lost its segment", errKept, printable(name))
+			return fmt.Errorf("%w: domain %s has lost its segment", errKept, printable.Text(name))
 		case d.MethodBits != methodBits:
 			return fmt.Errorf("%w: ids of methods of %d bits, now %d (limits.services)", errKept, d.MethodBits, methodBits)
 		}
@@ -249,7 +252,7 @@ func (c *conductor) dropUnknown(l *leftovers) {
 		if known[name] {
 			continue
 		}
-		d.farewell("the node has no domain " + printable(name) + " any more")
+		d.farewell("the node has no domain " + printable.Text(name) + " any more")
 		for _, i := range l.items {
 			if _, rest, _ := strings.Cut(i.Key, "/"); rest == name || strings.HasPrefix(rest, name+"/") {
 				c.keepNoMore(i.Key)

@@ -15,6 +15,8 @@ import (
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/depot"
+	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 func metaOf(t *testing.T, v any) json.RawMessage {
@@ -57,7 +59,7 @@ func leftBy(t *testing.T, cfg *config.Config) (items []depot.Item, worker *attac
 	t.Cleanup(func() { _ = worker.Close() })
 	width := bits.Len(uint(cfg.Limits.Services))
 	return []depot.Item{
-		{Key: nodeKey, Meta: metaOf(t, nodeMeta{Versions: OwnVersions(), Boot: strings.TrimSpace(string(boot)), Incarnation: "0123456789abcdef"})},
+		{Key: handoff.NodeKey, Meta: metaOf(t, handoff.Node{Versions: version.Own(), Boot: strings.TrimSpace(string(boot)), Incarnation: "0123456789abcdef"})},
 		{Key: "domain/default", Meta: metaOf(t, domainMeta{MethodBits: width, LastID: 3}), FDs: someFDs(t, 2)},
 		{Key: "method/default/0", Meta: metaOf(t, methodMeta{Service: "s", Method: "m", ID: 7 << width})},
 		{Key: "worker/default/3", Meta: metaOf(t, workerMeta{Role: attach.RoleClient}), FDs: append(someFDs(t, 1), pair[0])},
@@ -83,9 +85,9 @@ func TestTakeOver(t *testing.T) {
 			return items
 		}
 	}
-	node := func(f func(n *nodeMeta)) func([]depot.Item) []depot.Item {
-		return change(nodeKey, func(i *depot.Item) {
-			var n nodeMeta
+	node := func(f func(n *handoff.Node)) func([]depot.Item) []depot.Item {
+		return change(handoff.NodeKey, func(i *depot.Item) {
+			var n handoff.Node
 			if err := json.Unmarshal(i.Meta, &n); err != nil {
 				t.Fatal(err)
 			}
@@ -99,17 +101,17 @@ func TestTakeOver(t *testing.T) {
 		usable bool
 	}{
 		"as it was":          {func(i []depot.Item) []depot.Item { return i }, true},
-		"another vault":      {node(func(n *nodeMeta) { n.Versions.Vault = "x" }), false},
-		"another ABI":        {node(func(n *nodeMeta) { n.Versions.ABI += 1 << 16 }), false},
-		"a newer minor ABI":  {node(func(n *nodeMeta) { n.Versions.ABI++ }), false},
-		"an older minor ABI": {node(func(n *nodeMeta) { n.Versions.ABI-- }), true},
-		"another depot":      {node(func(n *nodeMeta) { n.Versions.Depot++ }), false},
-		"another protocol":   {node(func(n *nodeMeta) { n.Versions.Attach++ }), false},
-		"another peer":       {node(func(n *nodeMeta) { n.Versions.Peer++ }), true},
-		"another boot":       {node(func(n *nodeMeta) { n.Boot = "x" }), false},
-		"no incarnation":     {node(func(n *nodeMeta) { n.Incarnation = "" }), false},
-		"no node":            {change(nodeKey, func(i *depot.Item) { i.Key = "edon" }), false},
-		"node is nonsense":   {change(nodeKey, func(i *depot.Item) { i.Meta = json.RawMessage(`[]`) }), false},
+		"another vault":      {node(func(n *handoff.Node) { n.Versions.Vault = "x" }), false},
+		"another ABI":        {node(func(n *handoff.Node) { n.Versions.ABI += 1 << 16 }), false},
+		"a newer minor ABI":  {node(func(n *handoff.Node) { n.Versions.ABI++ }), false},
+		"an older minor ABI": {node(func(n *handoff.Node) { n.Versions.ABI-- }), true},
+		"another depot":      {node(func(n *handoff.Node) { n.Versions.Depot++ }), false},
+		"another protocol":   {node(func(n *handoff.Node) { n.Versions.Attach++ }), false},
+		"another peer":       {node(func(n *handoff.Node) { n.Versions.Peer++ }), true},
+		"another boot":       {node(func(n *handoff.Node) { n.Boot = "x" }), false},
+		"no incarnation":     {node(func(n *handoff.Node) { n.Incarnation = "" }), false},
+		"no node":            {change(handoff.NodeKey, func(i *depot.Item) { i.Key = "edon" }), false},
+		"node is nonsense":   {change(handoff.NodeKey, func(i *depot.Item) { i.Meta = json.RawMessage(`[]`) }), false},
 		"no domain":          {change("domain/default", func(i *depot.Item) { i.Key = "domain/other" }), false},
 		"domain's bell":      {change("domain/default", fewer), false},
 		"other ids":          {change("domain/default", func(i *depot.Item) { i.Meta = metaOf(t, domainMeta{MethodBits: 3}) }), false},
@@ -123,10 +125,10 @@ func TestTakeOver(t *testing.T) {
 		before := openNow(t)
 		items, worker := leftBy(t, cfg)
 		items = c.change(items)
-		kept := OwnVersions()
+		kept := version.Own()
 		for _, i := range items {
-			var n nodeMeta
-			if c.usable && i.Key == nodeKey && json.Unmarshal(i.Meta, &n) == nil {
+			var n handoff.Node
+			if c.usable && i.Key == handoff.NodeKey && json.Unmarshal(i.Meta, &n) == nil {
 				kept = n.Versions
 			}
 		}
@@ -138,7 +140,7 @@ func TestTakeOver(t *testing.T) {
 		if k.identity.Versions != kept {
 			t.Errorf("%s: before it serves it has made the memory one of %+v, of %+v", name, k.identity.Versions, kept)
 		}
-		if k.identify(); k.identity.Versions != OwnVersions() {
+		if k.identify(); k.identity.Versions != version.Own() {
 			t.Errorf("%s: when it serves it has %+v", name, k.identity.Versions)
 		}
 		if adopted := k.incarnation == "0123456789abcdef"; adopted != c.usable || k.salt == 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -27,7 +28,7 @@ func (c *conductor) tellGone(d *domain, told []absence, notices []notice) {
 	type message struct {
 		session *session
 		caller  int
-		m       *peerMessage
+		m       *peerproto.Message
 	}
 	var list []message
 	c.mu.Lock()
@@ -41,7 +42,7 @@ func (c *conductor) tellGone(d *domain, told []absence, notices []notice) {
 			continue // what is left is told when the lane is open again
 		}
 		d.leaving[a.caller]++
-		list = append(list, message{l.session, a.caller, &peerMessage{Type: peerGone, Caller: a.caller, Lane: &laneBody{
+		list = append(list, message{l.session, a.caller, &peerproto.Message{Type: peerproto.TypeGone, Caller: a.caller, Lane: &peerproto.Lane{
 			Domain: d.name, Class: info.Class, Number: info.Number, Mirror: a.mirror, Sent: encodeSent(a.sent),
 		}}})
 	}
@@ -106,9 +107,9 @@ func (d *domain) notify(notices []notice) {
 
 // peerGone deals with a peer's message that a caller is gone. It is answered when nothing
 // of that caller is taken for another's any more.
-func (c *conductor) peerGone(s *session, m *peerMessage) error {
+func (c *conductor) peerGone(s *session, m *peerproto.Message) error {
 	if m.Lane == nil || m.Caller < 1 || m.Caller > slots.MaxOwner {
-		return fmt.Errorf("%w: gone without a caller or a lane", errFrame)
+		return fmt.Errorf("%w: gone without a caller or a lane", peerproto.ErrFrame)
 	}
 	faultpoint.Here("gone.heard")
 	if d := c.domainNamed(m.Lane.Domain); d != nil && d.use() {
@@ -118,11 +119,11 @@ func (c *conductor) peerGone(s *session, m *peerMessage) error {
 			return err
 		}
 	}
-	return s.send(&peerMessage{Type: peerNoted, Seq: m.Seq})
+	return s.send(&peerproto.Message{Type: peerproto.TypeNoted, Seq: m.Seq})
 }
 
 // callerGone does what the message says, unless it is about another end of the lane.
-func (d *domain) callerGone(s *session, m *peerMessage) error {
+func (d *domain) callerGone(s *session, m *peerproto.Message) error {
 	c, key := d.conductor, laneKey{s.link.name, m.Lane.Class, m.Lane.Number}
 	c.mu.Lock()
 	in := d.ins[key]

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // cluster is an authority and where certificates of it are.
@@ -76,7 +76,7 @@ func secured(t *testing.T) (c *cluster, a, b *daemontest.Node) {
 	return c, a, b
 }
 
-func status(t *testing.T, n *daemontest.Node) *daemon.Status {
+func statusOf(t *testing.T, n *daemontest.Node) *status.Node {
 	t.Helper()
 	st, err := n.Status(t.Context())
 	if err != nil {
@@ -128,7 +128,7 @@ func hasWords(text string, words []string) error {
 // connection that a node gave up when it stopped is no matter.
 func noCertificateRefused(t *testing.T, n *daemontest.Node) {
 	t.Helper()
-	for _, r := range status(t, n).Refusals {
+	for _, r := range statusOf(t, n).Refusals {
 		if r.Reason != "closed" {
 			t.Errorf("node %s has refused %+v", n.Name, r)
 		}
@@ -137,10 +137,10 @@ func noCertificateRefused(t *testing.T, n *daemontest.Node) {
 
 // linked returns a node's status when its link to its peer is there: where both have dialled,
 // one link takes the place of the other.
-func linked(t *testing.T, n *daemontest.Node) (st *daemon.Status) {
+func linked(t *testing.T, n *daemontest.Node) (st *status.Node) {
 	t.Helper()
 	daemontest.Eventually(t, "a link with TLS", func() error {
-		if st = status(t, n); st.Peers[0].TLS == nil {
+		if st = statusOf(t, n); st.Peers[0].TLS == nil {
 			return fmt.Errorf("%+v", st.Peers)
 		}
 		return nil
@@ -159,7 +159,7 @@ func TestTLS(t *testing.T) {
 		if got, err := conn.Call(t.Context(), target, []byte("abc")); err != nil || string(got) != "ABC" {
 			t.Fatalf("%s: %q, %v", target, got, err)
 		}
-		st, own := linked(t, n.from), status(t, n.to).TLS
+		st, own := linked(t, n.from), statusOf(t, n.to).TLS
 		link := st.Peers[0].TLS
 		if own == nil || link.Version != "TLS 1.3" || link.Peer != *own || own.Name != "rdmad://node/"+n.to.Name {
 			t.Errorf("node %s: %+v; the peer: %+v", n.from.Name, link, own)
@@ -172,7 +172,7 @@ func TestTLS(t *testing.T) {
 	}
 	daemontest.Eventually(t, "the other one notices", func() error {
 		// It may have the next core for its peer by now.
-		if st := status(t, a); st.Peers[0].State == "connected" && st.Peers[0].SinceS > time.Since(killed).Seconds() {
+		if st := statusOf(t, a); st.Peers[0].State == "connected" && st.Peers[0].SinceS > time.Since(killed).Seconds() {
 			return fmt.Errorf("%+v", st.Peers)
 		}
 		return nil
@@ -223,14 +223,14 @@ func TestAllowList(t *testing.T) {
 // A certificate is changed while the nodes run, and then for nonsense.
 func TestRotation(t *testing.T) {
 	c, a, b := secured(t)
-	reconnect := func() *daemon.Status {
+	reconnect := func() *status.Node {
 		t.Helper()
 		if err := errors.Join(b.Restart(), b.Connected("a"), a.Connected("b")); err != nil {
 			t.Fatal(err)
 		}
 		return linked(t, b)
 	}
-	pid := status(t, a).PIDs
+	pid := statusOf(t, a).PIDs
 	old := linked(t, b).Peers[0].TLS.Peer
 	c.write(t, nodecert.Request{Node: "a", Until: time.Now().Add(30 * time.Minute)})
 	fresh := reconnect().Peers[0].TLS.Peer
@@ -258,14 +258,14 @@ func TestRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st := status(t, a); st.TLS.Fingerprint != fresh.Fingerprint {
+		if st := statusOf(t, a); st.TLS.Fingerprint != fresh.Fingerprint {
 			t.Errorf("%s: the node has %+v", name, st.TLS)
 		}
 		put(t, f.CA, ca, 0o644)
 		c.write(t, nodecert.Request{Node: "a"})
 		fresh = reconnect().Peers[0].TLS.Peer
 	}
-	if now := status(t, a).PIDs; now != pid {
+	if now := statusOf(t, a).PIDs; now != pid {
 		t.Errorf("the node was restarted: %+v, %+v before", now, pid)
 	}
 }
@@ -284,7 +284,7 @@ func TestRotationOfTheAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	ca := nodecert.FilesOf(old.dir, "a").CA
-	pid := status(t, a).PIDs
+	pid := statusOf(t, a).PIDs
 	for i, step := range []func(){
 		func() { put(t, ca, append(append([]byte{}, oldCA...), nextCA...), 0o644) },
 		func() { (&cluster{next, old.dir}).write(t, nodecert.Request{Node: "b"}) },
@@ -296,7 +296,7 @@ func TestRotationOfTheAuthority(t *testing.T) {
 			t.Fatalf("step %d: %v", i, err)
 		}
 	}
-	if now := status(t, a).PIDs; now != pid {
+	if now := statusOf(t, a).PIDs; now != pid {
 		t.Errorf("the node was restarted: %+v, %+v before", now, pid)
 	}
 	noCertificateRefused(t, a)

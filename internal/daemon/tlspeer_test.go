@@ -61,7 +61,7 @@ func helloFrame(t *testing.T, node string) []byte {
 // of its answer, or the error.
 func greet(t *testing.T, n *daemontest.Node, conf *tls.Config, as string) (string, string, error) {
 	t.Helper()
-	raw, err := net.Dial("tcp", status(t, n).Listen)
+	raw, err := net.Dial("tcp", statusOf(t, n).Listen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestCertificatesOfDiallers(t *testing.T) {
 	if err := errors.Join(b.Start(), a.Connected("b")); err != nil {
 		t.Fatal(err)
 	}
-	if n := status(t, a).Counters["refused_connections"]; n < 10 {
+	if n := statusOf(t, a).Counters["refused_connections"]; n < 10 {
 		t.Errorf("%d refusals are counted", n)
 	}
 }
@@ -149,7 +149,7 @@ func TestCertificatesOfDiallers(t *testing.T) {
 // What a node makes of peers that it dials.
 func TestCertificatesOfListeners(t *testing.T) {
 	c, a, b := secured(t)
-	address := status(t, b).Listen
+	address := statusOf(t, b).Listen
 	if err := b.Halt(); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestSlowConnections(t *testing.T) {
 	if err := b.Halt(); err != nil {
 		t.Fatal(err)
 	}
-	listen := status(t, a).Listen
+	listen := statusOf(t, a).Listen
 	start := time.Now()
 	const slow = 80 // more than are let in at once
 	ended := make(chan error, slow)
@@ -280,7 +280,7 @@ func TestTooManyInVain(t *testing.T) {
 	if err := b.Halt(); err != nil {
 		t.Fatal(err)
 	}
-	listen := status(t, a).Listen
+	listen := statusOf(t, a).Listen
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	daemontest.Eventually(t, "a bound", func() error {
 		for range 50 {
@@ -292,7 +292,7 @@ func TestTooManyInVain(t *testing.T) {
 				return err
 			}
 		}
-		for _, r := range status(t, a).Refusals {
+		for _, r := range statusOf(t, a).Refusals {
 			if r.Reason == "too-often" && r.From == "127.0.0.2" {
 				return nil
 			}

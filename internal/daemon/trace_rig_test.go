@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -161,7 +162,7 @@ func TestTraceOfALyingPeer(t *testing.T) {
 	now := shm.Nanotime()
 	e := sentTrace{began: now - 1000, published: now - 900, posted: now - 800, completed: now - 700, arrived: now - 100, settled: now - 50, taken: now}
 	e.group.writes = 1
-	for _, p := range []*stageBody{
+	for _, p := range []*peerproto.Stage{
 		nil, {}, {Now: 1 << 62}, {Now: -1}, {Posted: 600, Began: 100, Ended: 500, Now: 700}, {Posted: 1 << 60, Began: 1 << 61, Ended: 3},
 		{Posted: 500, Began: -9, Ended: -10, Picked: 1 << 50}, {Posted: 5, Collected: 1 << 40, Given: -1}, {Now: 500, Given: 400, Picked: 450},
 	} {
@@ -177,7 +178,7 @@ func TestTraceOfALyingPeer(t *testing.T) {
 			t.Errorf("%+v: %v is %d, want %d", p, list, sum, got.total)
 		}
 	}
-	got := e.split(&stageBody{Posted: 400, Began: 100, Ended: 350, Collected: 360, Now: 700})
+	got := e.split(&peerproto.Stage{Posted: 400, Began: 100, Ended: 350, Collected: 360, Now: 700})
 	want := times{claim: 100, queue: 100, post: 100, wire: 200, inbox: 100, handler: 250, back: 150}
 	if got.claim != want.claim || got.queue != want.queue || got.post != want.post || got.wire != want.wire || got.inbox != want.inbox || got.handler != want.handler || got.back != want.back {
 		t.Errorf("%+v, want %+v", got, want)

@@ -15,13 +15,13 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/server"
 )
 
 // beginTrace has node n follow requests. collect returns what was found, at its end.
-func beginTrace(t *testing.T, n *daemontest.Node, spec attach.Trace) (collect func() []daemon.Trace) {
+func beginTrace(t *testing.T, n *daemontest.Node, spec attach.Trace) (collect func() []status.Trace) {
 	t.Helper()
 	collect, _ = followed(t, n, spec)
 	return collect
@@ -29,14 +29,14 @@ func beginTrace(t *testing.T, n *daemontest.Node, spec attach.Trace) (collect fu
 
 // followed is beginTrace, and begun is closed when the first request was found, or the
 // trace has ended without one.
-func followed(t *testing.T, n *daemontest.Node, spec attach.Trace) (collect func() []daemon.Trace, begun <-chan struct{}) {
+func followed(t *testing.T, n *daemontest.Node, spec attach.Trace) (collect func() []status.Trace, begun <-chan struct{}) {
 	t.Helper()
 	s, err := attach.Open(t.Context(), n.Socket, attach.Hello{Role: attach.RoleTool, Name: "tracer"}, attach.Events{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	type result struct {
-		list []daemon.Trace
+		list []status.Trace
 		err  error
 	}
 	done, first := make(chan result, 1), make(chan struct{})
@@ -55,7 +55,7 @@ func followed(t *testing.T, n *daemontest.Node, spec attach.Trace) (collect func
 				done <- result{r.list, err}
 				return
 			}
-			var got daemon.Traced
+			var got status.Traced
 			if err := json.Unmarshal(a.TracedJSON, &got); err != nil {
 				done <- result{r.list, err}
 				return
@@ -70,7 +70,7 @@ func followed(t *testing.T, n *daemontest.Node, spec attach.Trace) (collect func
 		}
 	}()
 	t.Cleanup(func() { _ = s.Close() })
-	return func() []daemon.Trace {
+	return func() []status.Trace {
 		t.Helper()
 		r := <-done
 		if r.err != nil {
@@ -97,7 +97,7 @@ func callUntil(t *testing.T, c *client.Conn, target string, begun <-chan struct{
 }
 
 // stagesOf returns the stages of a trace by name, after a look at what must hold for all.
-func stagesOf(t *testing.T, tr *daemon.Trace) map[string]time.Duration {
+func stagesOf(t *testing.T, tr *status.Trace) map[string]time.Duration {
 	t.Helper()
 	m := make(map[string]time.Duration)
 	var names []string
@@ -161,7 +161,7 @@ func TestTraceHandler(t *testing.T) {
 		stop()
 		// One call comes after the other, so at most one was on its way when the caller was
 		// asked for its times.
-		list = slices.DeleteFunc(list, func(tr daemon.Trace) bool {
+		list = slices.DeleteFunc(list, func(tr status.Trace) bool {
 			return len(tr.Notes) == 1 && strings.Contains(tr.Notes[0], "it was not asked in time")
 		})
 		if len(list) < 3 {
@@ -177,7 +177,7 @@ func TestTraceHandler(t *testing.T) {
 				t.Errorf("%s: nothing but the handler: %+v", target, tr)
 			}
 			local := strings.HasPrefix(target, "a/")
-			want := daemon.Trace{From: "a", To: target[:1], Service: "text", Method: target[7:], Domain: "default", Kind: "request", Outcome: "answered"}
+			want := status.Trace{From: "a", To: target[:1], Service: "text", Method: target[7:], Domain: "default", Kind: "request", Outcome: "answered"}
 			if tr.From != want.From || tr.To != want.To || tr.Service != want.Service || target != fmt.Sprintf("%s/%s/%s", tr.To, tr.Service, tr.Method) ||
 				tr.Kind != want.Kind || tr.Outcome != want.Outcome || tr.RequestBytes != 5 || tr.AnswerBytes != 5 || tr.Stage != "" || len(tr.Notes) != 0 {
 				t.Errorf("%s: %+v", target, tr)
@@ -232,7 +232,7 @@ func TestTraceOfStoppedReceiver(t *testing.T) {
 			if _, err := c.Go(context.Background(), "b/text/quick", []byte("x")); err != nil {
 				t.Fatal(err)
 			}
-			list := slices.DeleteFunc(collect(), func(tr daemon.Trace) bool { return tr.Path.Local })
+			list := slices.DeleteFunc(collect(), func(tr status.Trace) bool { return tr.Path.Local })
 			if err := resume(); err != nil {
 				t.Fatal(err)
 			}
@@ -296,8 +296,8 @@ func TestTraceGroups(t *testing.T) {
 	for i := range reqs {
 		reqs[i] = []byte("abc")
 	}
-	var list []daemon.Trace
-	var before, after *daemon.Status
+	var list []status.Trace
+	var before, after *status.Node
 	inTrace(t, 2000, func(millis int64, _ bool) bool {
 		collect, begun := followed(t, a, attach.Trace{Worker: fmt.Sprint(syscall.Getpid()), Count: 10000, TimeoutMillis: millis})
 		callUntil(t, c, "b/text/upper", begun)
@@ -306,7 +306,7 @@ func TestTraceGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		after = statusOf(t, a)
-		list = slices.DeleteFunc(collect(), func(tr daemon.Trace) bool { return tr.RequestBytes != 3 })
+		list = slices.DeleteFunc(collect(), func(tr status.Trace) bool { return tr.RequestBytes != 3 })
 		return len(list) == batch
 	})
 	groups := map[int]int{}
@@ -332,15 +332,6 @@ func TestTraceGroups(t *testing.T) {
 	if sent := after.Counters["request_groups"] - before.Counters["request_groups"]; sent != uint64(sum) {
 		t.Errorf("the traces are of %d groups, the counters say %d", sum, sent)
 	}
-}
-
-func statusOf(t *testing.T, n *daemontest.Node) *daemon.Status {
-	t.Helper()
-	s, err := n.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 // One-way messages, errors, streams and large messages say what they can.
@@ -394,9 +385,9 @@ func TestTraceOfEverything(t *testing.T) {
 		}},
 	} {
 		collect := beginTrace(t, a, attach.Trace{Service: "text", Count: 1, TimeoutMillis: 120000})
-		done := make(chan []daemon.Trace, 1)
+		done := make(chan []status.Trace, 1)
 		go func() { done <- collect() }()
-		var list []daemon.Trace
+		var list []status.Trace
 		for list == nil {
 			if err := test.do(); err != nil {
 				t.Fatalf("%s: %v", test.what, err)

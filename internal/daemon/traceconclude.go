@@ -1,5 +1,11 @@
 package daemon
 
+import (
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/printable"
+	"github.com/rdmad/rdmad/internal/status"
+)
+
 // conclude makes traces of what the agent of a domain has found. What went to a peer is
 // asked of it.
 func (r *traceRun) conclude(d *domain, found []foundTrace) {
@@ -19,13 +25,13 @@ func (r *traceRun) conclude(d *domain, found []foundTrace) {
 			s = l.session
 		}
 		c.mu.Unlock()
-		b := &traceBody{Domain: d.name}
+		b := &peerproto.Trace{Domain: d.name}
 		for i := range list {
 			b.Marks = append(b.Marks, list[i].sent.mark)
 		}
-		tell := func(answer *traceBody) {
+		tell := func(answer *peerproto.Trace) {
 			for i := range list {
-				r.put("", r.describe(d, &list[i], answer.about(list[i].sent.mark), s))
+				r.put("", r.describe(d, &list[i], answer.About(list[i].sent.mark), s))
 			}
 		}
 		if s == nil || !s.traces {
@@ -36,28 +42,15 @@ func (r *traceRun) conclude(d *domain, found []foundTrace) {
 	}
 }
 
-// about returns what the answer says of a request, or nil.
-func (b *traceBody) about(mark uint64) *stageBody {
-	if b == nil {
-		return nil
-	}
-	for i := range b.Stages {
-		if b.Stages[i].Mark == mark {
-			return &b.Stages[i]
-		}
-	}
-	return nil
-}
-
 // describe makes a trace of what is known of a request at both ends.
-func (r *traceRun) describe(d *domain, f *foundTrace, p *stageBody, s *session) Trace {
+func (r *traceRun) describe(d *domain, f *foundTrace, p *peerproto.Stage, s *session) status.Trace {
 	c, e := r.conductor, &f.sent
 	split := e.split(p)
-	t := Trace{
+	t := status.Trace{
 		Domain: d.name, From: c.node, To: f.node, Kind: e.kind(), Outcome: e.outcome(), Stage: split.stage,
-		Caller:       TraceProcess{ID: e.word.Owner()},
+		Caller:       status.TraceProcess{ID: e.word.Owner()},
 		RequestBytes: int(e.header.Length), TotalNS: split.total, Detail: split.detail, Notes: split.notes,
-		Path: TracePath{
+		Path: status.TracePath{
 			Local: f.node == "", Provider: "local", Device: f.device, Lane: f.lane, Slot: e.slot, Slots: e.word.Run(),
 			GroupMessages: e.group.messages, GroupSlots: e.group.slots, WRs: e.group.writes, Inline: e.group.inline,
 			AnswerMessages: e.answers, Resent: e.resent,
@@ -74,7 +67,7 @@ func (r *traceRun) describe(d *domain, f *foundTrace, p *stageBody, s *session) 
 		t.Path.SlotsPerWR = float64(t.Path.GroupSlots) / float64(t.Path.WRs)
 	}
 	if p != nil {
-		t.Handler = TraceProcess{ID: p.Worker, Name: printable(p.Name), PID: p.PID}
+		t.Handler = status.TraceProcess{ID: p.Worker, Name: printable.Text(p.Name), PID: p.PID}
 		t.Path.Queued, t.Path.Redispatched = p.Queued, p.Again
 	}
 	if s != nil {
@@ -88,7 +81,7 @@ func (r *traceRun) describe(d *domain, f *foundTrace, p *stageBody, s *session) 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, w := range map[*TraceProcess]*worker{&t.Caller: d.workers[t.Caller.ID], &t.Handler: d.workers[t.Handler.ID]} {
+	for id, w := range map[*status.TraceProcess]*worker{&t.Caller: d.workers[t.Caller.ID], &t.Handler: d.workers[t.Handler.ID]} {
 		if w != nil && (id == &t.Caller || t.Path.Local) {
 			id.Name, id.PID = w.name, w.pid
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // What is asked for is what is followed: a service, a method, a caller, one of several.
@@ -78,7 +78,7 @@ func holdTrace(t *testing.T, n *daemontest.Node, c *client.Conn) *attach.Session
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got daemon.Traced
+		var got status.Traced
 		if err := json.Unmarshal(a.TracedJSON, &got); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestTraceBacklog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got daemon.Traced
+		var got status.Traced
 		if err := json.Unmarshal(answer.TracedJSON, &got); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -45,7 +46,7 @@ func (r *traceRun) arm(wait bool) {
 		if key == 0 {
 			continue
 		}
-		r.ask(t.s, &traceBody{Domain: t.d.name, Key: key, Millis: traceFor.Milliseconds()}, func(*traceBody) {})
+		r.ask(t.s, &peerproto.Trace{Domain: t.d.name, Key: key, Millis: traceFor.Milliseconds()}, func(*peerproto.Trace) {})
 	}
 	if wait {
 		r.asked.Wait()
@@ -53,13 +54,13 @@ func (r *traceRun) arm(wait bool) {
 }
 
 // ask asks a peer, on a goroutine of its own, and calls f with what it says, or nil.
-func (r *traceRun) ask(s *session, b *traceBody, f func(*traceBody)) {
+func (r *traceRun) ask(s *session, b *peerproto.Trace, f func(*peerproto.Trace)) {
 	r.asked.Add(1)
 	if !r.conductor.spawn(func() {
 		defer r.asked.Done()
 		ctx, cancel := context.WithTimeout(r.conductor.ctx, traceAsk)
 		defer cancel()
-		m, err := s.ask(ctx, &peerMessage{Type: peerTrace, Trace: b})
+		m, err := s.ask(ctx, &peerproto.Message{Type: peerproto.TypeTrace, Trace: b})
 		if err != nil || m.Trace == nil {
 			f(nil)
 			return
@@ -71,12 +72,12 @@ func (r *traceRun) ask(s *session, b *traceBody, f func(*traceBody)) {
 }
 
 // peerTrace does what a peer wants to be followed, and tells what is known.
-func (c *conductor) peerTrace(s *session, m *peerMessage) error {
+func (c *conductor) peerTrace(s *session, m *peerproto.Message) error {
 	b := m.Trace
 	if b == nil || len(b.Marks) > traceEntries || b.Millis < 0 {
-		return fmt.Errorf("%w: a malformed trace", errFrame)
+		return fmt.Errorf("%w: a malformed trace", peerproto.ErrFrame)
 	}
-	answer := &traceBody{}
+	answer := &peerproto.Trace{}
 	if d := c.domainNamed(b.Domain); d != nil {
 		d.peerTrace(s.link.name, b, answer)
 		c.mu.Lock()
@@ -87,11 +88,11 @@ func (c *conductor) peerTrace(s *session, m *peerMessage) error {
 		}
 		c.mu.Unlock()
 	}
-	return s.send(&peerMessage{Type: peerTraced, Seq: m.Seq, Trace: answer})
+	return s.send(&peerproto.Message{Type: peerproto.TypeTraced, Seq: m.Seq, Trace: answer})
 }
 
 // peerTrace is conductor.peerTrace for the domain that it is about.
-func (d *domain) peerTrace(peer string, b *traceBody, answer *traceBody) {
+func (d *domain) peerTrace(peer string, b *peerproto.Trace, answer *peerproto.Trace) {
 	wait := min(time.Duration(b.Millis)*time.Millisecond, traceFor)
 	d.onTracer(b.Key != 0, func(t *tracer) {
 		now := shm.Nanotime()
@@ -131,14 +132,14 @@ func (d *domain) endTracerLater() {
 const tracerLook = 100 * time.Millisecond
 
 // stages returns what is known of a request, for its requester's node.
-func (e *heardTrace) stages(now int64) stageBody {
+func (e *heardTrace) stages(now int64) peerproto.Stage {
 	since := func(at int64) int64 {
 		if at == 0 {
 			return 0
 		}
 		return max(1, at-e.arrived)
 	}
-	return stageBody{
+	return peerproto.Stage{
 		Mark: e.mark, Given: since(e.given), Began: since(e.began), Ended: since(e.ended), Picked: since(e.picked),
 		Collected: since(e.collected), Posted: since(e.posted), Now: since(now),
 		Queued: e.queued, Again: e.again, Worker: int(e.worker), Answers: e.answers,

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/printable"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -34,7 +36,7 @@ type traceRun struct {
 	mu sync.Mutex
 	// ready are traces that nobody has fetched, over why there will be no more. changed
 	// is closed and replaced when either changes.
-	ready   []Trace
+	ready   []status.Trace
 	over    string
 	changed chan struct{}
 }
@@ -63,26 +65,6 @@ const (
 	// those that are under way: more requests are not followed for it.
 	traceBacklog = 256
 )
-
-// Why a trace has ended.
-const (
-	// TraceCount: there are as many as were asked for.
-	TraceCount = "count"
-	// TraceTimeout: the time is over.
-	TraceTimeout = "timeout"
-)
-
-// Traced is what a tool gets that follows requests.
-type Traced struct {
-	// Traces are those that have become known since the last answer.
-	Traces []Trace `json:"traces"`
-	// Over is empty while there may be more, else TraceCount or TraceTimeout.
-	Over string `json:"over,omitempty"`
-	// Seen is how many requests matched, Skipped how many of them were not followed
-	// because too many were at once, or had not been fetched.
-	Seen    uint64 `json:"seen"`
-	Skipped uint64 `json:"skipped,omitempty"`
-}
 
 // trace answers a tool that begins to follow requests, or waits for what was found.
 func (c *conductor) trace(w *worker, m *attach.Message) (*attach.Message, error) {
@@ -118,7 +100,7 @@ func (c *conductor) beginTrace(w *worker, spec *attach.Trace) error {
 		r.own = w.domain.name
 	}
 	if spec.Domain != "" && (c.domainNamed(spec.Domain) == nil || r.own != "" && r.own != spec.Domain) {
-		return fmt.Errorf("%w: no domain %q whose requests you may follow", attach.ErrPermission, printable(spec.Domain))
+		return fmt.Errorf("%w: no domain %q whose requests you may follow", attach.ErrPermission, printable.Text(spec.Domain))
 	}
 	r.watch.every, r.watch.since = uint64(max(1, spec.Every)), shm.Nanotime()
 	r.watch.left.Store(int64(spec.Count))
@@ -172,7 +154,7 @@ func (w *worker) endTrace() {
 }
 
 // next waits for something to tell, for a while, and returns it.
-func (r *traceRun) next() *Traced {
+func (r *traceRun) next() *status.Traced {
 	late := time.NewTimer(tracePoll)
 	defer late.Stop()
 	for waiting := true; ; {
@@ -180,7 +162,7 @@ func (r *traceRun) next() *Traced {
 		changed := r.changed
 		if len(r.ready) > 0 || r.over != "" || !waiting {
 			n := min(len(r.ready), traceBatch)
-			t := &Traced{Traces: append([]Trace{}, r.ready[:n]...), Seen: r.watch.seen.Load(), Skipped: r.watch.skipped.Load()}
+			t := &status.Traced{Traces: append([]status.Trace{}, r.ready[:n]...), Seen: r.watch.seen.Load(), Skipped: r.watch.skipped.Load()}
 			if r.ready = r.ready[n:]; len(r.ready) == 0 {
 				t.Over = r.over
 			}
@@ -200,7 +182,7 @@ func (r *traceRun) next() *Traced {
 }
 
 // put tells who waits in next.
-func (r *traceRun) put(over string, traces ...Trace) {
+func (r *traceRun) put(over string, traces ...status.Trace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ready = append(r.ready, traces...)
@@ -227,9 +209,9 @@ func (r *traceRun) run() {
 		all := r.watch.left.Load() <= 0 // before the look: then none comes after it
 		switch open := r.step(false); {
 		case time.Now().After(r.end):
-			over = TraceTimeout
+			over = status.TraceTimeout
 		case all && open == 0:
-			over = TraceCount
+			over = status.TraceCount
 		default:
 			select {
 			case <-tick.C:

@@ -1,6 +1,10 @@
 package daemon
 
-import "github.com/rdmad/rdmad/shm"
+import (
+	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/status"
+	"github.com/rdmad/rdmad/shm"
+)
 
 // times are the stages of a request, which add up to total.
 type times struct {
@@ -11,7 +15,7 @@ type times struct {
 	// stamped: the worker has said when it claimed and published. heard: the handler's
 	// node has said what it knows. handled: so has the handler's process.
 	stamped, heard, handled bool
-	detail                  TraceDetail
+	detail                  status.TraceDetail
 	notes                   []string
 }
 
@@ -29,7 +33,7 @@ func (e *sentTrace) end(claimed bool) int64 {
 
 // split makes stages of what the requester's node knows, and of what the handler's does;
 // p is nil if that says nothing. What workers and peers say is cut to what can be.
-func (e *sentTrace) split(p *stageBody) (t times) {
+func (e *sentTrace) split(p *peerproto.Stage) (t times) {
 	end := e.end(true)
 	start := e.posted
 	switch {
@@ -82,7 +86,7 @@ func (e *sentTrace) split(p *stageBody) (t times) {
 
 // peer splits what the handler's node says, which cannot be more than away, and returns how
 // much that is.
-func (t *times) peer(p *stageBody, away int64) (there int64) {
+func (t *times) peer(p *peerproto.Stage, away int64) (there int64) {
 	t.heard = true
 	there = p.Now
 	if p.Posted > 0 {
@@ -124,7 +128,7 @@ func (t *times) peer(p *stageBody, away int64) (there int64) {
 }
 
 // stage returns where a request is that is under way.
-func (e *sentTrace) stage(p *stageBody) string {
+func (e *sentTrace) stage(p *peerproto.Stage) string {
 	switch {
 	case p == nil && e.completed == 0 && e.group.writes > 0:
 		return "post"
@@ -143,18 +147,18 @@ func (e *sentTrace) stage(p *stageBody) string {
 func (t *times) note(s string) { t.notes = append(t.notes, s) }
 
 // stages returns the stages with the clocks that they come from.
-func (t *times) stages(from, to string) []TraceStage {
+func (t *times) stages(from, to string) []status.TraceStage {
 	both, wire := from+" and "+to, from+" less "+to
 	if from == to || !t.heard {
 		both, wire = from, from
 	}
-	return []TraceStage{
-		{"claim", t.claim, t.stamped, from},
-		{"queue", t.queue, t.stamped, from},
-		{"post", t.post, true, from},
-		{"wire", t.wire, true, wire},
-		{"inbox", t.inbox, t.heard, to},
-		{"handler", t.handler, t.heard || t.handled, to},
-		{"back", t.back, true, both},
+	return []status.TraceStage{
+		{Stage: "claim", NS: t.claim, Known: t.stamped, Clock: from},
+		{Stage: "queue", NS: t.queue, Known: t.stamped, Clock: from},
+		{Stage: "post", NS: t.post, Known: true, Clock: from},
+		{Stage: "wire", NS: t.wire, Known: true, Clock: wire},
+		{Stage: "inbox", NS: t.inbox, Known: t.heard, Clock: to},
+		{Stage: "handler", NS: t.handler, Known: t.heard || t.handled, Clock: to},
+		{Stage: "back", NS: t.back, Known: true, Clock: both},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -176,7 +177,7 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	if err := checkHello(m); err != nil {
 		return nil, err
 	}
-	w.role, w.name, w.handlers, w.abi = m.Hello.Role, printable(m.Hello.Name), m.Hello.Handlers, m.Hello.ABI
+	w.role, w.name, w.handlers, w.abi = m.Hello.Role, printable.Text(m.Hello.Name), m.Hello.Handlers, m.Hello.ABI
 	if err := c.place(w); err != nil {
 		return nil, err
 	}
@@ -251,30 +252,16 @@ func (c *conductor) welcomeWorker(w *worker, seq uint64) error {
 func checkHello(m *attach.Message) error {
 	switch {
 	case m.Type != attach.TypeHello || m.Hello == nil:
-		return fmt.Errorf("%w: a %q message instead of hello", attach.ErrInvalid, printable(string(m.Type)))
+		return fmt.Errorf("%w: a %q message instead of hello", attach.ErrInvalid, printable.Text(string(m.Type)))
 	case m.Hello.Protocol != attach.Protocol:
 		return fmt.Errorf("%w: protocol %d, this daemon speaks %d", attach.ErrVersion, m.Hello.Protocol, attach.Protocol)
 	case m.Hello.Role != attach.RoleClient && m.Hello.Role != attach.RoleService && m.Hello.Role != attach.RoleTool:
-		return fmt.Errorf("%w: role %q", attach.ErrInvalid, printable(string(m.Hello.Role)))
+		return fmt.Errorf("%w: role %q", attach.ErrInvalid, printable.Text(string(m.Hello.Role)))
 	}
 	if err := shm.CheckABI(m.Hello.ABI); err != nil {
 		return fmt.Errorf("%w: the worker has %w", attach.ErrVersion, err)
 	}
 	return nil
-}
-
-// printable makes a name from another process fit for logs and tables.
-func printable(s string) string { return printableText(s, 64) }
-
-// printableText is printable for texts of at most the given number of bytes.
-func printableText(s string, most int) string {
-	b := []byte(s[:min(len(s), most)])
-	for i, ch := range b {
-		if ch < ' ' || ch > '~' {
-			b[i] = '?'
-		}
-	}
-	return string(b)
 }
 
 // credentials asks the kernel who is at the other end.

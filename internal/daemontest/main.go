@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/leaktest"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 // helpers are what a test binary can be started as besides the core.
@@ -28,8 +30,8 @@ func Tenant(env string, t daemon.Tenant) { tenants[env] = t }
 
 // core is what the command's core is.
 func core() error {
-	if len(os.Args) > 2 && os.Args[2] == "--"+daemon.ProbeFlag {
-		return daemon.Probe(os.Stdout)
+	if len(os.Args) > 2 && os.Args[2] == "--"+handoff.ProbeFlag {
+		return version.Probe(os.Stdout)
 	}
 	if dir := os.Getenv(AllocatedEnv); dir != "" {
 		tellAllocated(dir)
@@ -49,7 +51,7 @@ func core() error {
 // the core of the daemons under test, and any Helper.
 func Main(m *testing.M) {
 	if len(os.Args) > 1 {
-		run := map[string]func() error{daemon.CoreCommand: core}
+		run := map[string]func() error{handoff.CoreCommand: core}
 		for name, f := range helpers {
 			run[name] = func() error { return f(os.Args[2:]) }
 		}

@@ -16,8 +16,10 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/nodelog"
+	"github.com/rdmad/rdmad/internal/status"
+	"github.com/rdmad/rdmad/internal/supervisor"
 )
 
 // LogEnv is the environment variable that sets the log level of the nodes;
@@ -146,9 +148,9 @@ func (n *Node) Start() error {
 		return err
 	}
 	// The argument is that of package node, in whose tests the binary is its core.
-	setup := daemon.Setup{Config: cfg, Source: source, CoreArgs: []string{"--"}}
+	setup := supervisor.Setup{Config: cfg, Source: source, CoreArgs: []string{"--"}}
 	if os.Getenv(LogEnv) != "" {
-		setup.Log = daemon.NewLog(cfg, os.Stderr, n.Name+" supervisor")
+		setup.Log = nodelog.New(cfg, os.Stderr, n.Name+" supervisor")
 	} else {
 		setup.Log = event.New(io.Discard, event.Options{Process: "supervisor"})
 	}
@@ -157,12 +159,12 @@ func (n *Node) Start() error {
 	n.mu.Lock()
 	n.stop, n.done = stop, done
 	n.mu.Unlock()
-	go func() { done <- daemon.Supervise(ctx, setup) }()
+	go func() { done <- supervisor.Run(ctx, setup) }()
 	return nil
 }
 
 // ErrInUse is daemon.ErrInUse.
-var ErrInUse = daemon.ErrInUse
+var ErrInUse = supervisor.ErrInUse
 
 // Again runs another daemon with the node's configuration, which must fail.
 func Again(n *Node) error {
@@ -173,7 +175,7 @@ func Again(n *Node) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return daemon.Supervise(ctx, daemon.Setup{Config: cfg, Source: source})
+	return supervisor.Run(ctx, supervisor.Setup{Config: cfg, Source: source})
 }
 
 // Halt stops the node, if it is up, and waits until it has drained and is gone.
@@ -213,7 +215,7 @@ func (n *Node) Ended(ctx context.Context) error {
 func (n *Node) Restart() error { return errors.Join(n.Halt(), n.Start()) }
 
 // Status returns the daemon's state.
-func (n *Node) Status(ctx context.Context) (*daemon.Status, error) {
+func (n *Node) Status(ctx context.Context) (*status.Node, error) {
 	s, err := attach.Open(ctx, n.Socket, attach.Hello{Role: attach.RoleTool, Name: "daemontest"}, attach.Events{})
 	if err != nil {
 		return nil, err
@@ -226,7 +228,7 @@ func (n *Node) Status(ctx context.Context) (*daemon.Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	var st daemon.Status
+	var st status.Node
 	return &st, json.Unmarshal(a.StatusJSON, &st)
 }
 

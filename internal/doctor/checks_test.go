@@ -12,8 +12,8 @@ import (
 	"testing/fstest"
 
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -253,7 +253,7 @@ func TestHugepages(t *testing.T) {
 	}
 	// What the daemon has already it need not get again.
 	meminfo(20, 13, 0, 2048)
-	m.running().Lanes = []daemon.LaneStatus{{Slots: 2048, SlotSize: 4096}}
+	m.running().Lanes = []status.Lane{{Slots: 2048, SlotSize: 4096}}
 	m.expect(t, "hugepages", OK, "13 more pages")
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // checkDaemon: a daemon runs and is of this version. None is fine before the first
@@ -109,7 +109,7 @@ func checkPeers(ctx context.Context, e *Env) []Finding {
 }
 
 // checkPeer judges the daemon's link to a peer.
-func (e *Env) checkPeer(ctx context.Context, p daemon.PeerStatus) []Finding {
+func (e *Env) checkPeer(ctx context.Context, p status.Peer) []Finding {
 	const name = "peer"
 	since := time.Duration(p.SinceS * float64(time.Second)).Round(time.Second)
 	switch p.State {

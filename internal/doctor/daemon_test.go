@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 func TestDaemon(t *testing.T) {
@@ -75,10 +75,10 @@ func TestPaths(t *testing.T) {
 	s := m.running()
 	m.Peer = "b"
 	m.expect(t, "path", OK, "no lane to b is open yet")
-	up := func(peer, path string) daemon.LaneStatus {
-		return daemon.LaneStatus{Peer: peer, State: "up", Path: path}
+	up := func(peer, path string) status.Lane {
+		return status.Lane{Peer: peer, State: "up", Path: path}
 	}
-	s.Lanes = []daemon.LaneStatus{up("b", ""), {Peer: "b", State: "down", Path: "old"}, up("a", "local")}
+	s.Lanes = []status.Lane{up("b", ""), {Peer: "b", State: "down", Path: "old"}, up("a", "local")}
 	m.expect(t, "path", OK, "1 lane by verbs to b")
 	s.Lanes = append(s.Lanes, up("b", "mtu 1024"), up("b", "mtu 4096"), up("b", "mtu 1024"))
 	m.expect(t, "path", OK, "2 lanes to b: mtu 1024", "1 lane to b: mtu 4096")

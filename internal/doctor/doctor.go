@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // Level is how bad a finding is.
@@ -75,7 +75,7 @@ type Env struct {
 	// Daemon is the status of the running daemon; nil if DaemonErr says why it
 	// is not known. Socket is where it was asked, and SocketNamed says that
 	// the user asked for that socket.
-	Daemon    *daemon.Status
+	Daemon    *status.Node
 	DaemonErr error
 	// Unanswered: it is there, and does not answer.
 	Unanswered  bool

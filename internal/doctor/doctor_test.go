@@ -13,8 +13,8 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // machine is an Env with the file system that its Root is.
@@ -78,11 +78,11 @@ func healthy(t *testing.T) *machine {
 }
 
 // running makes the machine one on which the daemon of node a runs.
-func (m *machine) running() *daemon.Status {
+func (m *machine) running() *status.Node {
 	m.DaemonErr = nil
-	m.Daemon = &daemon.Status{
-		Node: "a", Version: "1.0", PIDs: daemon.PIDs{Core: 77}, Fabric: "verbs", FabricWanted: "verbs", FabricDetail: "mlx5_0 port 1",
-		Peers: []daemon.PeerStatus{{Name: "b", Address: "192.0.2.2:7471", State: "connected", SinceS: 3, Services: 1}},
+	m.Daemon = &status.Node{
+		Node: "a", Version: "1.0", PIDs: status.PIDs{Core: 77}, Fabric: "verbs", FabricWanted: "verbs", FabricDetail: "mlx5_0 port 1",
+		Peers: []status.Peer{{Name: "b", Address: "192.0.2.2:7471", State: "connected", SinceS: 3, Services: 1}},
 	}
 	m.put("proc/77/limits", fmt.Sprintf(limitsFile, "unlimited", "unlimited", "20000"))
 	return m.Daemon

@@ -8,7 +8,7 @@
 //
 //	mux.Handle("/ui/", http.StripPrefix("/ui", page))
 //
-// The data are the JSON of daemon.Status, which a Source returns; this package looks
+// The data are the JSON of status.Node, which a Source returns; this package looks
 // at nothing in it, so it imports nothing of the daemon. The page computes rates and
 // percentiles from successive samples.
 //

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 // The supervisor starts the program as its core with daemon.CoreCommand as the first argument,
@@ -20,7 +21,7 @@ var inCore = started()
 func started() bool {
 	core, probe := takeArguments()
 	if probe {
-		if err := daemon.Probe(os.Stdout); err != nil {
+		if err := version.Probe(os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "node:", err)
 			os.Exit(1)
 		}
@@ -31,14 +32,14 @@ func started() bool {
 
 // takeArguments takes the supervisor's arguments away from those of the program.
 func takeArguments() (core, probe bool) {
-	if len(os.Args) < 3 || os.Args[1] != daemon.CoreCommand {
+	if len(os.Args) < 3 || os.Args[1] != handoff.CoreCommand {
 		return false, false
 	}
 	switch os.Args[2] {
 	case programArgs:
 		os.Args = append(os.Args[:1:1], os.Args[3:]...)
 		return true, false
-	case "--" + daemon.ProbeFlag:
+	case "--" + handoff.ProbeFlag:
 		return false, len(os.Args) == 3
 	}
 	return false, false

@@ -9,6 +9,9 @@ import (
 
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/nodelog"
+	"github.com/rdmad/rdmad/internal/supervisor"
 	"github.com/rdmad/rdmad/internal/tenant"
 	"github.com/rdmad/rdmad/server"
 )
@@ -66,9 +69,9 @@ func Run(ctx context.Context, c Config, register Register) error {
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
-	err = daemon.Supervise(ctx, daemon.Setup{
+	err = supervisor.Run(ctx, supervisor.Setup{
 		Config: cfg, Source: sources.File, Reload: load,
-		CoreArgs: append([]string{programArgs}, os.Args[1:]...), ReadyLimit: c.RegisterLimit, Log: daemon.NewLog(cfg, os.Stderr, "supervisor"),
+		CoreArgs: append([]string{programArgs}, os.Args[1:]...), ReadyLimit: c.RegisterLimit, Log: nodelog.New(cfg, os.Stderr, "supervisor"),
 	})
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
@@ -80,7 +83,7 @@ func Run(ctx context.Context, c Config, register Register) error {
 func core(ctx context.Context, c Config, register Register) int {
 	err := daemon.Core(ctx, tenant.Of(tenant.Register(register), c.Server...))
 	status := daemon.ExitStatus(err)
-	if err != nil && status != daemon.StatusHandOver {
+	if err != nil && status != handoff.StatusHandOver {
 		fmt.Fprintln(os.Stderr, "node:", err)
 	}
 	return status

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // nodes are two daemons, a and b, with an echo service on b.
@@ -126,13 +126,13 @@ func (n *nodes) load(args ...string) (stop func()) {
 }
 
 // status returns what "rdmad status --json" prints for a node.
-func (n *nodes) status(node *sandbox.Node) *daemon.Status {
+func (n *nodes) status(node *sandbox.Node) *status.Node {
 	n.t.Helper()
 	out, err := exec.CommandContext(bounded(n.t), rdmad, "status", "--json", "--socket", node.Socket).Output()
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	s := new(daemon.Status)
+	s := new(status.Node)
 	if err := json.Unmarshal(out, s); err != nil {
 		n.t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/internal/webpage"
 )
 
@@ -21,11 +21,11 @@ func TestHostileTexts(t *testing.T) {
 	const hostile = `</td><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"><a href="javascript:pwned=1">&amp;`
 	f := newFake(1)
 	s := f.status
-	s.TLS = &daemon.CertStatus{}
-	s.Upgrade = &daemon.UpgradeStatus{}
-	s.Peers[0].TLS = &daemon.LinkTLS{}
-	s.Refusals = []daemon.RefusalStatus{{}}
-	s.Bulk = []daemon.BulkStatus{{}}
+	s.TLS = &status.Certificate{}
+	s.Upgrade = &status.Upgrade{}
+	s.Peers[0].TLS = &status.Channel{}
+	s.Refusals = []status.Refusal{{}}
+	s.Bulk = []status.Bulk{{}}
 	s.Counters[hostile] = 1
 	infect(reflect.ValueOf(s).Elem(), hostile)
 	p := newTab(t, newSite(t, f, webpage.Options{}).url(), 1280, 800)
@@ -96,7 +96,7 @@ func TestMany(t *testing.T) {
 	if got := shown(); len(got) != 1 {
 		t.Errorf("after the next sample: %v", got)
 	}
-	f.change(func(s *daemon.Status) {
+	f.change(func(s *status.Node) {
 		s.Workers, s.Lanes, s.Peers, s.Services, s.Domains = nil, nil, nil, nil, nil
 		s.Counters = map[string]uint64{}
 	})

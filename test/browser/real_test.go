@@ -11,7 +11,7 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // number reads a number that the page shows with its digits in groups.
@@ -257,7 +257,7 @@ func TestHistograms(t *testing.T) {
 }
 
 // quantile is what the page makes of buckets: the end of the one that the quantile is in.
-func quantile(buckets []daemon.DelayBucket, q float64) float64 {
+func quantile(buckets []status.DelayBucket, q float64) float64 {
 	var total, seen float64
 	for _, b := range buckets {
 		total += float64(b.Count)

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/internal/webpage"
 )
 
@@ -78,7 +78,7 @@ func (s *site) close() {
 type fake struct {
 	asked  atomic.Int64
 	mu     sync.Mutex
-	status *daemon.Status
+	status *status.Node
 }
 
 func (f *fake) Status(context.Context) (json.RawMessage, error) {
@@ -91,7 +91,7 @@ func (f *fake) Status(context.Context) (json.RawMessage, error) {
 }
 
 // change changes what the source says.
-func (f *fake) change(change func(*daemon.Status)) {
+func (f *fake) change(change func(*status.Node)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f.status)
@@ -100,19 +100,19 @@ func (f *fake) change(change func(*daemon.Status)) {
 // newFake returns a status of a node with so many workers, one peer, two lanes and one
 // service.
 func newFake(workers int) *fake {
-	s := &daemon.Status{
-		Node: "a", Version: "0.0.0", Incarnation: "i", UptimeS: 1, PIDs: daemon.PIDs{Supervisor: 1, Core: 2}, Fabric: "tcp", FabricWanted: "tcp",
-		Peers: []daemon.PeerStatus{{Name: "b", Address: "127.0.0.1:1", State: "connected", SinceS: 1, Services: 1, Fabric: "tcp"}},
-		Lanes: []daemon.LaneStatus{
+	s := &status.Node{
+		Node: "a", Version: "0.0.0", Incarnation: "i", UptimeS: 1, PIDs: status.PIDs{Supervisor: 1, Core: 2}, Fabric: "tcp", FabricWanted: "tcp",
+		Peers: []status.Peer{{Name: "b", Address: "127.0.0.1:1", State: "connected", SinceS: 1, Services: 1, Fabric: "tcp"}},
+		Lanes: []status.Lane{
 			{ID: 1, Domain: "default", Peer: "b", Class: "small", Direction: "out", State: "up", Slots: 4096, SlotSize: 128, Busy: 17, Requests: 5, Groups: 1},
 			{ID: 2, Domain: "default", Peer: "b", Class: "large", Direction: "in", State: "down", Slots: 2048, SlotSize: 4096},
 		},
-		Services: []daemon.ServiceStatus{{Domain: "default", Node: "a", Service: "s", Method: "m", ID: 1, Workers: 1}},
-		Domains:  []daemon.DomainStatus{{Name: "default"}},
+		Services: []status.Service{{Domain: "default", Node: "a", Service: "s", Method: "m", ID: 1, Workers: 1}},
+		Domains:  []status.Domain{{Name: "default"}},
 		Counters: map[string]uint64{"requests_sent": 1, "requests_received": 0},
 	}
 	for i := range workers {
-		s.Workers = append(s.Workers, daemon.WorkerStatus{
+		s.Workers = append(s.Workers, status.Worker{
 			ID: i + 1, Domain: "default", Role: "client", Name: fmt.Sprintf("worker %03d", i), PID: 10000 + 7*i, Slots: i % 40, SlotBytes: i % 40 * 128,
 		})
 	}

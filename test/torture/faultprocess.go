@@ -8,11 +8,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // attachID returns the attach id of a process, which is 0 while it is not attached.
-func attachID(s *daemon.Status, pid int) int {
+func attachID(s *status.Node, pid int) int {
 	for _, w := range s.Workers {
 		if w.PID == pid {
 			return w.ID
@@ -52,12 +52,12 @@ func workerKill(i *injection) error {
 }
 
 // deathTimes notes what the daemon has measured of the only death since before.
-func (i *injection) deathTimes(n *node, before *daemon.DeathStatus) error {
+func (i *injection) deathTimes(n *node, before *status.Deaths) error {
 	s, err := n.status(i.ctx)
 	if err != nil {
 		return err
 	}
-	for what, pair := range map[recovery][2]*daemon.DelayStatus{
+	for what, pair := range map[recovery][2]*status.Delays{
 		recCertain: {&before.Certain, &s.Deaths.Certain}, recFreed: {&before.Freed, &s.Deaths.Freed}, recSettled: {&before.Settled, &s.Deaths.Settled},
 	} {
 		if d, ok := added(pair[0], pair[1]); ok {
@@ -69,7 +69,7 @@ func (i *injection) deathTimes(n *node, before *daemon.DeathStatus) error {
 
 // added returns the time by which after has more than before, to within its bucket. False:
 // it has not one more.
-func added(before, after *daemon.DelayStatus) (time.Duration, bool) {
+func added(before, after *status.Delays) (time.Duration, bool) {
 	if after.Count != before.Count+1 {
 		return 0, false
 	}

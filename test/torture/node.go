@@ -14,8 +14,8 @@ import (
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // node is one of the two daemons.
@@ -100,12 +100,12 @@ func (n *node) rawStatus(ctx context.Context) (json.RawMessage, error) {
 }
 
 // status is rawStatus, decoded.
-func (n *node) status(ctx context.Context) (*daemon.Status, error) {
+func (n *node) status(ctx context.Context) (*status.Node, error) {
 	raw, err := n.rawStatus(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := new(daemon.Status)
+	s := new(status.Node)
 	return s, json.Unmarshal(raw, s)
 }
 

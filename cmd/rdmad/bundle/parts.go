@@ -16,8 +16,8 @@ import (
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
-	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/doctor"
+	"github.com/rdmad/rdmad/internal/version"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -71,7 +71,7 @@ func (s *Sources) ask(ctx context.Context, question func(*look.Daemon) error) er
 
 func (s *Sources) versions(ctx context.Context) ([]byte, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "this program: rdmad %s, shared memory ABI %d.%d, worker protocol %d\n", daemon.Version, shm.ABIMajor, shm.ABIMinor, attach.Protocol)
+	fmt.Fprintf(&b, "this program: rdmad %s, shared memory ABI %d.%d, worker protocol %d\n", version.Version, shm.ABIMajor, shm.ABIMinor, attach.Protocol)
 	err := s.ask(ctx, func(d *look.Daemon) error {
 		st, err := d.Status(ctx)
 		if err == nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/counters"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // View is what there is to see of a file of counters, as JSON.
@@ -35,9 +35,9 @@ type Agent struct {
 	Number int    `json:"number"`
 	State  string `json:"state"`
 	// CycleS is for how long it has been in its cycle, in seconds; 0 if it sleeps.
-	CycleS   float64            `json:"cycle_s"`
-	Cycles   daemon.TimesStatus `json:"cycles"`
-	Counters map[string]uint64  `json:"counters"`
+	CycleS   float64           `json:"cycle_s"`
+	Cycles   status.Times      `json:"cycles"`
+	Counters map[string]uint64 `json:"counters"`
 }
 
 // Lane is what was counted of a lane.
@@ -48,15 +48,15 @@ type Lane struct {
 	Number    int    `json:"number"`
 	Direction string `json:"direction"`
 	// Other: all lanes of the agent that have no row of their own, together.
-	Other      bool               `json:"other"`
-	Agent      int                `json:"agent"`
-	Slots      int                `json:"slots"`
-	SlotSize   int                `json:"slot_size"`
-	Counters   map[string]uint64  `json:"counters"`
-	Outcomes   map[string]uint64  `json:"outcomes"`
-	GroupSizes daemon.SizesStatus `json:"group_sizes"`
-	Latency    daemon.TimesStatus `json:"latency"`
-	Queue      daemon.TimesStatus `json:"queue"`
+	Other      bool              `json:"other"`
+	Agent      int               `json:"agent"`
+	Slots      int               `json:"slots"`
+	SlotSize   int               `json:"slot_size"`
+	Counters   map[string]uint64 `json:"counters"`
+	Outcomes   map[string]uint64 `json:"outcomes"`
+	GroupSizes status.Sizes      `json:"group_sizes"`
+	Latency    status.Times      `json:"latency"`
+	Queue      status.Times      `json:"queue"`
 }
 
 // Service is what was counted of a method that the node serves.
@@ -65,12 +65,12 @@ type Service struct {
 	Service string `json:"service"`
 	Method  string `json:"method"`
 	// Other: all methods of the agent that have no row of their own, together.
-	Other    bool               `json:"other"`
-	Agent    int                `json:"agent"`
-	Counters map[string]uint64  `json:"counters"`
-	Outcomes map[string]uint64  `json:"outcomes"`
-	Latency  daemon.TimesStatus `json:"latency"`
-	Wait     daemon.TimesStatus `json:"wait"`
+	Other    bool              `json:"other"`
+	Agent    int               `json:"agent"`
+	Counters map[string]uint64 `json:"counters"`
+	Outcomes map[string]uint64 `json:"outcomes"`
+	Latency  status.Times      `json:"latency"`
+	Wait     status.Times      `json:"wait"`
 }
 
 // stuckAfter is how long a cycle may last.
@@ -85,7 +85,7 @@ func Of(s *counters.Snapshot) *View {
 	}
 	for i := range s.Agents {
 		a := &s.Agents[i]
-		agent := Agent{Number: i, State: a.State.String(), Cycles: daemon.TimesOf(&a.Cycles), Counters: values(&a.Counts)}
+		agent := Agent{Number: i, State: a.State.String(), Cycles: status.TimesOf(&a.Cycles), Counters: values(&a.Counts)}
 		// The clock goes on, and means nothing of a process that does not.
 		if a.State == counters.AgentWorking && process == counters.ProcessAlive {
 			age := time.Duration(max(0, s.Now-a.Beat))
@@ -100,14 +100,14 @@ func Of(s *counters.Snapshot) *View {
 		v.Lanes = append(v.Lanes, Lane{
 			Domain: l.Domain, Peer: l.Peer, Class: l.Class, Number: l.Number, Direction: l.Direction.String(), Other: l.Other,
 			Agent: l.Agent, Slots: l.Slots, SlotSize: l.SlotSize, Counters: values(&l.LaneCounts), Outcomes: l.Outcomes.Map(),
-			GroupSizes: daemon.SizesOf(&l.GroupSizes), Latency: daemon.TimesOf(&l.Latency), Queue: daemon.TimesOf(&l.Queue),
+			GroupSizes: status.SizesOf(&l.GroupSizes), Latency: status.TimesOf(&l.Latency), Queue: status.TimesOf(&l.Queue),
 		})
 	}
 	for i := range s.Services {
 		m := &s.Services[i]
 		v.Services = append(v.Services, Service{
 			Domain: m.Domain, Service: m.ServiceID.Service, Method: m.Method, Other: m.Other, Agent: m.Agent,
-			Counters: values(&m.ServiceCounts), Outcomes: m.Outcomes.Map(), Latency: daemon.TimesOf(&m.Latency), Wait: daemon.TimesOf(&m.Wait),
+			Counters: values(&m.ServiceCounts), Outcomes: m.Outcomes.Map(), Latency: status.TimesOf(&m.Latency), Wait: status.TimesOf(&m.Wait),
 		})
 	}
 	return v

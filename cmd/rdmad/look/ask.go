@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // Limit is how long a daemon may take to describe itself.
@@ -66,7 +66,7 @@ func (d *Daemon) Raw(ctx context.Context) (json.RawMessage, error) {
 }
 
 // Status asks for the daemon's state.
-func (d *Daemon) Status(ctx context.Context) (*daemon.Status, error) {
+func (d *Daemon) Status(ctx context.Context) (*status.Node, error) {
 	raw, err := d.Raw(ctx)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (d *Daemon) Status(ctx context.Context) (*daemon.Status, error) {
 
 // Drain takes the node out of service, or puts it back, and returns the daemon's state
 // afterwards.
-func (d *Daemon) Drain(ctx context.Context, resume bool) (*daemon.Status, error) {
+func (d *Daemon) Drain(ctx context.Context, resume bool) (*status.Node, error) {
 	raw, err := d.ask(ctx, &attach.Message{Type: attach.TypeDrain, Drain: &attach.Drain{Resume: resume}})
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (d *Daemon) ask(ctx context.Context, m *attach.Message) (json.RawMessage, e
 // Signal sends a signal to the process that the daemon says is its supervisor, if the kernel agrees: it listens on
 // the socket, or has that open, if another process made it and passed it on. What a daemon of another user says is
 // not to end processes of who asks it.
-func (d *Daemon) Signal(s *daemon.Status, sig syscall.Signal) error {
+func (d *Daemon) Signal(s *status.Node, sig syscall.Signal) error {
 	pid := s.PIDs.Supervisor
 	cred, err := d.session.Listener()
 	switch {
@@ -162,8 +162,8 @@ func (d *Daemon) Close() error {
 }
 
 // Parse reads a state.
-func Parse(raw json.RawMessage) (*daemon.Status, error) {
-	s := new(daemon.Status)
+func Parse(raw json.RawMessage) (*status.Node, error) {
+	s := new(status.Node)
 	if err := json.Unmarshal(raw, s); err != nil {
 		return nil, fmt.Errorf("%w: status: %w", attach.ErrVersion, err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/counters"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // CountersPath returns where the daemon on socket has its file of counters, unless its
@@ -19,7 +19,7 @@ func CountersPath(socket string) string {
 // Counted returns what the file of counters says of the daemon on socket, as far as it
 // goes: no peers and no workers are in it, and processes of services are not known. The
 // daemon is not asked.
-func Counted(socket string) (s *daemon.Status, err error) {
+func Counted(socket string) (s *status.Node, err error) {
 	r, err := counters.Open(CountersPath(socket))
 	if err != nil {
 		return nil, err
@@ -29,24 +29,24 @@ func Counted(socket string) (s *daemon.Status, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &daemon.Status{
+	s = &status.Node{
 		Node: c.Node, Version: c.Program, Incarnation: c.Incarnation, UptimeS: time.Since(c.Started).Seconds(),
-		PIDs: daemon.PIDs{Supervisor: c.Supervisor, Core: c.Core}, Fabric: "core " + c.Process().String(), Draining: c.State == counters.Draining, Counters: c.Sum(),
+		PIDs: status.PIDs{Supervisor: c.Supervisor, Core: c.Core}, Fabric: "core " + c.Process().String(), Draining: c.State == counters.Draining, Counters: c.Sum(),
 	}
 	for i := range c.Lanes {
 		l := &c.Lanes[i]
 		if l.Other {
 			continue // it is no lane
 		}
-		s.Lanes = append(s.Lanes, daemon.LaneStatus{
+		s.Lanes = append(s.Lanes, status.Lane{
 			ID: uint16(i), Domain: l.Domain, Peer: l.Peer, Class: l.Class, Number: l.Number, Direction: l.Direction.String(), State: "-", Slots: l.Slots, SlotSize: l.SlotSize,
-			Busy: int(l.Busy), Requests: l.Requests, Groups: l.Groups, LaneCounted: daemon.CountedOfLane(&l.Lane),
+			Busy: int(l.Busy), Requests: l.Requests, Groups: l.Groups, LaneCounted: status.CountedOfLane(&l.Lane),
 		})
 	}
 	for i := range c.Services {
 		v := &c.Services[i]
 		if !v.Other {
-			s.Services = append(s.Services, daemon.ServiceStatus{Domain: v.Domain, Node: c.Node, Service: v.ServiceID.Service, Method: v.Method, Counted: daemon.CountedOfService(&v.Service)})
+			s.Services = append(s.Services, status.Service{Domain: v.Domain, Node: c.Node, Service: v.ServiceID.Service, Method: v.Method, Counted: status.CountedOfService(&v.Service)})
 		}
 	}
 	return s, nil

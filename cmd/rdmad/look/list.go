@@ -9,7 +9,7 @@ import (
 
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/attach"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // Filter says what of a list is wanted; empty fields want everything.
@@ -63,29 +63,29 @@ func kindOf[T any](name, args string, pick func(*Filter, string, *T) (bool, []st
 // The lists.
 var (
 	Peers = kindOf("peers", "a peer's name",
-		func(f *Filter, _ string, p *daemon.PeerStatus) (bool, []string) {
+		func(f *Filter, _ string, p *status.Peer) (bool, []string) {
 			return is(f.State, p.State), []string{p.Name}
 		},
-		func(_ string, peers []daemon.PeerStatus) *table.Table { return peerRows(peers) })
+		func(_ string, peers []status.Peer) *table.Table { return peerRows(peers) })
 	Lanes = kindOf("lanes", "a lane (its number in the column LANE) or a class",
-		func(f *Filter, _ string, l *daemon.LaneStatus) (bool, []string) {
+		func(f *Filter, _ string, l *status.Lane) (bool, []string) {
 			return is(f.Domain, l.Domain) && is(f.Peer, l.Peer) && is(f.State, l.State), []string{strconv.Itoa(int(l.ID)), l.Class}
 		},
-		func(_ string, lanes []daemon.LaneStatus) *table.Table { return laneRows(lanes) })
+		func(_ string, lanes []status.Lane) *table.Table { return laneRows(lanes) })
 	Services = kindOf("services", "a service's name, or SERVICE/METHOD",
-		func(f *Filter, _ string, v *daemon.ServiceStatus) (bool, []string) {
+		func(f *Filter, _ string, v *status.Service) (bool, []string) {
 			return is(f.Domain, v.Domain) && is(f.Peer, v.Node), []string{v.Service, v.Service + "/" + v.Method}
 		},
 		serviceRows)
 	Workers = kindOf("workers", "a worker's name, its number or its process id",
-		func(f *Filter, _ string, w *daemon.WorkerStatus) (bool, []string) {
+		func(f *Filter, _ string, w *status.Worker) (bool, []string) {
 			return is(f.Domain, w.Domain) && is(f.Role, w.Role), []string{w.Name, strconv.Itoa(w.ID), strconv.Itoa(w.PID)}
 		},
-		func(_ string, workers []daemon.WorkerStatus) *table.Table { return fullWorkerRows(workers) })
+		func(_ string, workers []status.Worker) *table.Table { return fullWorkerRows(workers) })
 )
 
 // fullWorkerRows is the table of workers with all that there is of each.
-func fullWorkerRows(workers []daemon.WorkerStatus) *table.Table {
+func fullWorkerRows(workers []status.Worker) *table.Table {
 	t := table.New("WORKER", "ROLE", "NAME", "PID", "UID", "DOMAIN", "SLOTS", "SLOT BYTES", "REFUSED", "OFFENCES", "SPILLED", "UNREAD", "REGIONS", "REGION BYTES")
 	for _, w := range workers {
 		t.Row(w.ID, w.Role, w.Name, w.PID, w.UID, w.Domain, w.Slots, w.SlotBytes, w.OverLimit, w.Offences, w.SpilledAnswers, w.SpillUnread, w.Regions, w.RegionBytes)

@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // peerRows is the table of peers.
-func peerRows(peers []daemon.PeerStatus) *table.Table {
+func peerRows(peers []status.Peer) *table.Table {
 	t := table.New("PEER", "ADDRESS", "STATE", "SINCE", "SERVICES", "ENCRYPTED", "CERTIFICATE", "EXPIRES", "ERROR")
 	for _, p := range peers {
 		encrypted, name, expires := "no", "", ""
@@ -23,7 +23,7 @@ func peerRows(peers []daemon.PeerStatus) *table.Table {
 }
 
 // serviceRows is the table of services, as the given node knows them.
-func serviceRows(node string, services []daemon.ServiceStatus) *table.Table {
+func serviceRows(node string, services []status.Service) *table.Table {
 	t := table.New("SERVICE", "METHOD", "NODE", "STATE", "DOMAIN", "PROCESSES", "ID")
 	for _, v := range services {
 		processes := ""
@@ -36,7 +36,7 @@ func serviceRows(node string, services []daemon.ServiceStatus) *table.Table {
 }
 
 // workerRows is the table of workers.
-func workerRows(workers []daemon.WorkerStatus) *table.Table {
+func workerRows(workers []status.Worker) *table.Table {
 	t := table.New("WORKER", "ROLE", "NAME", "PID", "UID", "DOMAIN", "SLOTS", "SLOT BYTES", "REFUSED")
 	for _, w := range workers {
 		t.Row(w.ID, w.Role, w.Name, w.PID, w.UID, w.Domain, w.Slots, w.SlotBytes, w.OverLimit)
@@ -45,7 +45,7 @@ func workerRows(workers []daemon.WorkerStatus) *table.Table {
 }
 
 // wrongRows is the table of workers that have done wrong or do not take their answers.
-func wrongRows(workers []daemon.WorkerStatus) *table.Table {
+func wrongRows(workers []status.Worker) *table.Table {
 	t := table.New("WORKER", "NAME", "DOMAIN", "OFFENCES", "SPILLED", "SPILLED BYTES", "UNREAD")
 	for _, w := range workers {
 		if w.Offences+w.SpilledAnswers+w.SpilledBytes+uint64(w.SpillUnread) > 0 {
@@ -56,7 +56,7 @@ func wrongRows(workers []daemon.WorkerStatus) *table.Table {
 }
 
 // laneRows is the table of lanes.
-func laneRows(lanes []daemon.LaneStatus) *table.Table {
+func laneRows(lanes []status.Lane) *table.Table {
 	t := table.New("LANE", "DIRECTION", "PEER", "DOMAIN", "CLASS", "NUMBER", "STATE", "SLOTS", "BYTES/SLOT", "BUSY", "REQUESTS", "REQ/GROUP", "USERS", "QUOTA", "SHARE")
 	for _, l := range lanes {
 		t.Row(l.ID, l.Direction, l.Peer, l.Domain, l.Class, l.Number, l.State, l.Slots, l.SlotSize, l.Busy, l.Requests, perGroup(l.Requests, l.Groups),
@@ -74,7 +74,7 @@ func perGroup(requests, groups uint64) string {
 }
 
 // pathRows is the table of what the fabric says of lanes.
-func pathRows(lanes []daemon.LaneStatus) *table.Table {
+func pathRows(lanes []status.Lane) *table.Table {
 	t := table.New("LANE", "PATH")
 	for _, l := range lanes {
 		if l.Path != "" {

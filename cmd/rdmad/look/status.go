@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // Print writes the state as tables. Tables without rows are left out.
-func Print(out io.Writer, s *daemon.Status) error {
+func Print(out io.Writer, s *status.Node) error {
 	var b strings.Builder
 	writeNode(&b, s)
 	refusals := table.New("REFUSED FROM", "REASON", "TIMES", "LAST", "TEXT")
@@ -45,7 +45,7 @@ func Print(out io.Writer, s *daemon.Status) error {
 	deaths := table.New("DEATHS", "COUNT", "P50", "P99", "MOST")
 	for _, d := range []struct {
 		what  string
-		times daemon.DelayStatus
+		times status.Delays
 	}{{"until certain", s.Deaths.Certain}, {"until own slots free", s.Deaths.Freed}, {"until all slots free", s.Deaths.Settled}} {
 		if d.times.Count > 0 {
 			deaths.Row(d.what, d.times.Count, table.Micros(d.times.P50US), table.Micros(d.times.P99US), table.Micros(d.times.MaxUS))
@@ -69,7 +69,7 @@ func Print(out io.Writer, s *daemon.Status) error {
 func ago(t time.Time) string { return max(0, time.Since(t)).Round(time.Second).String() + " ago" }
 
 // writeNode writes what concerns the node as a whole.
-func writeNode(b *strings.Builder, s *daemon.Status) {
+func writeNode(b *strings.Builder, s *status.Node) {
 	fmt.Fprintf(b, "node %s: %s, core up %s, rdmad %s, fabric %s, listens on %s, pids %d (supervisor) %d (core)\n",
 		s.Node, state(s), table.Seconds(s.UptimeS), s.Version, orElse(s.Fabric, "none"), orElse(s.Listen, "no peers"), s.PIDs.Supervisor, s.PIDs.Core)
 	writeConfig(b, s.Config)
@@ -107,7 +107,7 @@ func writeNode(b *strings.Builder, s *daemon.Status) {
 }
 
 // writeConfig writes which configuration is in force, and what of its file is not.
-func writeConfig(b *strings.Builder, c *daemon.ConfigStatus) {
+func writeConfig(b *strings.Builder, c *status.Config) {
 	if c == nil {
 		return // of a daemon that does not tell
 	}
@@ -123,13 +123,13 @@ func writeConfig(b *strings.Builder, c *daemon.ConfigStatus) {
 		}
 		fmt.Fprintf(b, "in force after a restart: %s (see: rdmad config diff)\n", strings.Join(keys, ", "))
 	}
-	if r.Result != daemon.ReloadDone {
+	if r.Result != status.ReloadDone {
 		fmt.Fprintf(b, "WARNING: the last reload, %s, was refused, for: %s\n", ago(r.At), table.Plain(strings.Join(r.Problems, "; ")))
 	}
 }
 
 // state says in a word how the node is.
-func state(s *daemon.Status) string {
+func state(s *status.Node) string {
 	if s.Drain != nil {
 		return "out of service"
 	}
@@ -140,7 +140,7 @@ func state(s *daemon.Status) string {
 }
 
 // Progress says how far a node that was taken out of service has come.
-func Progress(d *daemon.DrainStatus) string {
+func Progress(d *status.Drain) string {
 	if d.Complete {
 		return "drained"
 	}

@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 func TestPrintStatus(t *testing.T) {
 	var out strings.Builder
-	err := Print(&out, &daemon.Status{
-		Node: "a", Version: "9.9", UptimeS: 61.2, PIDs: daemon.PIDs{Supervisor: 10, Core: 11}, Listen: "127.0.0.1:1", Fabric: "tcp",
+	err := Print(&out, &status.Node{
+		Node: "a", Version: "9.9", UptimeS: 61.2, PIDs: status.PIDs{Supervisor: 10, Core: 11}, Listen: "127.0.0.1:1", Fabric: "tcp",
 		FabricWanted: "auto", FallbackReason: "port 1 of mlx5_0 is DOWN", FabricDetail: "advertised as 127.0.0.1", Draining: true,
-		Peers:    []daemon.PeerStatus{{Name: "b", Address: "127.0.0.1:2", State: "down", Error: "refused"}},
-		Services: []daemon.ServiceStatus{{Service: "echo", Method: "echo", Node: "b"}, {Service: "own", Method: "m", Node: "a", Workers: 2}},
+		Peers:    []status.Peer{{Name: "b", Address: "127.0.0.1:2", State: "down", Error: "refused"}},
+		Services: []status.Service{{Service: "echo", Method: "echo", Node: "b"}, {Service: "own", Method: "m", Node: "a", Workers: 2}},
 		Counters: map[string]uint64{"wakes": 3, "refused": 0},
 	})
 	if err != nil {
@@ -39,7 +39,7 @@ func TestPrintStatus(t *testing.T) {
 // Which configuration is in force, what of its file is not, and why.
 func TestPrintConfig(t *testing.T) {
 	var out strings.Builder
-	s := &daemon.Status{Node: "a", Config: &daemon.ConfigStatus{Source: "/etc/rdmad/config.toml", Digest: "abc123"}}
+	s := &status.Node{Node: "a", Config: &status.Config{Source: "/etc/rdmad/config.toml", Digest: "abc123"}}
 	if err := Print(&out, s); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestPrintConfig(t *testing.T) {
 		t.Error(text)
 	}
 	out.Reset()
-	s.Config.Reload = &daemon.ReloadStatus{Result: daemon.ReloadRefused, At: time.Now(), Problems: []string{"log.level: no"},
+	s.Config.Reload = &status.Reload{Result: status.ReloadRefused, At: time.Now(), Problems: []string{"log.level: no"},
 		Pending: []config.Change{{Path: "agent.count"}, {Path: "node.name"}}}
 	if err := Print(&out, s); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestPrintConfig(t *testing.T) {
 // How agents wait, and what they wake others with.
 func TestPrintAgents(t *testing.T) {
 	var out strings.Builder
-	err := Print(&out, &daemon.Status{Node: "a", Agents: []daemon.AgentStatus{
+	err := Print(&out, &status.Node{Node: "a", Agents: []status.Agent{
 		{Name: "agent0", Idle: "adaptive", SpinUS: 200, Wakes: "io_uring", CPU: -1}, {Name: "agent1", Idle: "event", Wakes: "futex", CPU: 3},
 	}})
 	if err != nil {
@@ -76,7 +76,7 @@ func TestPrintAgents(t *testing.T) {
 // What the fabric says of lanes, and no warning without a reason.
 func TestPrintPaths(t *testing.T) {
 	var out strings.Builder
-	err := Print(&out, &daemon.Status{Node: "a", Fabric: "verbs", FabricWanted: "auto", Lanes: []daemon.LaneStatus{
+	err := Print(&out, &status.Node{Node: "a", Fabric: "verbs", FabricWanted: "auto", Lanes: []status.Lane{
 		{ID: 4, Direction: "out", Peer: "b", Class: "small", Number: 2, State: "up", Requests: 77, Path: "gid 3 to ::ffff:192.0.2.2"},
 		{ID: 5, Direction: "local"},
 	}})
@@ -93,14 +93,14 @@ func TestPrintPaths(t *testing.T) {
 func TestPrintTLS(t *testing.T) {
 	var out strings.Builder
 	until := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
-	err := Print(&out, &daemon.Status{
-		Node: "a", Fabric: "tcp", TLS: &daemon.CertStatus{Name: "rdmad://node/a", NotAfter: until},
-		Peers: []daemon.PeerStatus{
-			{Name: "b", Address: "b:1", State: "connected", TLS: &daemon.LinkTLS{Version: "TLS 1.3", Peer: daemon.CertStatus{Name: "rdmad://node/b", NotAfter: until}}},
+	err := Print(&out, &status.Node{
+		Node: "a", Fabric: "tcp", TLS: &status.Certificate{Name: "rdmad://node/a", NotAfter: until},
+		Peers: []status.Peer{
+			{Name: "b", Address: "b:1", State: "connected", TLS: &status.Channel{Version: "TLS 1.3", Peer: status.Certificate{Name: "rdmad://node/b", NotAfter: until}}},
 			{Name: "c", Address: "c:1", State: "connected"},
 			{Name: "d", Address: "d:1", State: "down", Error: "why"},
 		},
-		Refusals: []daemon.RefusalStatus{{From: "192.0.2.9", Reason: "no-tls", Text: "without TLS", Count: 7, AgeS: 61}},
+		Refusals: []status.Refusal{{From: "192.0.2.9", Reason: "no-tls", Text: "without TLS", Count: 7, AgeS: 61}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -120,14 +120,14 @@ func TestPrintTLS(t *testing.T) {
 // and so are domains that were damaged and the deaths of workers.
 func TestPrintWrongs(t *testing.T) {
 	for _, c := range []struct {
-		status daemon.Status
+		status status.Node
 		want   string
 	}{
-		{daemon.Status{Workers: []daemon.WorkerStatus{{ID: 1, Name: "good"}}, Domains: []daemon.DomainStatus{{Name: "d"}}}, ""},
-		{daemon.Status{Workers: []daemon.WorkerStatus{{ID: 7, Name: "bad", Domain: "d", Offences: 3}}}, `(?m)^7 +bad +d +3 +0 +0 +0$`},
-		{daemon.Status{Workers: []daemon.WorkerStatus{{ID: 8, Name: "slow", Domain: "d", SpilledAnswers: 5, SpilledBytes: 640, SpillUnread: 64}}}, `(?m)^8 +slow +d +0 +5 +640 +64$`},
-		{daemon.Status{Domains: []daemon.DomainStatus{{Name: "d", Generation: 1, Damages: 300, Held: 1}}}, `(?m)^d +1 +300 +0 +1$`},
-		{daemon.Status{Deaths: daemon.DeathStatus{Freed: daemon.DelayStatus{Count: 2, P50US: 320, P99US: 1500, MaxUS: 1500}}}, `(?m)^until own slots free +2 +320µs +1.5ms +1.5ms$`},
+		{status.Node{Workers: []status.Worker{{ID: 1, Name: "good"}}, Domains: []status.Domain{{Name: "d"}}}, ""},
+		{status.Node{Workers: []status.Worker{{ID: 7, Name: "bad", Domain: "d", Offences: 3}}}, `(?m)^7 +bad +d +3 +0 +0 +0$`},
+		{status.Node{Workers: []status.Worker{{ID: 8, Name: "slow", Domain: "d", SpilledAnswers: 5, SpilledBytes: 640, SpillUnread: 64}}}, `(?m)^8 +slow +d +0 +5 +640 +64$`},
+		{status.Node{Domains: []status.Domain{{Name: "d", Generation: 1, Damages: 300, Held: 1}}}, `(?m)^d +1 +300 +0 +1$`},
+		{status.Node{Deaths: status.Deaths{Freed: status.Delays{Count: 2, P50US: 320, P99US: 1500, MaxUS: 1500}}}, `(?m)^until own slots free +2 +320µs +1.5ms +1.5ms$`},
 	} {
 		var out strings.Builder
 		if err := Print(&out, &c.status); err != nil {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 func peerCells(p *Picture) (rows [][]cell) {
@@ -24,7 +24,7 @@ func laneCells(p *Picture) (rows [][]cell) {
 		domain string
 		id     uint16
 	}
-	before := map[key]*daemon.LaneStatus{}
+	before := map[key]*status.Lane{}
 	if p.before != nil {
 		for i, l := range p.before.Lanes {
 			before[key{l.Domain, l.ID}] = &p.before.Lanes[i]
@@ -32,7 +32,7 @@ func laneCells(p *Picture) (rows [][]cell) {
 	}
 	for i := range p.Now.Lanes {
 		l := &p.Now.Lanes[i]
-		var old daemon.LaneStatus
+		var old status.Lane
 		b := before[key{l.Domain, l.ID}]
 		if b != nil {
 			old = *b
@@ -43,7 +43,7 @@ func laneCells(p *Picture) (rows [][]cell) {
 		// known.
 		requests, groups := l.Requests-min(l.Requests, old.Requests), l.Groups-min(l.Groups, old.Groups)
 		size := float64(requests) / float64(max(groups, 1))
-		var earlier *daemon.TimesStatus
+		var earlier *status.Times
 		if b != nil {
 			earlier = &b.Latency
 		}
@@ -57,7 +57,7 @@ func laneCells(p *Picture) (rows [][]cell) {
 
 func serviceCells(p *Picture) (rows [][]cell) {
 	type key struct{ domain, node, service, method string }
-	before := map[key]*daemon.ServiceStatus{}
+	before := map[key]*status.Service{}
 	if p.before != nil {
 		for i, v := range p.before.Services {
 			before[key{v.Domain, v.Node, v.Service, v.Method}] = &p.before.Services[i]
@@ -69,7 +69,7 @@ func serviceCells(p *Picture) (rows [][]cell) {
 		var r float64
 		known := false
 		if v.Counted != nil {
-			var earlier *daemon.TimesStatus
+			var earlier *status.Times
 			if b := before[key{v.Domain, v.Node, v.Service, v.Method}]; b != nil && b.Counted != nil {
 				earlier = &b.Counted.Latency
 				r, known = p.rate(v.Counted.Requests, b.Counted.Requests)

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // Picture is what is known of a node: its last state, and the one before for rates.
 type Picture struct {
 	// Now is the last state that the daemon has told, at At; nil before the first.
-	Now *daemon.Status
+	Now *status.Node
 	At  time.Time
 	// before is the state before that of the same core, and gap the time between them.
-	before *daemon.Status
+	before *status.Node
 	gap    time.Duration
 	// counted: Now is from the file of counters, which has no peers, no workers, no processes
 	// of services and no states of lanes. Their numbers are not 0 but unknown.
@@ -33,7 +33,7 @@ type Picture struct {
 func (p *Picture) fresh() bool { return p.Err == nil || errors.Is(p.Err, ErrCountersOnly) }
 
 // take adds what a look has found: a state, an error or both.
-func (p *Picture) take(s *daemon.Status, err error, at time.Time) {
+func (p *Picture) take(s *status.Node, err error, at time.Time) {
 	p.Err, p.Looked = err, at
 	if s == nil {
 		return
@@ -79,7 +79,7 @@ var ErrCountersOnly = errors.New("COUNTERS ONLY")
 
 // Look returns the daemon's state. Of a daemon that is there and does not answer it is
 // what its file of counters says, with an error that says so.
-func (s *Source) Look(ctx context.Context) (*daemon.Status, error) {
+func (s *Source) Look(ctx context.Context) (*status.Node, error) {
 	status, err := s.ask(ctx)
 	if !errors.Is(err, look.ErrNoAnswer) {
 		return status, err
@@ -92,7 +92,7 @@ func (s *Source) Look(ctx context.Context) (*daemon.Status, error) {
 }
 
 // ask asks the daemon.
-func (s *Source) ask(ctx context.Context) (*daemon.Status, error) {
+func (s *Source) ask(ctx context.Context) (*status.Node, error) {
 	if s.daemon == nil {
 		d, err := look.Attach(ctx, s.Socket, "rdmad-top", lookLimit)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // Screen shows the picture on a terminal until somebody quits, ctx ends or it has looked
@@ -50,7 +50,7 @@ type model struct {
 
 // looked is the outcome of a look.
 type looked struct {
-	status *daemon.Status
+	status *status.Node
 	err    error
 	at     time.Time
 }

@@ -2,7 +2,7 @@ package top
 
 import (
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // times are latencies of something, in microseconds: of the interval or, if nothing ended
@@ -18,7 +18,7 @@ func (t times) cell(us float64) cell {
 }
 
 // timesOf compares what was counted with what had been before; nil for nothing.
-func timesOf(now, before *daemon.TimesStatus) times {
+func timesOf(now, before *status.Times) times {
 	t := times{count: now.Count, p50: now.P50US, p99: now.P99US, known: true}
 	if before == nil || now.Count <= before.Count {
 		return t
@@ -29,7 +29,7 @@ func timesOf(now, before *daemon.TimesStatus) times {
 }
 
 // quantile returns which time the given part of the n new ones was below.
-func quantile(now, before *daemon.TimesStatus, n uint64, part float64) float64 {
+func quantile(now, before *status.Times, n uint64, part float64) float64 {
 	old := make(map[float64]uint64, len(before.Buckets))
 	for _, b := range before.Buckets {
 		old[b.BelowUS] = b.Count

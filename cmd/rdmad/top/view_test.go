@@ -10,21 +10,21 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // busyNode is a node with much of everything, whose counters stand at n.
-func busyNode(n uint64) *daemon.Status {
-	s := &daemon.Status{
-		Node: "a", Version: "9.9", Incarnation: "i", UptimeS: 100, Fabric: "tcp", PIDs: daemon.PIDs{Core: 7},
+func busyNode(n uint64) *status.Node {
+	s := &status.Node{
+		Node: "a", Version: "9.9", Incarnation: "i", UptimeS: 100, Fabric: "tcp", PIDs: status.PIDs{Core: 7},
 		Counters: map[string]uint64{"requests_sent": 10 * n, "request_groups": n, "maybe_executed": 3},
 	}
 	for i := range 40 {
 		peer := fmt.Sprintf("node-with-a-long-name-%d", i)
-		s.Peers = append(s.Peers, daemon.PeerStatus{Name: peer, State: "connected", Address: "192.0.2.1:7000"})
-		s.Lanes = append(s.Lanes, daemon.LaneStatus{ID: uint16(i), Peer: peer, Class: "small", State: "up", Slots: 4096, Busy: i, Requests: uint64(i) * n, Groups: n, Domain: "default", Direction: "out"})
-		s.Services = append(s.Services, daemon.ServiceStatus{Service: "echo", Method: fmt.Sprint("m", i), Node: peer})
-		s.Workers = append(s.Workers, daemon.WorkerStatus{ID: i, Name: "w\x1b[2J", Role: "client", PID: 1000 + i})
+		s.Peers = append(s.Peers, status.Peer{Name: peer, State: "connected", Address: "192.0.2.1:7000"})
+		s.Lanes = append(s.Lanes, status.Lane{ID: uint16(i), Peer: peer, Class: "small", State: "up", Slots: 4096, Busy: i, Requests: uint64(i) * n, Groups: n, Domain: "default", Direction: "out"})
+		s.Services = append(s.Services, status.Service{Service: "echo", Method: fmt.Sprint("m", i), Node: peer})
+		s.Workers = append(s.Workers, status.Worker{ID: i, Name: "w\x1b[2J", Role: "client", PID: 1000 + i})
 	}
 	return s
 }
@@ -105,10 +105,10 @@ func TestStale(t *testing.T) {
 
 // What the file of counters does not have is shown as unknown, not as none.
 func TestCountersOnly(t *testing.T) {
-	known := &daemon.Status{
-		Node: "a", Incarnation: "i", PIDs: daemon.PIDs{Core: 7}, Counters: map[string]uint64{"maybe_executed": 3},
-		Lanes:    []daemon.LaneStatus{{ID: 1, Peer: "b", Class: "small", State: "-", Slots: 64, Direction: "out"}},
-		Services: []daemon.ServiceStatus{{Service: "echo", Method: "echo", Node: "a"}},
+	known := &status.Node{
+		Node: "a", Incarnation: "i", PIDs: status.PIDs{Core: 7}, Counters: map[string]uint64{"maybe_executed": 3},
+		Lanes:    []status.Lane{{ID: 1, Peer: "b", Class: "small", State: "-", Slots: 64, Direction: "out"}},
+		Services: []status.Service{{Service: "echo", Method: "echo", Node: "a"}},
 	}
 	var p Picture
 	p.take(known, fmt.Errorf("%w: it hangs", ErrCountersOnly), time.Unix(1e9, 0))
@@ -195,10 +195,10 @@ func TestKeys(t *testing.T) {
 
 // Latencies are those of the interval, by the difference of two states.
 func TestIntervalQuantiles(t *testing.T) {
-	before := &daemon.TimesStatus{Count: 1000, P50US: 10, P99US: 10, MaxUS: 10, Buckets: []daemon.DelayBucket{{BelowUS: 10, Count: 1000}}}
-	now := &daemon.TimesStatus{Count: 1100, P50US: 10, P99US: 200, MaxUS: 900, Buckets: []daemon.DelayBucket{{BelowUS: 10, Count: 1000}, {BelowUS: 200, Count: 98}, {BelowUS: 1000, Count: 2}}}
+	before := &status.Times{Count: 1000, P50US: 10, P99US: 10, MaxUS: 10, Buckets: []status.DelayBucket{{BelowUS: 10, Count: 1000}}}
+	now := &status.Times{Count: 1100, P50US: 10, P99US: 200, MaxUS: 900, Buckets: []status.DelayBucket{{BelowUS: 10, Count: 1000}, {BelowUS: 200, Count: 98}, {BelowUS: 1000, Count: 2}}}
 	for _, c := range []struct {
-		now, before *daemon.TimesStatus
+		now, before *status.Times
 		p50, p99    float64
 	}{{now, before, 200, 900}, {now, nil, 10, 200}, {before, before, 10, 10}, {before, now, 10, 10}} {
 		if got := timesOf(c.now, c.before); got.p50 != c.p50 || got.p99 != c.p99 {

@@ -1,4 +1,4 @@
-package daemon
+package supervisor
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// ErrInUse is returned by Supervise when another daemon has the socket.
+// ErrInUse is returned by Run when another daemon has the socket.
 var ErrInUse = errors.New("the socket is in use")
 
 // open takes the lock and opens the listening sockets, or takes those that the service
@@ -198,7 +198,7 @@ func (s *supervisor) close() {
 	if err := s.backup.Close(); err != nil {
 		event.StoreClose.On(&s.log).Err(err).Msg("closing the service manager's store")
 	}
-	s.pulse.close()
+	s.pulse.Close()
 	if s.exe != nil {
 		s.exe.close()
 	}

@@ -1,4 +1,4 @@
-package daemon
+package supervisor
 
 import (
 	"errors"
@@ -8,13 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// The sockets for HTTP: the supervisor opens them and keeps them for all cores.
-const (
-	observeUnix = iota
-	observeTCP
-	observers
+	"github.com/rdmad/rdmad/internal/handoff"
 )
 
 // openObserve opens the sockets for HTTP that are configured.
@@ -36,7 +31,7 @@ func (s *supervisor) openObserve() error {
 		if err := os.Chmod(path, s.cfg.Observe.SocketMode); err != nil {
 			return fmt.Errorf("observe.socket_mode: %w", err)
 		}
-		if s.observe[observeUnix], err = l.File(); err != nil {
+		if s.observe[handoff.ObserveUnix], err = l.File(); err != nil {
 			return fmt.Errorf("observe.socket: %w", err)
 		}
 		if s.observeFile, err = os.Lstat(path); err != nil {
@@ -51,7 +46,7 @@ func (s *supervisor) openObserve() error {
 		return fmt.Errorf("observe.listen: %w", err)
 	}
 	defer t.Close()
-	if s.observe[observeTCP], err = t.(*net.TCPListener).File(); err != nil {
+	if s.observe[handoff.ObserveTCP], err = t.(*net.TCPListener).File(); err != nil {
 		return fmt.Errorf("observe.listen: %w", err)
 	}
 	return nil
@@ -84,7 +79,7 @@ func checkUnused(path string) error {
 }
 
 // observed says which of them there are.
-func (s *supervisor) observed() (there [observers]bool) {
+func (s *supervisor) observed() (there [handoff.Observers]bool) {
 	for i, f := range s.observe {
 		there[i] = f != nil
 	}
@@ -102,26 +97,4 @@ func (s *supervisor) closeObserve() {
 			_ = f.Close()
 		}
 	}
-}
-
-// observeListeners returns the core's listeners for HTTP, nil for those that there are not, and the
-// descriptor behind them.
-func (h *handoff) observeListeners() (list [observers]net.Listener, next int, err error) {
-	fd := uintptr(bootstrapFD)
-	if h.Bootstrap {
-		fd++
-	}
-	for i, there := range h.Observe {
-		if !there {
-			continue
-		}
-		if list[i], err = listenerFrom(fd); err != nil {
-			return list, 0, fmt.Errorf("socket for HTTP: %w", err)
-		}
-		fd++
-	}
-	if l, ok := list[observeUnix].(*net.UnixListener); ok {
-		l.SetUnlinkOnClose(false) // the supervisor's
-	}
-	return list, int(fd), nil
 }

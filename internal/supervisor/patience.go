@@ -1,4 +1,4 @@
-package daemon
+package supervisor
 
 import (
 	"syscall"
@@ -42,7 +42,7 @@ func (s *supervisor) newPatience() (p *patience, stop func()) {
 	}
 	every := s.beatEvery()
 	t := time.NewTicker(every)
-	return &patience{every: every, ticks: t.C, most: int(s.cfg.Node.HangLimit / every), last: time.Now(), beats: s.pulse.beats.Load()}, t.Stop
+	return &patience{every: every, ticks: t.C, most: int(s.cfg.Node.HangLimit / every), last: time.Now(), beats: s.pulse.Beats.Load()}, t.Stop
 }
 
 // count counts a tick. It reports whether the pulse has beaten since the last one, and whether

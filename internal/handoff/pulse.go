@@ -1,4 +1,4 @@
-package daemon
+package handoff
 
 import (
 	"os"
@@ -9,23 +9,24 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// pulse is a word in memory of the supervisor and its core, which the core counts up whenever it
+// Pulse is a word in memory of the supervisor and its core, which the core counts up whenever it
 // has seen that everything in it makes progress. It is memory and not a message for the sake of
 // idle daemons: a system call on either side wakes the monitor thread of its Go runtime, which
 // then looks around dozens of times. Nobody else has the memory. A nil pulse does not beat.
-type pulse struct {
-	seg   *shm.Segment
-	beats *atomic.Uint64
+type Pulse struct {
+	seg *shm.Segment
+	// Beats is how often it has beaten.
+	Beats *atomic.Uint64
 }
 
 const pulseSize = shm.HeaderSize + 8
 
-func pulseOf(seg *shm.Segment) *pulse {
-	return &pulse{seg: seg, beats: shm.Uint64At(seg.Bytes(), shm.HeaderSize)}
+func pulseOf(seg *shm.Segment) *Pulse {
+	return &Pulse{seg: seg, Beats: shm.Uint64At(seg.Bytes(), shm.HeaderSize)}
 }
 
-// newPulse makes one, the supervisor's.
-func newPulse() (*pulse, error) {
+// NewPulse makes one, the supervisor's.
+func NewPulse() (*Pulse, error) {
 	seg, err := shm.Create(shm.CreateOptions{Name: "rdmad-pulse", Kind: shm.KindPulse, Size: pulseSize})
 	if err != nil {
 		return nil, err
@@ -33,8 +34,8 @@ func newPulse() (*pulse, error) {
 	return pulseOf(seg), nil
 }
 
-// openPulse is the core's view of the one behind fd, which it takes over.
-func openPulse(fd int) (*pulse, error) {
+// OpenPulse returns the core's view of the one behind fd, which it takes over.
+func OpenPulse(fd int) (*Pulse, error) {
 	seg, err := shm.Adopt(fd, pulseSize)
 	if err != nil {
 		return nil, err
@@ -42,8 +43,8 @@ func openPulse(fd int) (*pulse, error) {
 	return pulseOf(seg), nil
 }
 
-// file returns another descriptor of it, for a core that is started.
-func (p *pulse) file() (*os.File, error) {
+// File returns another descriptor of it, for a core that is started.
+func (p *Pulse) File() (*os.File, error) {
 	fd, err := unix.FcntlInt(uintptr(p.seg.FD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -51,13 +52,15 @@ func (p *pulse) file() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pulse"), nil
 }
 
-func (p *pulse) beat() {
+// Beat says that all is well.
+func (p *Pulse) Beat() {
 	if p != nil {
-		p.beats.Add(1)
+		p.Beats.Add(1)
 	}
 }
 
-func (p *pulse) close() {
+// Close gives the memory back; Beats is gone with it.
+func (p *Pulse) Close() {
 	if p != nil {
 		_ = p.seg.Close()
 	}

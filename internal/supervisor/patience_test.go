@@ -1,12 +1,11 @@
-package daemon
+package supervisor
 
 import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/handoff"
 )
 
 func TestPatience(t *testing.T) {
@@ -67,45 +66,15 @@ func TestBeatEvery(t *testing.T) {
 		}
 		if c.every > 0 {
 			var err error
-			if s.pulse, err = newPulse(); err != nil {
+			if s.pulse, err = handoff.NewPulse(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		p, stop := s.newPatience()
 		stop()
-		s.pulse.close()
+		s.pulse.Close()
 		if p.every != c.every*time.Second || p.most != c.most || (p.ticks == nil) != (c.every == 0) {
 			t.Errorf("%+v: %+v", c, p)
 		}
 	}
-}
-
-// The core's view is of the supervisor's memory.
-func TestPulse(t *testing.T) {
-	p, err := newPulse()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.close()
-	f, err := p.file()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	fd, err := unix.Dup(int(f.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	core, err := openPulse(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	core.beat()
-	core.beat()
-	core.close()
-	if n := p.beats.Load(); n != 2 {
-		t.Errorf("%d beats", n)
-	}
-	(*pulse)(nil).beat()
-	(*pulse)(nil).close()
 }

@@ -1,4 +1,4 @@
-package daemon
+package supervisor
 
 import (
 	"encoding/json"
@@ -10,46 +10,11 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/nodelog"
+	"github.com/rdmad/rdmad/internal/printable"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/shm"
 )
-
-// How reloads go.
-const (
-	// ReloadDone: what can be applied is in force.
-	ReloadDone = "done"
-	// ReloadRefused: nothing has changed.
-	ReloadRefused = "refused"
-)
-
-// ReloadStatus is how the last reload went.
-type ReloadStatus struct {
-	// Number counts the reloads since the supervisor started.
-	Number int `json:"number"`
-	// At is when it was.
-	At time.Time `json:"at"`
-	// Result is one of the constants above, and Problems say why it is not ReloadDone.
-	Result   string   `json:"result"`
-	Problems []string `json:"problems,omitempty"`
-	// Digest is that of the configuration in force since.
-	Digest string `json:"digest"`
-	// Applied is what was changed, and Pending what differs from the file until the daemon
-	// is restarted. Of many there are only the first, and More is how many are left out.
-	Applied []config.Change `json:"applied"`
-	Pending []config.Change `json:"pending"`
-	More    int             `json:"more,omitempty"`
-}
-
-// ConfigStatus is the configuration of a daemon.
-type ConfigStatus struct {
-	// Source is the file, Digest that of the values in force; rdmad config check prints that
-	// of a file.
-	Source string `json:"source"`
-	Digest string `json:"digest"`
-	// TOML is what is in force, as a file that needs no environment.
-	TOML string `json:"toml"`
-	// Reload is how the last reload went; nil before the first.
-	Reload *ReloadStatus `json:"reload,omitempty"`
-}
 
 // The most changes, problems and bytes of a problem that are told, and the most bytes of each list as JSON: all must
 // fit a message of the depot together.
@@ -67,22 +32,22 @@ func (s *supervisor) reload() {
 		s.backup.Tell(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d\nSTATUS=Reloading", shm.Nanotime()/1000))
 		defer func() { s.backup.Tell("READY=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket) }()
 	}
-	r := &ReloadStatus{Number: 1, At: time.Now().UTC(), Applied: []config.Change{}, Pending: []config.Change{}}
+	r := &status.Reload{Number: 1, At: time.Now().UTC(), Applied: []config.Change{}, Pending: []config.Change{}}
 	if s.reloaded != nil {
 		r.Number += s.reloaded.Number
 	}
 	next, changes, err := s.wanted()
 	if err != nil {
-		r.Result, r.Digest, r.Problems = ReloadRefused, s.cfg.Digest(), problems(err)
+		r.Result, r.Digest, r.Problems = status.ReloadRefused, s.cfg.Digest(), problems(err)
 		if s.reloaded != nil {
 			r.Pending = s.reloaded.Pending
 		}
 		event.ReloadRefused.On(&s.log).Err(err).Msg("the configuration was not reloaded; the old one stays in force")
 	} else {
 		s.cfg, s.applied = next, true
-		r.Result, r.Digest = ReloadDone, next.Digest()
-		r.enter(changes)
-		s.setup.Log.SetLevel(logLevel(next))
+		r.Result, r.Digest = status.ReloadDone, next.Digest()
+		enter(r, changes)
+		s.setup.Log.SetLevel(nodelog.Level(next))
 		s.log.Info().Str("digest", r.Digest).Int("applied", len(r.Applied)).Int("pending", len(r.Pending)).Msg("the configuration was reloaded")
 		if len(r.Pending) > 0 {
 			event.ReloadPending.On(&s.log).Strs("keys", paths(r.Pending)).Msg("these keys have changed and count after a restart")
@@ -104,8 +69,8 @@ func (s *supervisor) wanted() (*config.Config, []config.Change, error) {
 	return config.Merge(s.cfg, cfg)
 }
 
-// enter sorts the changes into what is applied and what is not.
-func (r *ReloadStatus) enter(changes []config.Change) {
+// enter sorts the changes into what r says is applied and what is not.
+func enter(r *status.Reload, changes []config.Change) {
 	applied, pending := 0, 0
 	for _, c := range changes {
 		list, told := &r.Pending, &pending
@@ -136,7 +101,7 @@ func short(v any) any {
 	if err != nil || len(data) <= maxProblem {
 		return v
 	}
-	return printableText(string(data), maxProblem) + "..."
+	return printable.Limited(string(data), maxProblem) + "..."
 }
 
 // paths returns the paths of changes.
@@ -154,20 +119,10 @@ func problems(err error) []string {
 	lines = lines[:min(len(lines), maxProblems)]
 	told := 0
 	for i := range lines {
-		lines[i] = printableText(lines[i], maxProblem)
+		lines[i] = printable.Limited(lines[i], maxProblem)
 		if told += sizeOf(lines[i]); told > maxTold {
 			return lines[:i]
 		}
 	}
 	return lines
-}
-
-// configStatus describes the configuration in force.
-func (c *conductor) configStatus() *ConfigStatus {
-	cfg := c.live()
-	s := &ConfigStatus{Digest: cfg.Digest(), TOML: string(cfg.TOML())}
-	if c.told != nil {
-		s.Source, s.Reload = c.told.source, c.told.reload.Load()
-	}
-	return s
 }

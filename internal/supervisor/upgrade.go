@@ -1,4 +1,4 @@
-package daemon
+package supervisor
 
 import (
 	"cmp"
@@ -13,37 +13,14 @@ import (
 
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/status"
+	"github.com/rdmad/rdmad/internal/version"
 )
 
 // openPath opens a program without the right to read it.
 const openPath = unix.O_PATH | unix.O_CLOEXEC
-
-// How upgrades go.
-const (
-	// UpgradeDone: the new program is the core.
-	UpgradeDone = "done"
-	// UpgradeRefused: the program does not fit; the core goes on as if nothing had been.
-	UpgradeRefused = "refused"
-	// UpgradeUndone: the new program did not become ready, and the old one was
-	// started again.
-	UpgradeUndone = "undone"
-)
-
-// UpgradeStatus is how the last upgrade went.
-type UpgradeStatus struct {
-	// Number counts the upgrades since the supervisor started.
-	Number int `json:"number"`
-	// Result is one of the constants above, Reason why it is not UpgradeDone.
-	Result string `json:"result"`
-	Reason string `json:"reason,omitempty"`
-	// From are the versions of the core that ran before, and To those of the program
-	// that was to replace it, if it has said them.
-	From Versions `json:"from"`
-	To   Versions `json:"to"`
-	// PauseMS is how long no core served, in milliseconds.
-	PauseMS float64 `json:"pause_ms"`
-}
 
 // The bounds of an upgrade's steps.
 const (
@@ -54,19 +31,19 @@ const (
 
 // upgrade replaces the core by the program at path, if that can go on where it ends.
 func (s *supervisor) upgrade(ctx context.Context) {
-	u := &UpgradeStatus{Number: 1}
+	u := &status.Upgrade{Number: 1}
 	if s.upgraded != nil {
 		u.Number += s.upgraded.Number
 	}
 	err := s.replace(ctx, u)
 	switch {
 	case err == nil:
-		u.Result = UpgradeDone
+		u.Result = status.UpgradeDone
 		s.log.Info().Str("from", u.From.Version).Str("to", u.To.Version).Float64("pause_ms", u.PauseMS).Msg("the core was replaced")
 	case u.PauseMS == 0:
-		u.Result = UpgradeRefused
+		u.Result = status.UpgradeRefused
 	default:
-		u.Result = UpgradeUndone
+		u.Result = status.UpgradeUndone
 	}
 	if err != nil {
 		u.Reason = err.Error()
@@ -77,7 +54,7 @@ func (s *supervisor) upgrade(ctx context.Context) {
 }
 
 // replace does the work of upgrade. PauseMS stays 0 if the old core was not touched.
-func (s *supervisor) replace(ctx context.Context, u *UpgradeStatus) error {
+func (s *supervisor) replace(ctx context.Context, u *status.Upgrade) error {
 	if err := s.keptVersions(&u.From); err != nil {
 		return err
 	}
@@ -86,7 +63,7 @@ func (s *supervisor) replace(ctx context.Context, u *UpgradeStatus) error {
 		return err
 	}
 	if err = probe(ctx, next, &u.To); err == nil {
-		err = u.To.adopts(u.From)
+		err = u.To.Adopts(u.From)
 	}
 	if err == nil {
 		err = s.filesUsable()
@@ -122,7 +99,7 @@ func (s *supervisor) filesUsable() error {
 	if s.cfg.TLS.Mode != config.TLSRequired {
 		return nil
 	}
-	m, err := nodecert.Load(nodecert.Open, filesOf(s.cfg))
+	m, err := nodecert.Load(nodecert.Open, nodecert.Files{Cert: s.cfg.TLS.Cert, Key: s.cfg.TLS.Key, CA: s.cfg.TLS.CA})
 	if err == nil && m.Node != s.cfg.Node.Name {
 		err = m.Usable(s.cfg.Node.Name, time.Now())
 	}
@@ -133,9 +110,9 @@ func (s *supervisor) filesUsable() error {
 }
 
 // keptVersions finds out what the core has that runs.
-func (s *supervisor) keptVersions(v *Versions) error {
-	var n nodeMeta
-	if err := json.Unmarshal(s.depot.Meta(nodeKey), &n); err != nil || !s.core.known {
+func (s *supervisor) keptVersions(v *version.Set) error {
+	var n handoff.Node
+	if err := json.Unmarshal(s.depot.Meta(handoff.NodeKey), &n); err != nil || !s.core.known {
 		return errors.New("there is no core that serves")
 	}
 	*v = n.Versions
@@ -143,10 +120,10 @@ func (s *supervisor) keptVersions(v *Versions) error {
 }
 
 // probe asks a program for its versions.
-func probe(ctx context.Context, e *executable, v *Versions) error {
+func probe(ctx context.Context, e *executable, v *version.Set) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	cmd := e.command(ctx, CoreCommand, "--"+ProbeFlag)
+	cmd := e.command(ctx, handoff.CoreCommand, "--"+handoff.ProbeFlag)
 	cmd.WaitDelay = time.Second // also when a child of it holds on to its output
 	out, err := cmd.Output()
 	if err == nil {
@@ -189,14 +166,17 @@ func (s *supervisor) succeed(ctx context.Context, e *executable) error {
 	}
 }
 
+// toldErrors is how many distinct errors the core is told of: they must fit a message of the depot.
+const toldErrors = 16
+
 // tell tells the core what it has to say of the supervisor.
 func (s *supervisor) tell() {
 	errs := s.setup.Log.Errors()
-	n := note{UpgradeStatus: s.upgraded, Reload: s.reloaded, Errors: errs[:min(len(errs), toldErrors)]}
+	n := handoff.Note{Upgrade: s.upgraded, Reload: s.reloaded, Errors: errs[:min(len(errs), toldErrors)]}
 	var err error
 	if s.applied { // also if the core has not heard of it, and the last one was refused
-		for _, p := range partsOf(s.cfg.Own()) {
-			err = errors.Join(err, s.depot.Note(note{Part: p}))
+		for _, p := range handoff.PartsOf(s.cfg.Own()) {
+			err = errors.Join(err, s.depot.Note(handoff.Note{Part: p}))
 		}
 	}
 	err = errors.Join(err, s.depot.Note(n))

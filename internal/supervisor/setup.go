@@ -1,4 +1,4 @@
-package daemon
+package supervisor
 
 import (
 	"time"
@@ -7,14 +7,7 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 )
 
-// What a supervisor starts a program with: CoreCommand as the first argument, and behind it those
-// of Setup.CoreArgs, for the program to call Core, or the flag --ProbeFlag alone, for it to call Probe.
-const (
-	CoreCommand = "core"
-	ProbeFlag   = "probe"
-)
-
-// Setup is what Supervise is to run.
+// Setup is what Run is to run.
 type Setup struct {
 	// Config is the configuration, and Source the name of the file that it is from.
 	Config *config.Config

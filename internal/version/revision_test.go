@@ -1,4 +1,4 @@
-package daemon
+package version
 
 import (
 	"runtime/debug"

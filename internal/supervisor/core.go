@@ -1,4 +1,4 @@
-package daemon
+package supervisor
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/handoff"
 )
 
 // executable is a program that is kept open, so that it can be started again whatever
@@ -92,7 +93,7 @@ func exitStatus(err error) int {
 
 // startCore starts a core. The one before it must have ended.
 func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
-	h, err := json.Marshal(handoff{Supervisor: os.Getpid(), Source: s.setup.Source, Data: s.cfg.Own(), Bootstrap: s.bootstrap != nil, Observe: s.observed(), Backup: s.backup != nil, BeatNS: int64(s.beatEvery())})
+	h, err := json.Marshal(handoff.Start{Supervisor: os.Getpid(), Source: s.setup.Source, Data: s.cfg.Own(), Bootstrap: s.bootstrap != nil, Observe: s.observed(), Backup: s.backup != nil, BeatNS: int64(s.beatEvery())})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 		return nil, errors.Join(err, lifelineW.Close())
 	}
 	defer theirs.Close()
-	c := &runningCore{cmd: exe.command(context.Background(), append([]string{CoreCommand}, s.setup.CoreArgs...)...), link: link, ended: make(chan struct{})}
+	c := &runningCore{cmd: exe.command(context.Background(), append([]string{handoff.CoreCommand}, s.setup.CoreArgs...)...), link: link, ended: make(chan struct{})}
 	c.cmd.ExtraFiles = []*os.File{handoffR, lifelineR, s.socket, theirs}
 	if s.bootstrap != nil {
 		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, s.bootstrap)
@@ -128,7 +129,7 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 		}
 	}
 	if s.pulse != nil {
-		f, err := s.pulse.file()
+		f, err := s.pulse.File()
 		if err != nil {
 			link.Abort()
 			return nil, errors.Join(err, lifelineW.Close())

@@ -1,4 +1,6 @@
-package daemon
+// Package version says which program this is, and with what it can go on: the versions of
+// the memory, the protocols and the kept state that it knows.
+package version
 
 import (
 	"encoding/json"
@@ -8,10 +10,11 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/depot"
+	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/shm"
 )
 
-// Version is the program's version. Like vaultVersion it is a variable so that a build
+// Version is the program's version. Like vault it is a variable so that a build
 // can set it with -ldflags -X.
 var Version = "0.1.0"
 
@@ -45,12 +48,12 @@ func revisionOf(settings []debug.BuildSetting) string {
 	return commit + dirty
 }
 
-// vaultVersion is the layout of what a core keeps of its lanes for the next core. It
+// vault is the layout of what a core keeps of its lanes for the next core. It
 // changes with every change that a core of the other version would misread.
-var vaultVersion = "1"
+var vault = "1"
 
-// Versions are what must fit for a core to go on where another has ended.
-type Versions struct {
+// A Set is what must fit for a core to go on where another has ended.
+type Set struct {
 	// Version is the program's.
 	Version string `json:"version"`
 	// ABI is the layout of memory shared with workers, major<<16 | minor.
@@ -64,14 +67,14 @@ type Versions struct {
 	Peer   int `json:"peer"`
 }
 
-// OwnVersions returns the versions of this program.
-func OwnVersions() Versions {
-	return Versions{Version: Version, ABI: shm.ABIVersion, Vault: vaultVersion, Depot: depot.Version, Attach: attach.Protocol, Peer: peerProtocol}
+// Own returns the versions of this program.
+func Own() Set {
+	return Set{Version: Version, ABI: shm.ABIVersion, Vault: vault, Depot: depot.Version, Attach: attach.Protocol, Peer: peerproto.Version}
 }
 
-// adopts reports, as an error, why a core of versions v cannot go on where one of
+// Adopts reports, as an error, why a core of versions v cannot go on where one of
 // versions kept has ended. The peer protocol does not count: peers connect anew.
-func (v Versions) adopts(kept Versions) error {
+func (v Set) Adopts(kept Set) error {
 	switch {
 	case v.ABI>>16 != kept.ABI>>16:
 		return fmt.Errorf("shared memory ABI %d.%d, attached workers have %d.%d", v.ABI>>16, v.ABI&0xffff, kept.ABI>>16, kept.ABI&0xffff)
@@ -88,6 +91,6 @@ func (v Versions) adopts(kept Versions) error {
 	return nil
 }
 
-// Probe writes the program's Versions as JSON: what a supervisor asks of a program
+// Probe writes the program's Set as JSON: what a supervisor asks of a program
 // before it lets it take over.
-func Probe(out io.Writer) error { return json.NewEncoder(out).Encode(OwnVersions()) }
+func Probe(out io.Writer) error { return json.NewEncoder(out).Encode(Own()) }

@@ -1,4 +1,7 @@
-package daemon
+// Package supervisor is the process that a user starts: it owns the sockets, starts the core,
+// starts it again when it dies, and replaces it by another program or configuration. It keeps
+// what a core has put into the depot for the next one, and never opens a device.
+package supervisor
 
 import (
 	"context"
@@ -17,24 +20,27 @@ import (
 	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/nodelog"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
-// Supervise runs a node: it takes the socket, starts the core and starts it
+// Run runs a node: it takes the socket, starts the core and starts it
 // again when it dies, until ctx ends; then it lets the core drain and
-// returns. The supervisor never opens a device. What a core has put into
+// returns. What a core has put into
 // the depot is given to the next one, so that workers stay attached. SIGHUP to the process reloads the
 // configuration, and SIGUSR2 replaces the core by the program that is now where this one was started from.
 //
 // Errors: ErrInUse, or what keeps the sockets from being opened or the core from
 // starting.
-func Supervise(ctx context.Context, what Setup) error {
+func Run(ctx context.Context, what Setup) error {
 	s := &supervisor{cfg: what.Config, setup: what, log: what.Log.Logger(), upgrades: make(chan os.Signal, 1), reloads: make(chan os.Signal, 1)}
 	// Before anything that takes time: otherwise they end the process.
 	signal.Notify(s.upgrades, syscall.SIGUSR2)
 	defer signal.Stop(s.upgrades)
 	signal.Notify(s.reloads, syscall.SIGHUP)
 	defer signal.Stop(s.reloads)
-	defer outliveLogReader()()
+	defer nodelog.OutliveReader()()
 	defer s.close()
 	passed := depot.TakePassed()
 	var err error
@@ -53,14 +59,6 @@ func Supervise(ctx context.Context, what Setup) error {
 	return s.run(ctx)
 }
 
-// outliveLogReader keeps the process from being ended because nobody reads its log any more, until stop is called. What it
-// has to say is lost then.
-func outliveLogReader() (stop func()) {
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
-	return func() { signal.Stop(broken) }
-}
-
 type supervisor struct {
 	cfg       *config.Config
 	setup     Setup
@@ -70,7 +68,7 @@ type supervisor struct {
 	bootstrap *os.File // nil without peers
 	// observe are the listening sockets for HTTP: the Unix socket and that of TCP; nil for
 	// those that there are not.
-	observe [observers]*os.File
+	observe [handoff.Observers]*os.File
 	// observeFile is what the Unix socket is in the file system, nil if there is none.
 	observeFile os.FileInfo
 	depot       *depot.Store
@@ -80,8 +78,8 @@ type supervisor struct {
 	activated bool
 	// watchdog is how often the service manager wants to hear that all is well; 0: never.
 	watchdog time.Duration
-	backup   *depot.Backup // nil without a service manager that keeps descriptors
-	pulse    *pulse        // nil if nobody has to know whether the core makes progress
+	backup   *depot.Backup  // nil without a service manager that keeps descriptors
+	pulse    *handoff.Pulse // nil if nobody has to know whether the core makes progress
 	// exe is the program of the core that runs, or ran last, and path where upgrades
 	// are found.
 	exe  *executable
@@ -91,9 +89,9 @@ type supervisor struct {
 	// ready: a core of this supervisor has served.
 	ready bool
 	// upgraded is how the last upgrade went; nil before the first.
-	upgraded *UpgradeStatus
+	upgraded *status.Upgrade
 	// reloaded is how the last reload went; nil before the first.
-	reloaded *ReloadStatus
+	reloaded *status.Reload
 	// applied: a reload has put another configuration in force, which cores must be told of.
 	applied bool
 	// untold: the core was not told what it should have been, which has been said.
@@ -116,7 +114,7 @@ func (s *supervisor) prepare() (err error) {
 		return err
 	}
 	if s.beatEvery() > 0 {
-		if s.pulse, err = newPulse(); err != nil {
+		if s.pulse, err = handoff.NewPulse(); err != nil {
 			return err
 		}
 	}
@@ -164,7 +162,7 @@ func (s *supervisor) run(ctx context.Context) error {
 			return err
 		case first && core == nil:
 			return err
-		case first && s.core == core && exitStatus(err) == StatusNoStart:
+		case first && s.core == core && exitStatus(err) == handoff.StatusNoStart:
 			event.CoreNoStart.On(&s.log).Msg("the core cannot start; see its last line")
 			return errors.New("the core cannot start")
 		}
@@ -173,7 +171,9 @@ func (s *supervisor) run(ctx context.Context) error {
 		event.CoreDied.On(&s.log).Err(err).Dur("restart_in", wait).Msg("the core died")
 		// Nothing hangs while there is no core, and the next one has all the time again.
 		s.backup.Tell("WATCHDOG=1\nSTATUS=The core died and is started again" + s.extension(wait))
-		if !sleep(ctx, wait) {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
 			return nil
 		}
 	}
@@ -190,6 +190,9 @@ func (s *supervisor) extension(wait time.Duration) string {
 	}
 	return fmt.Sprintf("\nEXTEND_TIMEOUT_USEC=%d", (wait + startPatience).Microseconds())
 }
+
+// tellErrorsEvery is how often the core is told of the supervisor's errors at most.
+const tellErrorsEvery = time.Second
 
 // stopGrace is how long a core may take to end besides its drain.
 const stopGrace = 10 * time.Second
@@ -218,7 +221,7 @@ func (s *supervisor) follow(ctx context.Context) error {
 		case <-ready:
 			s.served()
 		case now := <-patience.ticks:
-			over, alive := patience.count(now, s.pulse.beats.Load(), s.core.known)
+			over, alive := patience.count(now, s.pulse.Beats.Load(), s.core.known)
 			if alive {
 				s.backup.Tell("WATCHDOG=1")
 			}
@@ -233,7 +236,7 @@ func (s *supervisor) follow(ctx context.Context) error {
 			s.reload()
 		case <-changed:
 			// Not each of many.
-			changed, later = nil, time.After(keepErrorsEvery)
+			changed, later = nil, time.After(tellErrorsEvery)
 		case <-later:
 			changed, later = s.setup.Log.Changed(), nil
 			s.tell()
