@@ -111,7 +111,7 @@ test-libfabric: toolchain ## Run the tests of the provider libfabric, and harnes
 .PHONY: test-faults
 test-faults: toolchain ## Kill and stop processes at every step that has a name: docs/testing.md.
 	go test -tags faultpoints -timeout $(TEST_TIMEOUT) ./internal/faultpoint ./test/fault
-	go test -tags faultpoints -timeout $(TEST_TIMEOUT) -run '^Test(Crash.*|Simulation)$$' ./internal/daemon
+	go test -tags faultpoints -timeout $(TEST_TIMEOUT) -run '^Test(Crash.*|Simulation)$$' ./internal/agent
 	go test -tags faultpoints -timeout $(TEST_TIMEOUT) -run '^TestCloseBesideSpill$$' ./client
 
 # grpcx is a module of its own, because of what it depends on.
@@ -205,9 +205,9 @@ fuzz-one:
 lint: toolchain ## Check formatting, go vet and staticcheck.
 	@unformatted=$$(gofmt -l .); [[ -z "$$unformatted" ]] || { echo "not formatted, run gofmt -w:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
-	go vet -tags faultpoints ./client ./internal/faultpoint ./internal/supervisor ./internal/daemon ./test/fault
+	go vet -tags faultpoints ./client ./internal/faultpoint ./internal/supervisor ./internal/agent ./internal/daemon ./test/fault
 	go tool staticcheck ./...
-	go tool staticcheck -tags faultpoints ./client ./internal/faultpoint ./internal/supervisor ./internal/daemon ./test/fault
+	go tool staticcheck -tags faultpoints ./client ./internal/faultpoint ./internal/supervisor ./internal/agent ./internal/daemon ./test/fault
 	cd grpcx && go vet ./... && go tool -modfile=../go.mod staticcheck ./...
 	cd otelx && go vet ./... && go tool -modfile=../go.mod staticcheck ./...
 	cd bench/peers && go vet ./... && go tool -modfile=../../go.mod staticcheck ./...
@@ -314,7 +314,7 @@ lab-bench: toolchain ## Compare rdmad over RDMA with perftest and a bare ping-po
 
 # The packages with micro-benchmarks that need nothing special and take seconds; those of
 # ./server move much memory, and those of ./internal/fabric/verbs need RDMA.
-PACKAGES ?= ./slots ./groupsend ./internal/poller ./internal/vault ./internal/fabric/tcp ./client ./internal/daemon
+PACKAGES ?= ./slots ./groupsend ./internal/poller ./internal/vault ./internal/fabric/tcp ./client ./internal/agent
 
 .PHONY: bench-compare
 bench-compare: toolchain ## Compare the micro-benchmarks of revision BASE with those of this tree: docs/performance.md.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/event"
@@ -52,10 +53,10 @@ func (d *domain) adoptOps() {
 	c.mu.Lock()
 	workers := slices.Collect(maps.Values(d.workers))
 	c.mu.Unlock()
-	d.agent.commands.call(func() {
+	d.agent.Commands.Call(func() {
 		for _, w := range workers {
 			if w.opsLeft != nil {
-				w.view.ops, w.opsLeft = w.opsLeft, nil
+				w.view.Ops, w.opsLeft = w.opsLeft, nil
 				d.bells.MarkWorker(w.id)
 			}
 		}
@@ -80,21 +81,21 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 		return errors.Join(err, w.conn.Close())
 	}
 	w.pidfd = take(l.item, 2)
-	w.view = &agentWorker{id: w.id, pid: w.pid, stale: true, withdrawn: w.withdrawn, rings: slots.ResumeWorkerRings(w.seg.Bytes())}
+	w.view = &agent.Worker{ID: w.id, PID: w.pid, Stale: true, Withdrawn: w.withdrawn, Rings: slots.ResumeWorkerRings(w.seg.Bytes())}
 	w.bytes = c.live().Limits.WorkerBytes
 	if m.Bytes != nil {
 		w.bytes = *m.Bytes
 	}
-	w.view.told, w.view.mostBytes = true, w.bytes
+	w.view.Told, w.view.MostBytes = true, w.bytes
 	w.makePager()
 	if w.role == attach.RoleClient {
 		w.spiller = newSpiller(w)
-		w.view.spill = w.spiller.start
+		w.view.Spill = w.spiller.start
 	}
 	if w.role == attach.RoleService {
 		ring := slots.ResumeOpRing(w.seg.Bytes())
-		w.view.handlers = min(max(w.handlers, 0), slots.HintEntries)
-		w.opsLeft, w.opsTaken = &workerOps{ring: ring}, ring.Taken()
+		w.view.Handlers = min(max(w.handlers, 0), slots.HintEntries)
+		w.opsLeft, w.opsTaken = &agent.WorkerOps{Ring: ring}, ring.Taken()
 	}
 	var serves []uint32
 	var rows []*counters.Service
@@ -103,7 +104,7 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 	c.attached[w] = struct{}{}
 	c.countWorkers()
 	for key, method := range d.methods {
-		if n := d.view.methodNumber(method.id); n/8 < len(w.serves) && w.serves[n/8]&(1<<(n%8)) != 0 {
+		if n := d.view.MethodNumber(method.id); n/8 < len(w.serves) && w.serves[n/8]&(1<<(n%8)) != 0 {
 			if !w.withdrawn {
 				method.workers[w] = true
 			}
@@ -112,16 +113,16 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 		}
 	}
 	c.mu.Unlock()
-	d.agent.commands.call(func() {
-		d.view.addWorker(w.view)
+	d.agent.Commands.Call(func() {
+		d.view.AddWorker(w.view)
 		for i, id := range serves {
-			d.view.register(id, w.view)
-			d.view.countMethod(id, rows[i])
+			d.view.Register(id, w.view)
+			d.view.CountMethod(id, rows[i])
 		}
 		// What the dead agent had staged and not shown is found in the slot words, by
 		// the worker and by this agent.
-		w.view.rings.SetOverflow()
-		w.view.rings.Down.Ring()
+		w.view.Rings.SetOverflow()
+		w.view.Rings.Down.Ring()
 		d.bells.MarkWorker(w.id)
 	})
 	c.adopted = append(c.adopted, w)
@@ -185,9 +186,9 @@ func (c *conductor) have(w *worker, m *attach.Message) error {
 	})
 	w.mu.Unlock()
 	if w.role == attach.RoleClient {
-		d.agent.commands.do(func() {
+		d.agent.Commands.Do(func() {
 			for _, l := range known {
-				d.view.joins(w.view, l.ID)
+				d.view.Joins(w.view, l.ID)
 			}
 		})
 	}

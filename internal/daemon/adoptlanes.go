@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/event"
@@ -21,8 +22,8 @@ import (
 // has no place for any more get an outcome.
 func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 	c := d.conductor
-	var waiting []queued
-	var local []*outLane
+	var waiting []agent.Queued
+	var local []*agent.OutLane
 	var dropped []*incoming
 	for i := range left {
 		l := &left[i]
@@ -35,60 +36,60 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 		d.lanes[info.ID] = info
 		key := laneKey{info.Peer, info.Class, info.Number}
 		placed, peered := c.places(info)
-		d.agent.commands.call(func() {
-			var out *outLane
-			var in *inLane
+		d.agent.Commands.Call(func() {
+			var out *agent.OutLane
+			var in *agent.InLane
 			if l.meta.Direction != laneIn {
-				out = newOutLane(d.view, info.ID, ring, v, d.agent.groupMax)
+				out = agent.NewOutLane(d.view, info.ID, ring, v, d.agent.GroupMax)
 				if l.meta.Direction == laneOut {
-					out.row = d.rowOf(info, counters.Out)
+					out.Row = d.rowOf(info, counters.Out)
 				} else {
-					out.row = d.rowOf(info, counters.Local)
+					out.Row = d.rowOf(info, counters.Local)
 				}
 				if info.Quota > 0 {
-					out.sharing.quota = info.Quota
+					out.Sharing.Quota = info.Quota
 				}
-				d.view.addOut(out)
+				d.view.AddOut(out)
 				if placed { // else another one takes the place, if there is one
 					d.outs[key] = &outgoing{info: info, lane: out}
 				}
 			}
 			if l.meta.Direction != laneOut {
-				in = newInLane(d.view, info.ID, ring, v, d.agent.groupMax)
+				in = agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
 				if l.meta.Direction == laneIn {
-					in.row = d.rowOf(info, counters.In)
+					in.Row = d.rowOf(info, counters.In)
 				}
-				d.view.addIn(in)
+				d.view.AddIn(in)
 			}
 			if out != nil && in != nil {
-				out.local, in.local = in, out
-				out.adopting = true // the agent runs between these commands
-				if out.isClosed() { // the last core died while the domain was to get other memory
-					out.closed.Store(0)
+				out.Local, in.Local = in, out
+				out.Adopting = true // the agent runs between these commands
+				if out.IsClosed() { // the last core died while the domain was to get other memory
+					out.Closed.Store(0)
 					ring.SetState(slots.LaneOpen)
 				}
 				local = append(local, out)
 			}
 			if in != nil {
-				waiting = append(waiting, in.adopt()...)
+				waiting = append(waiting, in.Adopt()...)
 			}
 			if out != nil {
-				out.adopt()
+				out.Adopt()
 			}
 			switch {
 			case out != nil && in != nil:
 			case out != nil:
-				out.peer = d.view.peer(info.Peer)
+				out.Peer = d.view.Peer(info.Peer)
 				switch {
 				case !placed:
-					out.down("class " + info.Class + " has changed")
+					out.Down("class " + info.Class + " has changed")
 				case !peered: // the lane is used again if it comes back
-					out.down("node " + info.Peer + " is not a peer any more")
-				case out.isClosed():
-					out.down(replaced) // the last core may have died doing so
+					out.Down("node " + info.Peer + " is not a peer any more")
+				case out.IsClosed():
+					out.Down(agent.Replaced) // the last core may have died doing so
 				}
 			case placed && peered && v.Mirror.Load() != 0:
-				in.peer = d.view.peer(info.Peer)
+				in.Peer = d.view.Peer(info.Peer)
 				d.ins[key] = &incoming{info: info, lane: in}
 			default:
 				dropped = append(dropped, &incoming{info: info, lane: in})
@@ -96,19 +97,19 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 		})
 		faultpoint.Here("adopt.lane")
 	}
-	d.agent.commands.call(func() {
+	d.agent.Commands.Call(func() {
 		for _, in := range dropped {
 			d.adoptLeft(in)
 		}
 		faultpoint.Here("adopt.before_dispatch")
-		d.view.dispatchAdopted(waiting)
+		d.view.DispatchAdopted(waiting)
 		faultpoint.Here("adopt.after_dispatch")
 		for _, l := range local {
-			l.rejoin()
-			l.adopting = false
-			l.send()
+			l.Rejoin()
+			l.Adopting = false
+			l.Send()
 		}
-		d.view.resume()
+		d.view.Resume()
 	})
 }
 
@@ -141,15 +142,15 @@ func (c *conductor) places(l *laneInfo) (class, peer bool) {
 // adoptLeft deals with a mirror that was given up: it stays until no handler uses it. It
 // runs on the agent's thread.
 func (d *domain) adoptLeft(in *incoming) {
-	in.lane.left = true
-	notices := in.lane.down()
+	in.lane.Left = true
+	notices := in.lane.Down()
 	d.conductor.spawn(func() { d.notify(notices) })
 	drop := func() { d.conductor.spawn(func() { d.dropIncoming(in) }) }
-	if in.lane.busy == 0 {
+	if in.lane.Busy == 0 {
 		go drop()
 		return
 	}
-	in.lane.onQuiet = drop
+	in.lane.OnQuiet = drop
 }
 
 // holdAdopted bounds how long adopted requests wait for links that do not come back.

@@ -1,16 +1,20 @@
 package daemon
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
+
+// ordererMethod is the method of requests of an order.
+const ordererMethod = 5
 
 // orderer publishes requests of one order in a ring.
 type orderer struct {
@@ -32,7 +36,7 @@ func (o *orderer) publish(b *slots.Bells) bool {
 		after = u
 	}
 	h := slots.Header{
-		Ticket: u.Ticket, Run: 1, Answer: 8, Kind: slots.KindRequest, Method: rigMethod,
+		Ticket: u.Ticket, Run: 1, Answer: 8, Kind: slots.KindRequest, Method: ordererMethod,
 		Order: 77, After: uint16(after.Index), AfterTicket: uint32(after.Ticket),
 	}
 	h.Encode(o.ring.Header(u))
@@ -56,27 +60,43 @@ func TestOrderedRequestsWhileALaneIsAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		a.commands.call(func() { a.domains = nil })
+		a.Commands.Call(func() { a.Domains = nil })
 		info.close()
 	})
 	left := []leftover[laneMeta]{rig.leave(t, info, laneLocal)}
 
-	// The last core, cycle by cycle. It dies, and with it the process 2 of the service.
-	s := newSide(t, nil)
-	s.d.methodBits = 0
-	out, in := newOutLane(s.d, info.ID, ring, v, 16), newInLane(s.d, info.ID, ring, v, 16)
-	out.local, in.local = in, out
-	s.d.addOut(out)
-	s.d.addIn(in)
-	s.addWorker(1)
-	old := s.addWorker(2)
-	old.view.mapped[info.ID/64] |= 1 << (info.ID % 64)
-	s.d.register(rigMethod, old.view)
-	o := &orderer{ring: ring, lane: info.ID, place: map[int]int{}}
-	for range 5 {
-		o.publish(s.bells)
+	// The last core has taken five requests. It dies, and with it the process 2 of the service.
+	last := rig.before.view
+	out, in := agent.NewOutLane(last, info.ID, ring, v, 16), agent.NewInLane(last, info.ID, ring, v, 16)
+	out.Local, in.Local = in, out
+	process := func(id int, mem []byte) *agent.Worker {
+		return &agent.Worker{ID: id, Rings: slots.NewWorkerRings(mem)}
 	}
-	settle(s)
+	old := process(2, shm.AlignedBytes(slots.WorkerSegmentSize))
+	old.Mapped[info.ID/64] |= 1 << (info.ID % 64)
+	a.Commands.Call(func() {
+		a.Domains = append(a.Domains, last)
+		last.AddOut(out)
+		last.AddIn(in)
+		last.AddWorker(process(1, shm.AlignedBytes(slots.WorkerSegmentSize)))
+		last.AddWorker(old)
+		last.Register(ordererMethod, old)
+	})
+	o := &orderer{ring: ring, lane: info.ID, place: map[int]int{}}
+	const taken = 5
+	for range taken {
+		o.publish(slots.NewBells(rig.before.seg.Bytes()))
+	}
+	eventually(t, "the last core takes the requests", func() error {
+		a.Commands.Call(func() {}) // a cycle looks at what is marked
+		for i := range taken {
+			if ring.Word(i).State() == slots.Pub {
+				return fmt.Errorf("slot %d is not taken", i)
+			}
+		}
+		return nil
+	})
+	a.Commands.Call(func() { a.Domains = nil })
 	bells := slots.NewBells(d.seg.Bytes())
 	for range 3 {
 		o.publish(bells)
@@ -85,13 +105,13 @@ func TestOrderedRequestsWhileALaneIsAdopted(t *testing.T) {
 	// The next one adopts the caller and process 3 of the service, which has not said yet which
 	// lanes it has.
 	mem := shm.AlignedBytes(slots.WorkerSegmentSize)
-	service := &agentWorker{id: 3, stale: true, rings: slots.NewWorkerRings(mem)}
-	caller := &agentWorker{id: 1, stale: true, rings: slots.NewWorkerRings(shm.AlignedBytes(slots.WorkerSegmentSize))}
-	a.commands.call(func() {
-		a.domains = append(a.domains, d.view)
-		d.view.addWorker(caller)
-		d.view.addWorker(service)
-		d.view.register(rigMethod, service)
+	service, caller := process(3, mem), process(1, shm.AlignedBytes(slots.WorkerSegmentSize))
+	service.Stale, caller.Stale = true, true
+	a.Commands.Call(func() {
+		a.Domains = append(a.Domains, d.view)
+		d.view.AddWorker(caller)
+		d.view.AddWorker(service)
+		d.view.Register(ordererMethod, service)
 	})
 	stop := make(chan struct{})
 	var publishing sync.WaitGroup
@@ -108,15 +128,14 @@ func TestOrderedRequestsWhileALaneIsAdopted(t *testing.T) {
 	d.adoptLanes(left)
 	close(stop)
 	publishing.Wait()
-	a.commands.call(func() {
-		a.rescan()
-		service.mapped[info.ID/64] |= 1 << (info.ID % 64)
-		d.view.drainQueues()
+	a.Commands.Call(func() {
+		service.Mapped[info.ID/64] |= 1 << (info.ID % 64)
+		d.view.DrainQueues()
 	})
 	var got []int
 	rings := slots.NewWorkerRings(mem)
 	for looks := 0; len(got) < o.n && looks < 1000; looks++ {
-		a.commands.call(func() {}) // a cycle ends with hints
+		a.Commands.Call(func() {}) // a cycle ends with hints
 		for {
 			h, ok := rings.Down.Pop()
 			if !ok {
@@ -129,34 +148,5 @@ func TestOrderedRequestsWhileALaneIsAdopted(t *testing.T) {
 	}
 	if len(got) != o.n || !slices.IsSorted(got) {
 		t.Errorf("%d requests of %d were started, in the order %v", len(got), o.n, got)
-	}
-}
-
-// What the last core had taken and not handed to its other side arrives as it was sent, wherever
-// in the ring it is.
-func TestRejoinKeepsTheOrder(t *testing.T) {
-	s := newSide(t, nil)
-	out, in := s.localLane(t)
-	caller := s.addWorker(1)
-	o := &orderer{ring: out.ring, lane: rigLane, place: map[int]int{}}
-	for range 5 {
-		o.publish(s.bells)
-	}
-	for i := range 5 {
-		w := out.ring.Word(i)
-		if !out.ring.Take(i, w) {
-			t.Fatal("not taken")
-		}
-		// The later ones are in front, as in a ring that begins again.
-		out.enter(i, &entry{word: w, answer: 8})
-		out.kept.Enter(i, &vault.Entry{Word: w, Seq: uint32((i + 3) % 5), Answer: 8})
-	}
-	_, _, next := s.successor(t, out, in, caller)
-	var got []int
-	for i := range 5 {
-		got = append(got, int(next.records[i].arrival))
-	}
-	if want := []int{4, 5, 1, 2, 3}; !slices.Equal(got, want) {
-		t.Errorf("arrived as %v, want %v", got, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/depot"
@@ -17,29 +18,29 @@ import (
 // adoption is a conductor whose domain before was that of the last core, and whose domain next adopts
 // lanes of it.
 type adoption struct {
-	agent        *agent
+	agent        *agent.Agent
 	conductor    *conductor
 	before, next *domain
 }
 
 func newAdoption(t *testing.T, cfg *config.Config) *adoption {
 	t.Helper()
-	a, err := newAgent("test", idleStrategy{}, 16, nil, zerolog.Nop())
+	a, err := agent.New("test", agent.IdleStrategy{}, 16, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	running.Go(a.run)
+	a.Start(&running)
 	t.Cleanup(running.Wait)
-	t.Cleanup(func() { a.commands.do(func() { a.stop = true }) })
+	t.Cleanup(func() { a.Commands.Do(func() { a.Stop = true }) })
 	d := &adoption{agent: a, conductor: &conductor{log: zerolog.Nop(), node: "a", ctx: context.Background(), cfg: cfg}}
 	for _, dom := range []**domain{&d.before, &d.next} {
 		if *dom, err = d.conductor.newDomain(config.Domain{Name: "d"}, a, nil); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			a.commands.call(func() { a.domains = nil })
-			if err := a.poll.Remove((*dom).bell.FD()); err != nil {
+			a.Commands.Call(func() { a.Domains = nil })
+			if err := a.Poll.Remove((*dom).bell.FD()); err != nil {
 				t.Error(err)
 			}
 			(*dom).close()
@@ -85,8 +86,8 @@ func TestAdoptedLaneWithoutAPlace(t *testing.T) {
 	var entered []string
 	for k, o := range a.next.outs {
 		entered = append(entered, k.class)
-		if o.lane.isClosed() != (k.class != "same") {
-			t.Errorf("class %s: closed %v", k.class, o.lane.isClosed())
+		if o.lane.IsClosed() != (k.class != "same") {
+			t.Errorf("class %s: closed %v", k.class, o.lane.IsClosed())
 		}
 	}
 	if !slices.Equal(entered, []string{"same"}) {
@@ -105,7 +106,7 @@ func TestAdoptedLaneOfRemovedPeer(t *testing.T) {
 	}
 	a.next.adoptLanes([]leftover[laneMeta]{a.leave(t, info, laneOut)})
 	o := a.next.outs[laneKey{"b", "same", 0}]
-	if o == nil || !o.lane.isClosed() {
+	if o == nil || !o.lane.IsClosed() {
 		t.Errorf("adopted as %+v, which must be closed", o)
 	}
 }
@@ -136,7 +137,7 @@ func TestHaveOfDroppedLane(t *testing.T) {
 	}
 	defer there.Close()
 	w := &worker{domain: d, conn: here, role: attach.RoleService, adopted: true, given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool)}
-	w.view = &agentWorker{id: 1}
+	w.view = &agent.Worker{ID: 1}
 	if err := a.conductor.have(w, &attach.Message{Have: &attach.Have{Lanes: []uint16{info.ID}}}); err != nil {
 		t.Fatal(err)
 	}

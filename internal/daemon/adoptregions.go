@@ -53,7 +53,7 @@ func (d *domain) adoptRegion(l *leftover[regionMeta]) (*region, error) {
 	w.regions.bytes += r.size
 	w.regions.count++
 	c.mu.Unlock()
-	d.agent.commands.call(func() { d.view.addRegion(r.view) })
+	d.agent.Commands.Call(func() { d.view.AddRegion(r.view) })
 	faultpoint.Here("adopt.region")
 	return r, nil
 }
@@ -72,7 +72,7 @@ func (c *conductor) freeUntold(w *worker, h *attach.Have) {
 	c.mu.Lock()
 	var free []*region
 	for _, r := range w.domain.regions.list {
-		if r != nil && r.owner == w && !known[*attach.InfoOf(r.view.id)] && !slices.Contains(h.Asking, r.seq) {
+		if r != nil && r.owner == w && !known[*attach.InfoOf(r.view.ID)] && !slices.Contains(h.Asking, r.seq) {
 			free = append(free, r)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -26,7 +27,7 @@ import (
 type bulk struct {
 	domain *domain
 	peer   string
-	view   *agentPeer
+	view   *agent.Peer
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -53,13 +54,13 @@ func (c *conductor) bulkWith(d *domain, peer string) *bulk {
 		return b
 	}
 	b = &bulk{domain: d, peer: peer, exports: make(map[*region]fabric.MemoryRegion)}
-	d.agent.commands.call(func() {
-		b.view = d.view.peer(peer)
-		b.view.mover.connect = func(attempt uint64) bool { return c.spawn(func() { b.open(attempt) }) }
-		b.view.mover.register = func(e *activeEnd, r *agentRegion) bool {
+	d.agent.Commands.Call(func() {
+		b.view = d.view.Peer(peer)
+		b.view.Mover.Connect = func(attempt uint64) bool { return c.spawn(func() { b.open(attempt) }) }
+		b.view.Mover.Register = func(e *agent.ActiveEnd, r *agent.Region) bool {
 			return c.spawn(func() { b.registerLocal(e, r) })
 		}
-		b.view.mover.later = func() bool { return c.spawn(b.lookLater) }
+		b.view.Mover.Later = func() bool { return c.spawn(b.lookLater) }
 	})
 	c.mu.Lock()
 	d.bulks[peer] = b
@@ -69,11 +70,11 @@ func (c *conductor) bulkWith(d *domain, peer string) *bulk {
 
 // prepare makes the protection domain for a session, with mu held.
 func (b *bulk) prepare(s *session) error {
-	if err := s.reason(); err != nil {
+	if err := s.Reason(); err != nil {
 		return fmt.Errorf("%w: node %s: %w", attach.ErrNoService, b.peer, err)
 	}
 	if b.domain.isRetired() {
-		return errRetired
+		return agent.ErrRetired
 	}
 	if b.session == s {
 		return nil
@@ -99,7 +100,7 @@ func (b *bulk) register(r *region) (fabric.MemoryRegion, error) {
 	if b.session.fabric.device.Caps().Atomics {
 		access |= fabric.AccessRemoteAtomic
 	}
-	mr, err := b.pd.Register(r.view.mem, access)
+	mr, err := b.pd.Register(r.view.Mem, access)
 	if err != nil {
 		return nil, fmt.Errorf("%w: register a region of %d bytes: %w", attach.ErrLimit, r.size, err)
 	}
@@ -155,9 +156,9 @@ func (b *bulk) export(ctx context.Context, s *session, r *region) error {
 	freed := false
 	b.mu.Lock()
 	_, known := b.exports[r] // also if the session has ended since
-	b.domain.agent.commands.call(func() {
-		if freed = r.view.freed; !freed && known && !r.view.knows(b.view) {
-			r.view.exported = append(r.view.exported, b.view)
+	b.domain.agent.Commands.Call(func() {
+		if freed = r.view.Freed; !freed && known && !r.view.Knows(b.view) {
+			r.view.Exported = append(r.view.Exported, b.view)
 		}
 	})
 	b.mu.Unlock()
@@ -193,7 +194,7 @@ func (b *bulk) tryUnexport(r *region) bool {
 	defer context.AfterFunc(r.owned, func() { time.AfterFunc(answerTimeout, cancel) })()
 	// Without an answer the session is over, and with it every access.
 	_, err := s.ask(ctx, &peerproto.Message{Type: peerproto.TypeUnexport, Region: b.name(r)})
-	if err != nil && ctx.Err() == nil && s.reason() == nil {
+	if err != nil && ctx.Err() == nil && s.Reason() == nil {
 		s.end(fmt.Errorf("a region was not given back: %w", err))
 	}
 	b.mu.Lock()
@@ -227,7 +228,7 @@ func (b *bulk) sendRevoke(s *session, r *region) {
 
 // name is what a region is called between the nodes.
 func (b *bulk) name(r *region) *peerproto.Region {
-	id := r.view.id
+	id := r.view.ID
 	return &peerproto.Region{Domain: b.domain.name, Index: id.Index(), Generation: id.Generation()}
 }
 
@@ -266,71 +267,71 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
 	e, err := b.connect(ctx, s)
-	d.agent.commands.call(func() {
-		over := s.reason()
-		if d.view.retired {
-			over = errRetired
+	d.agent.Commands.Call(func() {
+		over := s.Reason()
+		if d.view.Retired {
+			over = agent.ErrRetired
 		}
 		if over != nil {
 			// The mover waits for the next session, or will in a moment.
 			if err == nil {
-				e.close()
+				e.Close()
 			}
 			err = over
 			return
 		}
 		if err != nil {
 			e = nil
-			if again = c.ctx.Err() == nil && time.Now().Before(until) && b.view.mover.awaits(attempt); again {
+			if again = c.ctx.Err() == nil && time.Now().Before(until) && b.view.Mover.Awaits(attempt); again {
 				return
 			}
 		}
-		if serr := b.view.mover.connected(attempt, e); serr != nil {
+		if serr := b.view.Mover.Connected(attempt, e); serr != nil {
 			err = serr
-			b.view.mover.broken(serr)
+			b.view.Mover.Broken(serr)
 		}
 	})
 	return again, err
 }
 
-func (b *bulk) connect(ctx context.Context, s *session) (*activeEnd, error) {
+func (b *bulk) connect(ctx context.Context, s *session) (*agent.ActiveEnd, error) {
 	d := b.domain
 	c := d.conductor
-	e, err := newActiveEnd(d.agent, s.fabric, c.tags.Add(1), b.peer)
+	e, err := agent.NewActiveEnd(d.agent, s.fabric.device, d.agent.CQs[s.fabric.number], c.tags.Add(1), b.peer)
 	if err != nil {
 		return nil, err
 	}
-	question := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{Domain: d.name, Class: laneBulk, Bulk: true, Address: e.ep.Address()}}
+	question := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{Domain: d.name, Class: laneBulk, Bulk: true, Address: e.Endpoint.Address()}}
 	answer, err := s.ask(ctx, question)
 	if err == nil && (answer.Lane == nil || len(answer.Lane.Address) > fabric.MaxAddress) {
 		err = fmt.Errorf("%w: a connection without a usable address", peerproto.ErrFrame)
 	}
 	if err == nil {
-		err = e.ep.Connect(ctx, answer.Lane.Address, fabric.Active)
+		err = e.Endpoint.Connect(ctx, answer.Lane.Address, fabric.Active)
 	}
-	e.opening = opening{s, question.Seq}
+	e.Opening = agent.Opening{Session: s, Seq: question.Seq}
 	if err != nil {
-		d.agent.commands.call(func() {
-			e.over = true
-			e.release()
+		d.agent.Commands.Call(func() {
+			e.Over = true
+			e.Release()
 		})
 		return nil, err
 	}
-	e.onBroken = func(err error) {
+	e.OnBroken = func(err error) {
 		c.spawn(func() {
 			event.OpsClosed.On(&c.log).Err(err).Str("peer", b.peer).Str("domain", d.name).Msg("connection for operations closed")
-			e.opening.tellBulkBroken(d, false, err)
+			d.tellBulkBroken(e.Opening, false, err)
 		})
 	}
 	return e, nil
 }
 
 // registerLocal registers a worker's memory with a connection's device.
-func (b *bulk) registerLocal(e *activeEnd, r *agentRegion) {
-	mr, err := e.pd.Register(r.mem, 0)
+func (b *bulk) registerLocal(e *agent.ActiveEnd, r *agent.Region) {
+	mr, err := e.PD.Register(r.Mem, 0)
 	if err != nil {
-		event.RegionNotRegistered.On(&b.domain.conductor.log).Err(err).Int("bytes", len(r.mem)).Msg("cannot register a region")
+		event.RegionNotRegistered.On(&b.domain.conductor.log).Err(err).Int("bytes", len(r.Mem)).Msg("cannot register a region")
 		mr = nil
 	}
-	b.domain.agent.commands.call(func() { b.view.mover.registered(e, r, mr) })
+	b.domain.agent.Commands.Call(func() { b.view.Mover.Registered(e, r, mr) })
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
@@ -19,19 +20,19 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 		return fmt.Errorf("%w: a connection without a usable address", peerproto.ErrFrame)
 	}
 	b := c.bulkWith(d, s.link.name)
-	e := &passiveEnd{agent: d.agent, tag: c.tags.Add(1), opening: opening{s, m.Seq}}
+	e := &agent.PassiveEnd{Agent: d.agent, Tag: c.tags.Add(1), Opening: agent.Opening{Session: s, Seq: m.Seq}}
 	// The peer opens one when it has none. What it has sent by the last one does not
 	// happen any more when it hears that there is another.
-	d.agent.commands.call(func() {
-		if p := b.view.passive; p != nil && s.reason() == nil {
-			p.close(d.agent)
-			b.view.passive = nil
+	d.agent.Commands.Call(func() {
+		if p := b.view.Passive; p != nil && s.Reason() == nil {
+			p.Close(d.agent)
+			b.view.Passive = nil
 		}
 	})
 	b.mu.Lock()
 	err := b.prepare(s)
 	if err == nil {
-		e.ep, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.cqs[s.fabric.number], Tag: e.tag, SendDepth: 1, RecvDepth: 1, Peer: b.peer})
+		e.Endpoint, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.CQs[s.fabric.number], Tag: e.Tag, SendDepth: 1, RecvDepth: 1, Peer: b.peer})
 	}
 	if err == nil {
 		b.accepting.Add(1) // not after suspend: the session has ended then, and prepare says so
@@ -43,48 +44,29 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	defer b.accepting.Done()
 	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
-	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{Address: e.ep.Address()}})
+	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{Address: e.Endpoint.Address()}})
 	if err == nil {
-		err = e.ep.Connect(ctx, m.Lane.Address, fabric.Passive)
+		err = e.Endpoint.Connect(ctx, m.Lane.Address, fabric.Passive)
 	}
 	if err == nil {
-		e.onBroken = func(err error) { c.spawn(func() { e.opening.tellBulkBroken(d, true, err) }) }
-		d.agent.commands.call(func() { err = b.view.accept(e) })
+		e.OnBroken = func(err error) { c.spawn(func() { d.tellBulkBroken(e.Opening, true, err) }) }
+		d.agent.Commands.Call(func() { err = b.view.Accept(e) })
 	}
 	if err != nil {
-		d.agent.commands.call(func() { _ = e.ep.Close() })
-		e.opening.tellBulkBroken(d, true, err)
+		d.agent.Commands.Call(func() { _ = e.Endpoint.Close() })
+		d.tellBulkBroken(e.Opening, true, err)
 	}
-	return nil
-}
-
-// accept makes e the peer's connection, in place of the last one.
-func (p *agentPeer) accept(e *passiveEnd) error {
-	if err := e.opening.session.reason(); err != nil {
-		return err
-	}
-	if p.mover.domain.retired {
-		return errRetired
-	}
-	if p.passive != nil {
-		p.passive.close(e.agent)
-	}
-	p.passive = nil
-	if err := e.ep.Activate(); err != nil {
-		return err
-	}
-	p.passive = e
-	e.agent.ends[e.tag] = e
 	return nil
 }
 
 // tellBulkBroken is tellBroken for a connection for operations.
-func (o opening) tellBulkBroken(d *domain, incoming bool, why error) {
-	err := o.session.send(&peerproto.Message{
-		Type: peerproto.TypeBroken, Seq: o.seq, Reason: why.Error(), Lane: &peerproto.Lane{Domain: d.name, Class: laneBulk, Bulk: true, Incoming: incoming},
+func (d *domain) tellBulkBroken(o agent.Opening, incoming bool, why error) {
+	s := sessionOf(o)
+	err := s.send(&peerproto.Message{
+		Type: peerproto.TypeBroken, Seq: o.Seq, Reason: why.Error(), Lane: &peerproto.Lane{Domain: d.name, Class: laneBulk, Bulk: true, Incoming: incoming},
 	})
 	if err != nil {
-		o.session.end(fmt.Errorf("cannot tell of a connection's end: %w", err))
+		s.end(fmt.Errorf("cannot tell of a connection's end: %w", err))
 	}
 }
 
@@ -95,15 +77,15 @@ func (c *conductor) bulkBroken(s *session, m *peerproto.Message) {
 		return
 	}
 	b := c.bulkWith(d, s.link.name)
-	gone := opening{s, m.Seq}
+	gone := agent.Opening{Session: s, Seq: m.Seq}
 	why := errors.New("the peer has closed it: " + printable.Limited(m.Reason, maxRefusalText))
-	d.agent.commands.call(func() {
-		switch end, p := b.view.mover.end, b.view.passive; {
-		case m.Lane.Incoming && end != nil && end.opening == gone:
-			b.view.mover.broken(why)
-		case !m.Lane.Incoming && p != nil && p.opening == gone:
-			p.close(d.agent)
-			b.view.passive = nil
+	d.agent.Commands.Call(func() {
+		switch end, p := b.view.Mover.End, b.view.Passive; {
+		case m.Lane.Incoming && end != nil && end.Opening == gone:
+			b.view.Mover.Broken(why)
+		case !m.Lane.Incoming && p != nil && p.Opening == gone:
+			p.Close(d.agent)
+			b.view.Passive = nil
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
@@ -87,11 +88,11 @@ func TestBulkAcceptedAtTheEndOfALink(t *testing.T) {
 		c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*openFabric{{name: "tcp", device: dev}}, links: map[string]*link{},
 			changed: make(chan struct{}), retired: map[*domain]struct{}{}, held: map[*domain]struct{}{}}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
-		a, err := newAgent("test", idleStrategy{}, 16, []fabric.Device{dev}, zerolog.Nop())
+		a, err := agent.New("test", agent.IdleStrategy{}, 16, []fabric.Device{dev}, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.start(&c.agentsDone)
+		a.Start(&c.agentsDone)
 		if err := c.addDomain(config.Domain{Name: "default"}, a, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +122,7 @@ func TestBulkAcceptedAtTheEndOfALink(t *testing.T) {
 		if dev.domains.Load() != 0 {
 			left++
 		}
-		a.commands.do(func() { a.stop = true })
+		a.Commands.Do(func() { a.Stop = true })
 		c.agentsDone.Wait()
 		c.cancel()
 		_ = theirs.Close()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/depot"
@@ -42,7 +43,7 @@ type conductor struct {
 	started     time.Time
 	supervisor  int
 	fabrics     []*openFabric // the best first; none for a node without peers
-	agents      []*agent
+	agents      []*agent.Agent
 	agentsDone  sync.WaitGroup
 	tags        atomic.Uint64
 	counters    *counters.File // may be nil in tests
@@ -142,7 +143,7 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 	for _, f := range c.fabrics {
 		devices = append(devices, f.device)
 	}
-	idle := idleFor(cfg)
+	idle := agent.IdleFor(cfg)
 	if err := c.openCounters(); err != nil {
 		return nil, err
 	}
@@ -154,21 +155,21 @@ func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items
 		return nil, err
 	}
 	for i := range cfg.Agent.Count {
-		a, err := newAgent(fmt.Sprintf("agent%d", i), idle, groupMax, devices, log)
+		a, err := agent.New(fmt.Sprintf("agent%d", i), idle, groupMax, devices, log)
 		if err != nil {
 			return nil, err
 		}
-		a.processor = processorOf(cfg.Agent.CPUs, i)
+		a.Processor = processorOf(cfg.Agent.CPUs, i)
 		if cfg.Agent.IOUring {
-			a.wakes = shm.NewWakes()
+			a.Wakes = shm.NewWakes()
 		}
-		if err := a.delayGroups(cfg.GroupSend.MaxGroupDelay); err != nil {
-			a.release()
+		if err := a.DelayGroups(cfg.GroupSend.MaxGroupDelay); err != nil {
+			a.Release()
 			return nil, err
 		}
-		a.countIn(c.counters.Agent(i))
+		a.CountIn(c.counters.Agent(i))
 		c.agents = append(c.agents, a)
-		a.start(&c.agentsDone)
+		a.Start(&c.agentsDone)
 	}
 	for i, d := range cfg.Domains {
 		if err := c.addDomain(d, c.agents[i%len(c.agents)], left.domains[d.Name]); err != nil {
@@ -235,7 +236,7 @@ const restTimeout = time.Second
 func (c *conductor) rest() {
 	resting := make(chan struct{}, len(c.agents))
 	for _, a := range c.agents {
-		a.commands.do(func() {
+		a.Commands.Do(func() {
 			resting <- struct{}{}
 			select {}
 		})
@@ -297,16 +298,16 @@ func (c *conductor) drain() error {
 	c.mu.Unlock()
 	c.log.Info().Dur("timeout", c.live().Node.DrainTimeout).Msg("draining")
 	c.tellPeersOfService()
-	c.eachDomain(func(d *agentDomain) { d.setDraining() })
+	c.eachDomain(func(d *agent.Domain) { d.SetDraining() })
 	deadline := time.NewTimer(c.live().Node.DrainTimeout)
 	defer deadline.Stop()
 	step := time.NewTicker(drainStep)
 	defer step.Stop()
 	for {
 		quiet := true
-		c.eachDomain(func(d *agentDomain) {
-			d.setDraining() // also on lanes that were opened again since
-			quiet = quiet && d.quiet()
+		c.eachDomain(func(d *agent.Domain) {
+			d.SetDraining() // also on lanes that were opened again since
+			quiet = quiet && d.Quiet()
 		})
 		busy := c.undrained()
 		if quiet && len(busy) == 0 {
@@ -328,9 +329,9 @@ func (c *conductor) drain() error {
 }
 
 // eachDomain runs f for every domain on its agent's thread, one after the other.
-func (c *conductor) eachDomain(f func(*agentDomain)) {
+func (c *conductor) eachDomain(f func(*agent.Domain)) {
 	for _, d := range c.allDomains() {
-		d.agent.commands.call(func() { f(d.view) })
+		d.agent.Commands.Call(func() { f(d.view) })
 	}
 }
 
@@ -351,7 +352,7 @@ func (c *conductor) stop() {
 		d.closeLanes()
 	}
 	for _, a := range c.agents {
-		a.commands.do(func() { a.stop = true })
+		a.Commands.Do(func() { a.Stop = true })
 	}
 	c.agentsDone.Wait()
 	for _, d := range c.allDomains() {

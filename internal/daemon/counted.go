@@ -3,6 +3,7 @@ package daemon
 import (
 	"sync/atomic"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/event"
@@ -117,7 +118,7 @@ func (d *domain) rowFor(m methodKey) *counters.Service {
 	return d.conductor.counters.Service(counters.ServiceID{Domain: d.name, Service: m.service, Method: m.method}, d.conductor.agentNumber(d.agent))
 }
 
-func (c *conductor) agentNumber(a *agent) int {
+func (c *conductor) agentNumber(a *agent.Agent) int {
 	for i, have := range c.agents {
 		if have == a {
 			return i

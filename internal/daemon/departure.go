@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
@@ -39,9 +40,9 @@ func (c *conductor) detach(w *worker) {
 	}
 	d := w.domain
 	faultpoint.Here("detach.begun")
-	d.agent.commands.call(func() {
-		w.view.rings.Down.SetPager(nil)
-		d.view.detach(w.view)
+	d.agent.Commands.Call(func() {
+		w.view.Rings.Down.SetPager(nil)
+		d.view.Detach(w.view)
 	})
 	w.pager.close() // its process has learnt of the end from its own end of the connection
 	faultpoint.Here("detach.done")
@@ -49,7 +50,7 @@ func (c *conductor) detach(w *worker) {
 	c.mu.Lock()
 	// A core that has died may have had its goodbye. The word of one that was disconnected for what it has written
 	// counts for nothing: it may go on writing.
-	w.bye = w.struck == 0 && (w.bye || w.view.rings.Departed())
+	w.bye = w.struck == 0 && (w.bye || w.view.Rings.Departed())
 	c.mu.Unlock()
 	dead := w.bye || w.awaitDeath(d.alive)
 	stop()
@@ -82,14 +83,14 @@ func (c *conductor) bury(w *worker, hangup int64) {
 		died = now
 		atomic.AddUint64(&c.counts().WorkersDead, 1)
 	}
-	var told []absence
-	var notices []notice
-	d.agent.commands.call(func() {
-		d.view.bury(w.view)
+	var told []agent.Absence
+	var notices []agent.Notice
+	d.agent.Commands.Call(func() {
+		d.view.Bury(w.view)
 		if died != 0 {
-			d.agent.deaths.certain.add(died - hangup)
+			d.agent.Deaths.Certain.Add(died - hangup)
 		}
-		told, notices = d.view.mourn(w.view, died)
+		told, notices = d.view.Mourn(w.view, died)
 	})
 	faultpoint.Here("bury.done")
 	c.tellGone(d, told, notices)

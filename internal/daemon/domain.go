@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/faultpoint"
@@ -24,8 +25,8 @@ type domain struct {
 	conductor *conductor
 	name      string
 	policy    atomic.Pointer[config.Domain] // who is admitted; a reload replaces it
-	agent     *agent
-	view      *agentDomain
+	agent     *agent.Agent
+	view      *agent.Domain
 	// tracerTimer: a look at whether the tracer is still wanted is to come.
 	tracerTimer atomic.Bool
 	seg         *shm.Segment
@@ -119,14 +120,14 @@ func (l *laneInfo) withhold() {
 }
 
 // addDomain makes a domain, or one again of which something is left.
-func (c *conductor) addDomain(p config.Domain, a *agent, left *domainLeft) error {
+func (c *conductor) addDomain(p config.Domain, a *agent.Agent, left *domainLeft) error {
 	d, err := c.newDomain(p, a, left)
 	if err != nil {
 		return err
 	}
 	list := append(slices.Clone(c.allDomains()), d)
 	c.domains.Store(&list)
-	a.commands.call(func() { a.domains = append(a.domains, d.view) })
+	a.Commands.Call(func() { a.Domains = append(a.Domains, d.view) })
 	if left == nil {
 		c.keep(domainKey(d.name), d.meta(), d.seg.FD(), d.bell.FD())
 		return nil
@@ -145,7 +146,7 @@ func (c *conductor) allDomains() []*domain {
 }
 
 // newDomain makes a domain, whose agent watches its bell and does not know it yet.
-func (c *conductor) newDomain(p config.Domain, a *agent, left *domainLeft) (*domain, error) {
+func (c *conductor) newDomain(p config.Domain, a *agent.Agent, left *domainLeft) (*domain, error) {
 	seg, bell, err := domainMemory(p.Name, left)
 	if err != nil {
 		return nil, fmt.Errorf("domain %s: %w", p.Name, err)
@@ -153,26 +154,26 @@ func (c *conductor) newDomain(p config.Domain, a *agent, left *domainLeft) (*dom
 	bells := slots.NewBells(seg.Bytes())
 	d := &domain{
 		conductor: c, name: p.Name, agent: a, seg: seg, bell: bell, bells: bells,
-		view:    newAgentDomain(a, bells),
+		view:    agent.NewDomain(a, bells),
 		workers: make(map[int]*worker), leaving: make(map[int]int), methods: make(map[methodKey]*method),
 		outs: make(map[laneKey]*outgoing), ins: make(map[laneKey]*incoming),
 		lanes: make(map[uint16]*laneInfo), bulks: make(map[string]*bulk),
 	}
-	d.view.expecting = c.tenancy.expecting.Load()
+	d.view.Expecting = c.tenancy.expecting.Load()
 	d.policy.Store(&p)
 	d.alive, d.end = context.WithCancel(c.ctx)
-	d.view.strikes = strikeRules{
-		worker: c.live().Limits.Strikes, domain: c.live().Limits.DomainStrikes,
-		onWorker: func(w *agentWorker, n int) { c.spawn(func() { c.strikeOut(d, w, n) }) },
-		onDomain: func(w *agentWorker, n int) { c.spawn(func() { c.damaged(d, w, n) }) },
+	d.view.Strikes = agent.StrikeRules{
+		Worker: c.live().Limits.Strikes, Domain: c.live().Limits.DomainStrikes,
+		OnWorker: func(w *agent.Worker, n int) { c.spawn(func() { c.strikeOut(d, w, n) }) },
+		OnDomain: func(w *agent.Worker, n int) { c.spawn(func() { c.damaged(d, w, n) }) },
 	}
-	d.view.workerBytes = c.live().Limits.WorkerBytes
-	d.view.looks.after = c.live().Limits.SpillAfter
-	d.view.looks.later = func(after time.Duration) {
-		time.AfterFunc(after, func() { a.commands.do(d.view.onLook) })
+	d.view.WorkerBytes = c.live().Limits.WorkerBytes
+	d.view.Looks.After = c.live().Limits.SpillAfter
+	d.view.Looks.Later = func(after time.Duration) {
+		time.AfterFunc(after, func() { a.Commands.Do(d.view.OnLook) })
 	}
-	d.view.methodBits = bits.Len(uint(c.cfg.Limits.Services))
-	if err := a.watch(bell); err != nil {
+	d.view.MethodBits = bits.Len(uint(c.cfg.Limits.Services))
+	if err := a.Watch(bell); err != nil {
 		d.end()
 		return nil, errors.Join(fmt.Errorf("domain %s: %w", p.Name, err), seg.Close(), bell.Close())
 	}
@@ -285,7 +286,7 @@ func (d *domain) laneID() (uint16, error) {
 	d.conductor.mu.Lock()
 	defer d.conductor.mu.Unlock()
 	if d.retired {
-		return 0, errRetired
+		return 0, agent.ErrRetired
 	}
 	for range slots.MaxLanes {
 		d.lastLane = (d.lastLane + 1) % slots.MaxLanes
@@ -326,19 +327,19 @@ func (d *domain) announce(l *laneInfo) {
 
 // closeLanes takes all lanes down, when the core stops.
 func (d *domain) closeLanes() {
-	d.agent.commands.call(func() {
-		for _, p := range d.view.peers {
-			p.suspend(d.view)
-			p.forget()
+	d.agent.Commands.Call(func() {
+		for _, p := range d.view.Peers {
+			p.Suspend(d.view)
+			p.Forget()
 		}
-		for _, l := range d.view.outLanes {
-			if l.local == nil {
-				l.down("the daemon is stopping")
+		for _, l := range d.view.OutLanes {
+			if l.Local == nil {
+				l.Down("the daemon is stopping")
 			}
 		}
-		for _, l := range d.view.inLanes {
-			if l.local == nil {
-				l.down()
+		for _, l := range d.view.InLanes {
+			if l.Local == nil {
+				l.Down()
 			}
 		}
 	})
@@ -362,4 +363,13 @@ func (d *domain) close() {
 	}
 	_ = d.seg.Close()
 	_ = d.bell.Close()
+}
+
+// quotaOf is the most slots of n that a worker may hold, as limits.worker_slots says
+// in percent; 0 for no limit.
+func quotaOf(n, percent int) int {
+	if percent >= 100 {
+		return 0
+	}
+	return max(n*percent/100, 1)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -22,32 +23,6 @@ import (
 
 // tcpName is the name of the provider that is always there.
 const tcpName = "tcp"
-
-// openFabric is an open device with how it came to be chosen.
-type openFabric struct {
-	device fabric.Device
-	// name is the provider in use, wanted the one that the config names.
-	name, wanted string
-	// fallback says why tcp is used although something better was asked for;
-	// empty otherwise.
-	fallback string
-	// detail is what the device says of itself, if it does.
-	detail string
-	// number is its place among those that the node has, and in agent.cqs.
-	number int
-}
-
-// describer is implemented by devices and endpoints that can say, in one line for
-// people, what they use: device, port, GID, MTU and so on.
-type describer interface{ Describe() string }
-
-// describe returns what v says of itself, or "".
-func describe(v any) string {
-	if d, ok := v.(describer); ok {
-		return d.Describe()
-	}
-	return ""
-}
 
 // verbsPackage is what fabricOpener needs of package verbs.
 type verbsPackage struct {
@@ -165,7 +140,7 @@ func (o *fabricOpener) openWith(f *openFabric, p fabric.Provider) error {
 	if err != nil {
 		return err
 	}
-	f.device, f.name, f.detail = dev, p.Name(), describe(dev)
+	f.device, f.name, f.detail = dev, p.Name(), agent.Describe(dev)
 	if f.detail == "" && f.name == tcpName {
 		f.detail = "advertised as " + advertise
 		if o.security != nil {
@@ -262,4 +237,18 @@ func ownHost(addresses []net.Addr) string {
 		}
 	}
 	return cmp.Or(host, "127.0.0.1")
+}
+
+// openFabric is an open device with how it came to be chosen.
+type openFabric struct {
+	device fabric.Device
+	// name is the provider in use, wanted the one that the config names.
+	name, wanted string
+	// fallback says why tcp is used although something better was asked for;
+	// empty otherwise.
+	fallback string
+	// detail is what the device says of itself, if it does.
+	detail string
+	// number is its place among those that the node has, and in agent.cqs.
+	number int
 }

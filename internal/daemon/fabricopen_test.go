@@ -14,7 +14,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
@@ -194,24 +193,6 @@ func TestFabricStatus(t *testing.T) {
 		if got[key] != want {
 			t.Errorf("%s is %v, want %q", key, got[key], want)
 		}
-	}
-}
-
-type describedEndpoint struct{ fabric.Endpoint }
-
-func (describedEndpoint) Describe() string { return "gid 3 to fe80::2, mtu 1024" }
-
-// A lane that is up says what its connection uses, if the fabric does.
-func TestLanePath(t *testing.T) {
-	d := &agentDomain{agent: new(agent)}
-	for id, p := range []*endpointPair{{ep: describedEndpoint{}}, {ep: struct{ fabric.Endpoint }{}}, nil} {
-		l := newOutLane(d, uint16(id+1), newRing(t), newVault(t), 1)
-		l.pair = p
-		d.outLanes = append(d.outLanes, l)
-	}
-	got := d.laneStatus("default", map[uint16]attach.Lane{1: {}, 2: {}, 3: {}})
-	if len(got) != 3 || got[0].Path != (describedEndpoint{}).Describe() || got[1].Path != "" || got[2].Path != "" {
-		t.Errorf("%+v", got)
 	}
 }
 

@@ -102,7 +102,7 @@ var (
 func (c *conductor) fabricFailed(s *session, err error) {
 	l := s.link
 	c.mu.Lock()
-	if len(c.fabrics) < 2 || s.fabric == c.fabrics[len(c.fabrics)-1] || l.session != s || s.reason() != nil {
+	if len(c.fabrics) < 2 || s.fabric == c.fabrics[len(c.fabrics)-1] || l.session != s || s.Reason() != nil {
 		c.mu.Unlock()
 		return
 	}

@@ -78,7 +78,7 @@ func TestCoreDiesInARotation(t *testing.T) {
 			}
 		}
 	}
-	d.agent.commands.call(func() { d.view.retire("damaged") })
+	d.agent.Commands.Call(func() { d.view.Retire("damaged") })
 	end()
 
 	second, end := core()

@@ -131,7 +131,7 @@ func (d *domain) keepNoMore(key string) {
 // meta and the functions below are called with conductor.mu held, so that changes of an
 // item come in order.
 func (d *domain) meta() *domainMeta {
-	return &domainMeta{MethodBits: d.view.methodBits, LastID: d.lastID, LastLane: d.lastLane, LastGeneration: d.regions.lastGeneration}
+	return &domainMeta{MethodBits: d.view.MethodBits, LastID: d.lastID, LastLane: d.lastLane, LastGeneration: d.regions.lastGeneration}
 }
 
 // keepCounts keeps what the domain counts.
@@ -146,7 +146,7 @@ func (w *worker) meta() *workerMeta {
 }
 
 func (d *domain) keepMethod(k methodKey, m *method) {
-	d.conductor.keep(keyOf(kindMethod, d, d.view.methodNumber(m.id)), &methodMeta{Service: k.service, Method: k.method, ID: m.id, Answer: m.answer})
+	d.conductor.keep(keyOf(kindMethod, d, d.view.MethodNumber(m.id)), &methodMeta{Service: k.service, Method: k.method, ID: m.id, Answer: m.answer})
 }
 
 // keepWorker keeps a worker with its descriptors.
@@ -174,10 +174,10 @@ func (w *worker) keepWorkerChange() {
 }
 
 func (r *region) meta() *regionMeta {
-	return &regionMeta{Generation: r.view.id.Generation(), Owner: r.owner.id, Size: r.size, Want: r.want, Seq: r.seq, Freed: r.freeing}
+	return &regionMeta{Generation: r.view.ID.Generation(), Owner: r.owner.id, Size: r.size, Want: r.want, Seq: r.seq, Freed: r.freeing}
 }
 
-func (r *region) key() string { return keyOf(kindRegion, r.domain, int(r.view.id.Index())) }
+func (r *region) key() string { return keyOf(kindRegion, r.domain, int(r.view.ID.Index())) }
 
 // keepLane keeps a lane with its segment and its vault.
 func (d *domain) keepLane(l *laneInfo) {

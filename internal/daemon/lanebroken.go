@@ -3,27 +3,25 @@ package daemon
 import (
 	"fmt"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
 )
 
-// opening identifies one connection of a lane: the session over which it was
-// opened, and the number of the question that opened it.
-type opening struct {
-	session *session
-	seq     uint64
-}
+// sessionOf returns the session of a connection: agents only pass it on.
+func sessionOf(o agent.Opening) *session { return o.Session.(*session) }
 
 // tellBroken tells the peer that this node's end of the connection is gone. A
 // reliable connection of an RDMA device does not: its other end learns it when it
 // sends, and one that only waits never does. incoming: this node's end is the one
 // that requests come in by.
-func (o opening) tellBroken(d *domain, l *laneInfo, incoming bool, why string) {
-	err := o.session.send(&peerproto.Message{
-		Type: peerproto.TypeBroken, Seq: o.seq, Reason: why, Lane: &peerproto.Lane{Domain: d.name, Class: l.Class, Number: l.Number, Incoming: incoming},
+func (d *domain) tellBroken(o agent.Opening, l *laneInfo, incoming bool, why string) {
+	s := sessionOf(o)
+	err := s.send(&peerproto.Message{
+		Type: peerproto.TypeBroken, Seq: o.Seq, Reason: why, Lane: &peerproto.Lane{Domain: d.name, Class: l.Class, Number: l.Number, Incoming: incoming},
 	})
 	if err != nil {
-		o.session.end(fmt.Errorf("cannot tell of a lane's end: %w", err))
+		s.end(fmt.Errorf("cannot tell of a lane's end: %w", err))
 	}
 }
 
@@ -39,22 +37,22 @@ func (c *conductor) laneBroken(s *session, m *peerproto.Message) {
 		return
 	}
 	key := laneKey{s.link.name, m.Lane.Class, m.Lane.Number}
-	gone := opening{s, m.Seq}
+	gone := agent.Opening{Session: s, Seq: m.Seq}
 	c.mu.Lock()
 	out, in := d.outs[key], d.ins[key]
 	c.mu.Unlock()
 	why := "the peer has closed the lane: " + printable.Limited(m.Reason, maxRefusalText)
 	switch {
 	case m.Lane.Incoming && out != nil:
-		d.agent.commands.call(func() {
-			if l := out.lane; l.pair != nil && l.pair.opening == gone {
-				l.fail(why, nil)
+		d.agent.Commands.Call(func() {
+			if l := out.lane; l.Pair != nil && l.Pair.Opening == gone {
+				l.Fail(why, nil)
 			}
 		})
 	case !m.Lane.Incoming && in != nil:
-		d.agent.commands.call(func() {
-			if l := in.lane; l.pair != nil && l.pair.opening == gone {
-				l.fail(why, nil)
+		d.agent.Commands.Call(func() {
+			if l := in.lane; l.Pair != nil && l.Pair.Opening == gone {
+				l.Fail(why, nil)
 			}
 		})
 	}

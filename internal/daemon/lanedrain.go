@@ -3,7 +3,7 @@ package daemon
 import (
 	"time"
 
-	"github.com/rdmad/rdmad/slots"
+	"github.com/rdmad/rdmad/internal/agent"
 )
 
 // lanesDrained lets what is under way on the lanes to a peer finish and takes them
@@ -33,7 +33,7 @@ func (o *outgoing) beginDrain(d *domain, undrained <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !closed(undrained) {
-		d.agent.commands.call(func() { o.lane.setDraining() })
+		d.agent.Commands.Call(func() { o.lane.SetDraining() })
 	}
 }
 
@@ -77,66 +77,27 @@ func (o *outgoing) drained(d *domain, s *session, undrained <-chan struct{}) (qu
 	defer o.mu.Unlock()
 	// With mu held: who closes it afterwards takes mu to open the lane, and so does a session
 	// that takes the place of this one.
-	if closed(undrained) || s.reason() != nil {
+	if closed(undrained) || s.Reason() != nil {
 		return false
 	}
-	var ended *opening
-	d.agent.commands.call(func() {
+	var ended *agent.Opening
+	d.agent.Commands.Call(func() {
 		// Again, for a lane that was being opened when it was set.
-		o.lane.setDraining()
-		o.lane.plan.Rescan()
-		o.lane.send()
-		if quiet = o.lane.empty(); quiet {
-			if p := o.lane.pair; p != nil {
-				ended = &p.opening
+		o.lane.SetDraining()
+		o.lane.Plan.Rescan()
+		o.lane.Send()
+		if quiet = o.lane.Empty(); quiet {
+			if p := o.lane.Pair; p != nil {
+				ended = &p.Opening
 			}
-			o.lane.down("node " + s.link.name + " is draining")
+			o.lane.Down("node " + s.link.name + " is draining")
 		}
 	})
 	if quiet {
 		o.session = nil
 		if ended != nil {
-			ended.tellBroken(d, o.info, false, "drained")
+			d.tellBroken(*ended, o.info, false, "drained")
 		}
 	}
 	return quiet
-}
-
-// empty reports whether nothing is under way on a lane that drains, and closes it to
-// workers if so. What somebody has published who had claimed its slots before the lane
-// began to drain is to be sent first.
-func (l *outLane) empty() bool {
-	if l.busy > 0 {
-		return false
-	}
-	if l.isClosed() {
-		return true
-	}
-	// SYNC POINT (lane closed): as in down. From here on a worker takes back what it
-	// publishes, and sends it by another way.
-	l.ring.SetState(slots.LaneClosed)
-	for i := range l.journal {
-		if w := l.ring.Word(i); w.State() == slots.Pub && l.ring.CheckRun(i, w) == nil {
-			l.ring.SetState(slots.LaneDraining)
-			return false
-		}
-	}
-	return true
-}
-
-// setDraining stops new requests on all lanes of the domain.
-func (d *agentDomain) setDraining() {
-	d.hurry()
-	for _, l := range d.outLanes {
-		l.setDraining()
-	}
-}
-
-// setDraining makes workers look for another way for new requests.
-func (l *outLane) setDraining() {
-	l.draining = true
-	if l.ring.State() == slots.LaneOpen {
-		l.ring.SetState(slots.LaneDraining)
-		l.wakeUsers()
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
@@ -31,7 +32,7 @@ const answerTimeout = 5 * time.Second
 // ring goes on.
 type outgoing struct {
 	info *laneInfo
-	lane *outLane
+	lane *agent.OutLane
 
 	// mu makes opening and closing take turns.
 	mu      sync.Mutex
@@ -94,22 +95,22 @@ func (d *domain) outgoing(p place, class config.Class, n int) (*outgoing, error)
 		direction = counters.Local
 	}
 	row := d.rowOf(info, direction)
-	d.agent.commands.call(func() {
-		o.lane = newOutLane(d.view, info.ID, ring, v, d.agent.groupMax)
-		o.lane.row = row
+	d.agent.Commands.Call(func() {
+		o.lane = agent.NewOutLane(d.view, info.ID, ring, v, d.agent.GroupMax)
+		o.lane.Row = row
 		if info.Quota > 0 {
-			o.lane.sharing.quota = info.Quota
+			o.lane.Sharing.Quota = info.Quota
 		}
-		d.view.addOut(o.lane)
+		d.view.AddOut(o.lane)
 		if !local {
-			o.lane.peer = d.view.peer(p.node)
+			o.lane.Peer = d.view.Peer(p.node)
 		}
 		if local {
-			in := newInLane(d.view, info.ID, ring, v, d.agent.groupMax)
-			o.lane.local, in.local = in, o.lane
-			d.view.addIn(in)
-			if d.view.out {
-				o.lane.setDraining() // it was being made when the node left service
+			in := agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
+			o.lane.Local, in.Local = in, o.lane
+			d.view.AddIn(in)
+			if d.view.Out {
+				o.lane.SetDraining() // it was being made when the node left service
 			}
 		}
 	})
@@ -132,7 +133,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 		return err // requests may refer to regions
 	}
 	if !d.use() {
-		return errRetired
+		return agent.ErrRetired
 	}
 	defer d.using.RUnlock()
 	o.mu.Lock()
@@ -156,58 +157,58 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.done:
-		return s.reason()
+		return s.Reason()
 	}
 	ctx, cancel := s.within(ctx, openTimeout)
 	defer cancel()
-	ring := o.lane.ring
+	ring := o.lane.Ring
 	pair, err := d.endpoint(s, ring)
 	if err != nil {
 		return err
 	}
-	var waiting []sentRequest
+	var waiting []agent.SentRequest
 	var mirror uint64
-	d.agent.commands.call(func() { waiting, mirror = o.lane.outstanding(), o.lane.mirror.Load() })
+	d.agent.Commands.Call(func() { waiting, mirror = o.lane.Outstanding(), o.lane.Mirror.Load() })
 	question := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{
 		Domain: d.name, Class: o.info.Class, Number: o.info.Number, Geometry: o.info.Geometry,
-		Address: pair.ep.Address(), Key: pair.mr.Remote(), Mirror: mirror, Sent: encodeSent(waiting),
+		Address: pair.Endpoint.Address(), Key: pair.MR.Remote(), Mirror: mirror, Sent: agent.EncodeSent(waiting),
 	}}
 	faultpoint.Here("open.before_ask")
 	answer, err := s.ask(ctx, question)
 	faultpoint.Here("open.answered")
-	pair.opening = opening{s, question.Seq}
+	pair.Opening = agent.Opening{Session: s, Seq: question.Seq}
 	var verdicts []byte
 	if err == nil {
 		waiting, verdicts, err = o.learn(d, answer.Lane, mirror, waiting)
 	}
 	if err == nil {
-		if err = pair.connect(ctx, answer.Lane, ring, fabric.Active); err != nil {
+		if err = pair.Connect(ctx, answer.Lane, ring, fabric.Active); err != nil {
 			d.conductor.fabricFailed(s, err)
 		}
 	}
 	if err != nil {
-		pair.discard(d.agent)
+		pair.Discard(d.agent)
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("not open in time (rdmad status on this node and on %s; is one overloaded?): %w", s.link.name, err)
 		}
 		return err
 	}
 	faultpoint.Here("open.connected")
-	var left []absence
-	d.agent.commands.call(func() {
-		if d.view.retired {
-			err = errRetired
-			_ = pair.release()
+	var left []agent.Absence
+	d.agent.Commands.Call(func() {
+		if d.view.Retired {
+			err = agent.ErrRetired
+			_ = pair.Release()
 			return
 		}
 		// As a task: the memory of the domain outlives those.
-		o.lane.onBroken = func(err error) { d.conductor.spawn(func() { o.broken(d, pair.opening, err) }) }
-		o.lane.plain = !s.carries
-		err = o.lane.up(pair)
+		o.lane.OnBroken = func(err error) { d.conductor.spawn(func() { o.broken(d, pair.Opening, err) }) }
+		o.lane.Plain = !s.carries
+		err = o.lane.Up(pair)
 		faultpoint.Here("open.up")
 		if err == nil {
-			o.lane.resync(waiting, verdicts)
-			left = o.lane.absences()
+			o.lane.Resync(waiting, verdicts)
+			left = o.lane.Absences()
 		}
 		faultpoint.Here("open.resynced")
 	})
@@ -223,16 +224,16 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 // learn notes which end of the lane the peer has, and returns its verdicts on the
 // requests that wait for answers. None wait any more if it is another end than the one
 // they were sent to: they were given an outcome.
-func (o *outgoing) learn(d *domain, l *peerproto.Lane, asked uint64, waiting []sentRequest) ([]sentRequest, []byte, error) {
+func (o *outgoing) learn(d *domain, l *peerproto.Lane, asked uint64, waiting []agent.SentRequest) ([]agent.SentRequest, []byte, error) {
 	if l == nil || l.Mirror == 0 {
 		return nil, nil, fmt.Errorf("%w: a lane without a name", peerproto.ErrFrame)
 	}
 	if asked == l.Mirror {
-		return waiting, l.Verdicts, checkVerdicts(l.Verdicts, len(waiting))
+		return waiting, l.Verdicts, agent.CheckVerdicts(l.Verdicts, len(waiting))
 	}
-	d.agent.commands.call(func() {
-		o.lane.lost("node " + o.info.Peer + " knows nothing of it any more")
-		o.lane.mirror.Store(l.Mirror)
+	d.agent.Commands.Call(func() {
+		o.lane.Lost("node " + o.info.Peer + " knows nothing of it any more")
+		o.lane.Mirror.Store(l.Mirror)
 	})
 	return nil, nil, nil
 }
@@ -256,10 +257,10 @@ func (o *outgoing) note(d *domain, err error) {
 // broken notes that the lane has lost its connection while its link lives, and opens
 // it again. What one domain's workers write into their slots can
 // close their own lanes; it must not reach further.
-func (o *outgoing) broken(d *domain, conn opening, err error) {
-	s := conn.session
+func (o *outgoing) broken(d *domain, conn agent.Opening, err error) {
+	s := sessionOf(conn)
 	event.LaneClosed.On(&d.conductor.log).Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Int("number", o.info.Number).Msg("outgoing lane closed")
-	conn.tellBroken(d, o.info, false, err.Error())
+	d.tellBroken(conn, o.info, false, err.Error())
 	o.mu.Lock()
 	if up, _ := o.isUp(d); o.session == s && !up {
 		o.session = nil
@@ -273,33 +274,18 @@ func (o *outgoing) broken(d *domain, conn opening, err error) {
 
 // isUp asks the agent whether the lane is connected, and whether it drains; o.mu is held.
 func (o *outgoing) isUp(d *domain) (up, draining bool) {
-	d.agent.commands.call(func() { up, draining = o.lane.pair != nil, o.lane.draining })
+	d.agent.Commands.Call(func() { up, draining = o.lane.Pair != nil, o.lane.Draining })
 	return up, draining
 }
 
 // endpoint makes an unconnected endpoint for a ring: the peer will reach the
 // ring's slots and nothing else.
-func (d *domain) endpoint(s *session, ring *slots.Ring) (*endpointPair, error) {
-	p, err := newEndpointPair(s.fabric.device, d.agent.cqs[s.fabric.number], d.conductor.tags.Add(1), ring, s.link.name)
+func (d *domain) endpoint(s *session, ring *slots.Ring) (*agent.EndpointPair, error) {
+	p, err := agent.NewEndpointPair(s.fabric.device, d.agent.CQs[s.fabric.number], d.conductor.tags.Add(1), ring, s.link.name)
 	if err == nil {
-		p.pin(&d.conductor.counts().PinnedBytes, len(ring.Slots()))
+		p.Pin(&d.conductor.counts().PinnedBytes, len(ring.Slots()))
 	}
 	return p, err
-}
-
-// connect joins the endpoint with the peer's.
-func (p *endpointPair) connect(ctx context.Context, peer *peerproto.Lane, ring *slots.Ring, role fabric.Role) error {
-	if peer == nil || len(peer.Address) > fabric.MaxAddress || peer.Key.Len < uint64(len(ring.Slots())) {
-		return fmt.Errorf("%w: a lane without a usable address or memory", peerproto.ErrFrame)
-	}
-	p.remote = peer.Key
-	return p.ep.Connect(ctx, peer.Address, role)
-}
-
-// discard closes an endpoint that no lane has, on the agent's thread: it may be known
-// to the agent's completion queue.
-func (p *endpointPair) discard(a *agent) {
-	a.commands.call(func() { _ = p.release() })
 }
 
 // sortedClasses returns the classes by slot size.

@@ -248,7 +248,7 @@ func (l *link) serveSession(s *session) {
 	c.lanesReopened(s)
 	c.spawn(func() { l.failback(s) })
 	s.serve()
-	reason := s.reason()
+	reason := s.Reason()
 	if c.ctx.Err() == nil {
 		event.PeerDisconnected.On(&c.log).Err(reason).Str("peer", l.name).Msg("peer disconnected")
 		atomic.AddUint64(&c.counts().LinksLost, 1)
@@ -274,7 +274,7 @@ func (l *link) end(err error) {
 // waiting may help.
 func (l *link) lookup(d *domain, key methodKey) (p place, retry bool, err error) {
 	switch {
-	case l.session == nil || l.session.reason() != nil: // or about to be
+	case l.session == nil || l.session.Reason() != nil: // or about to be
 		cause := ""
 		if l.lastErr != nil {
 			cause = ": " + l.lastErr.Error()
@@ -303,8 +303,8 @@ func (c *conductor) connected(ctx context.Context, name string) (*session, error
 		if l != nil {
 			s, lastErr = l.session, l.lastErr
 		}
-		if s != nil && s.reason() != nil {
-			s, lastErr = nil, s.reason() // in a moment it is not the link's any more
+		if s != nil && s.Reason() != nil {
+			s, lastErr = nil, s.Reason() // in a moment it is not the link's any more
 		}
 		c.mu.Unlock()
 		if l == nil {

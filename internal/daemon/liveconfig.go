@@ -3,11 +3,10 @@ package daemon
 import (
 	"slices"
 
-	"github.com/rdmad/rdmad/internal/cgroup"
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/nodelog"
 	"github.com/rdmad/rdmad/internal/status"
-	"github.com/rdmad/rdmad/shm"
 )
 
 // live returns the configuration that is in force: the one that the core was started with,
@@ -27,40 +26,22 @@ func (c *conductor) apply(next *config.Config) {
 	before := c.live()
 	c.reloaded.Store(next)
 	c.events.SetLevel(nodelog.Level(next))
-	idle := idleFor(next)
+	idle := agent.IdleFor(next)
 	for _, a := range c.agents {
-		a.commands.do(func() {
-			a.idle = idle
-			a.setDelay(next.GroupSend.MaxGroupDelay)
+		a.Commands.Do(func() {
+			a.Idle = idle
+			a.SetDelay(next.GroupSend.MaxGroupDelay)
 		})
 	}
 	c.rotating.Lock() // or a domain that gets new memory would keep the old policy
 	for _, d := range c.allDomains() {
 		d.applyPolicy(next)
-		d.agent.commands.do(func() { d.view.applyLimits(next) })
+		d.agent.Commands.Do(func() { d.view.ApplyLimits(next) })
 	}
 	c.rotating.Unlock()
 	c.applyPeers(before, next)
 	c.recount(next)
 	c.log.Info().Str("digest", next.Digest()).Int("peers", len(next.Peers)).Msg("the configuration was reloaded")
-}
-
-// idleFor is idleOf with what the daemon may use now.
-func idleFor(cfg *config.Config) idleStrategy {
-	processors, time := cgroup.Usable()
-	return idleOf(cfg, processors, time)
-}
-
-// idleOf returns what agents do when there is nothing to do, and the daemon may use so many
-// processors and so much processor time per time.
-func idleOf(cfg *config.Config, processors int, time float64) idleStrategy {
-	idle := idleStrategy{busy: cfg.Agent.Idle == "busy"}
-	// Polling is for what another processor does meanwhile. Within a limit of less than one processor for each
-	// agent it would use up what is for work.
-	if cfg.Agent.Idle == "adaptive" && processors > cfg.Agent.Count && time >= float64(cfg.Agent.Count) {
-		idle.spin = shm.WaitAdaptive(cfg.Agent.Spin)
-	}
-	return idle
 }
 
 // applyPolicy changes who is admitted to the domain.
@@ -70,13 +51,6 @@ func (d *domain) applyPolicy(next *config.Config) {
 		return
 	}
 	d.policy.Store(&next.Domains[i])
-}
-
-// applyLimits changes what the agent holds workers to, on the agent's thread.
-func (d *agentDomain) applyLimits(next *config.Config) {
-	d.strikes.worker, d.strikes.domain = next.Limits.Strikes, next.Limits.DomainStrikes
-	d.workerBytes = next.Limits.WorkerBytes
-	d.looks.after = next.Limits.SpillAfter
 }
 
 // applyPeers makes links for the peers that are new and ends those of the ones that are

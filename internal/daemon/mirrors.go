@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/event"
@@ -18,7 +19,7 @@ import (
 // incoming is the conductor's side of a lane that requests of a peer come in by.
 type incoming struct {
 	info *laneInfo
-	lane *inLane
+	lane *agent.InLane
 }
 
 // acceptLane makes the answering end of a lane for a peer.
@@ -47,12 +48,12 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	if n := m.Lane.Number; n < 0 || n >= config.MaxLanesPerPeer {
 		return fmt.Errorf("lane number %d of class %s: node %s takes at most %d lanes of a class from a peer", n, class.Name, c.node, config.MaxLanesPerPeer)
 	}
-	waiting, err := decodeSent(m.Lane.Sent, geometryOf(class))
+	waiting, err := agent.DecodeSent(m.Lane.Sent, geometryOf(class))
 	if err != nil {
 		return err
 	}
 	if !d.use() {
-		return errRetired
+		return agent.ErrRetired
 	}
 	defer d.using.RUnlock()
 	d.making.Lock()
@@ -62,53 +63,53 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 		return err
 	}
 	faultpoint.Here("accept.queried")
-	pair, err := d.endpoint(s, in.lane.ring)
+	pair, err := d.endpoint(s, in.lane.Ring)
 	if err != nil {
 		return err
 	}
-	pair.opening = opening{s, m.Seq}
+	pair.Opening = agent.Opening{Session: s, Seq: m.Seq}
 	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
-		Address: pair.ep.Address(), Key: pair.mr.Remote(), Mirror: agreed, Verdicts: verdicts,
+		Address: pair.Endpoint.Address(), Key: pair.MR.Remote(), Mirror: agreed, Verdicts: verdicts,
 	}})
 	if err == nil {
 		faultpoint.Here("accept.sent")
-		err = pair.connect(ctx, m.Lane, in.lane.ring, fabric.Passive)
+		err = pair.Connect(ctx, m.Lane, in.lane.Ring, fabric.Passive)
 		faultpoint.Here("accept.connected")
 	}
 	if err != nil {
 		// The peer has been told yes: its end is to break, and it may ask again.
-		pair.discard(d.agent)
-		pair.opening.tellBroken(d, in.info, true, err.Error())
+		pair.Discard(d.agent)
+		d.tellBroken(pair.Opening, in.info, true, err.Error())
 		event.LaneNotConnected.On(&c.log).Err(err).Str("peer", s.link.name).Str("class", class.Name).Int("number", in.info.Number).Msg("incoming lane not connected")
 		return nil
 	}
 	up := false
-	d.agent.commands.call(func() {
-		if s.reason() != nil || in.lane.pair != nil || in.lane.left || d.view.retired {
+	d.agent.Commands.Call(func() {
+		if s.Reason() != nil || in.lane.Pair != nil || in.lane.Left || d.view.Retired {
 			return // the session ended meanwhile, or the peer has opened the lane again
 		}
-		if in.lane.mirror.Load() != agreed {
+		if in.lane.Mirror.Load() != agreed {
 			return // what the peer was told of its requests was given up meanwhile
 		}
-		in.lane.onBroken = func(err error) {
+		in.lane.OnBroken = func(err error) {
 			c.spawn(func() {
 				event.LaneClosed.On(&c.log).Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", class.Name).Int("number", in.info.Number).Msg("incoming lane closed")
-				pair.opening.tellBroken(d, in.info, true, err.Error())
+				d.tellBroken(pair.Opening, in.info, true, err.Error())
 				if !errors.Is(err, slots.ErrProtocol) {
 					c.fabricFailed(s, err)
 				}
 			})
 		}
-		in.lane.clock = s.clock
-		err = in.lane.up(pair)
+		in.lane.Clock = s.clock
+		err = in.lane.Up(pair)
 		up = true
 		faultpoint.Here("accept.up")
 	})
 	if !up {
-		pair.discard(d.agent)
-		pair.opening.tellBroken(d, in.info, true, "another connection of the lane has taken its place")
+		pair.Discard(d.agent)
+		d.tellBroken(pair.Opening, in.info, true, "another connection of the lane has taken its place")
 	}
 	if err != nil {
 		s.end(err)
@@ -138,7 +139,7 @@ func (c *conductor) classFor(l *peerproto.Lane) (config.Class, error) {
 // handlers still run in it: then it is left to them and dropped when they have finished.
 // A node that is draining only goes on with what it knows. agreed is what the mirror is called from
 // now on, as long as nothing in it is given up. d.making is held.
-func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, waiting []sentRequest) (_ *incoming, agreed uint64, verdicts []byte, err error) {
+func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, waiting []agent.SentRequest) (_ *incoming, agreed uint64, verdicts []byte, err error) {
 	c := d.conductor
 	peer := s.link.name
 	key := laneKey{peer, class.Name, n}
@@ -151,17 +152,17 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	}
 	if old != nil {
 		quiet := false
-		var notices []notice
-		d.agent.commands.call(func() {
-			if err = s.reason(); err != nil {
+		var notices []agent.Notice
+		d.agent.Commands.Call(func() {
+			if err = s.Reason(); err != nil {
 				return // and another one may have the lane by now
 			}
 			// The peer opens a lane when its end has no connection, so this end has
 			// none either, or will as soon as the fabric has noticed.
 			l := old.lane
-			l.suspend()
-			if asked != 0 && asked == l.mirror.Load() {
-				if v, ok := l.query(waiting); ok {
+			l.Suspend()
+			if asked != 0 && asked == l.Mirror.Load() {
+				if v, ok := l.Query(waiting); ok {
 					verdicts = v
 					return
 				}
@@ -170,12 +171,12 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 				err = c.errDraining()
 				return
 			}
-			notices = l.down()
-			if quiet = l.busy == 0; quiet {
-				l.fresh(name)
+			notices = l.Down()
+			if quiet = l.Busy == 0; quiet {
+				l.Fresh(name)
 			} else {
-				l.left = true
-				l.onQuiet = func() { c.spawn(func() { d.dropIncoming(old) }) }
+				l.Left = true
+				l.OnQuiet = func() { c.spawn(func() { d.dropIncoming(old) }) }
 			}
 		})
 		d.notify(notices)
@@ -200,12 +201,12 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	}
 	in := &incoming{info: info}
 	row := d.rowOf(info, counters.In)
-	d.agent.commands.call(func() {
-		in.lane = newInLane(d.view, info.ID, ring, v, d.agent.groupMax)
-		in.lane.row = row
-		in.lane.peer = d.view.peer(peer)
-		in.lane.fresh(name)
-		d.view.addIn(in.lane)
+	d.agent.Commands.Call(func() {
+		in.lane = agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
+		in.lane.Row = row
+		in.lane.Peer = d.view.Peer(peer)
+		in.lane.Fresh(name)
+		d.view.AddIn(in.lane)
 	})
 	c.mu.Lock()
 	d.ins[key] = in
@@ -245,11 +246,11 @@ func newMirror() uint64 { return rand.Uint64() | 1 }
 func (d *domain) dropIncoming(in *incoming) {
 	c := d.conductor
 	in.info.withhold()
-	d.agent.commands.call(func() {
-		d.view.removeIn(in.lane)
-		for _, w := range d.view.workers {
+	d.agent.Commands.Call(func() {
+		d.view.RemoveIn(in.lane)
+		for _, w := range d.view.Workers {
 			if w != nil {
-				w.mapped[in.info.ID/64] &^= 1 << (in.info.ID % 64)
+				w.Mapped[in.info.ID/64] &^= 1 << (in.info.ID % 64)
 			}
 		}
 	})

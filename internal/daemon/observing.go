@@ -72,7 +72,7 @@ func (w watched) Status(context.Context) (json.RawMessage, error) { return json.
 // Alive implements observe.Source.
 func (w watched) Alive(context.Context) {
 	for _, a := range w.agents {
-		a.commands.call(func() {})
+		a.Commands.Call(func() {})
 	}
 }
 

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/status"
-	"github.com/rdmad/rdmad/slots"
 )
 
 // outage is a time in which the node's services take no new requests, because somebody
@@ -110,41 +110,18 @@ func (c *conductor) adoptService() {
 func (c *conductor) applyService(out bool) {
 	c.rotating.Lock() // no domain gets other memory meanwhile
 	defer c.rotating.Unlock()
-	c.eachDomain(func(d *agentDomain) {
-		d.out = out
-		for _, l := range d.outLanes {
+	c.eachDomain(func(d *agent.Domain) {
+		d.Out = out
+		for _, l := range d.OutLanes {
 			switch {
-			case l.local == nil:
+			case l.Local == nil:
 			case out:
-				l.setDraining()
+				l.SetDraining()
 			default:
-				l.undrain()
+				l.Undrain()
 			}
 		}
 	})
-}
-
-// undrain lets workers make requests again on a lane that is not down.
-func (l *outLane) undrain() {
-	l.draining = false
-	if l.ring.State() == slots.LaneDraining && !l.isClosed() {
-		l.ring.SetState(slots.LaneOpen)
-	}
-}
-
-// serving counts the requests of the domain to services of this node that have no outcome,
-// or whose answers have not left.
-func (d *agentDomain) serving() (n int) {
-	for _, l := range d.inLanes {
-		n += max(l.busy, l.answers.Pending())
-		if l.busy == 0 && l.pair != nil && (len(l.pair.wrs) > 0 || l.pair.done+1 < l.pair.next) {
-			n++
-		}
-		if l.local != nil {
-			n += max(0, l.local.busy-l.busy)
-		}
-	}
-	return n
 }
 
 // drainStatus describes the outage, if there is one; serving is what all domains count.

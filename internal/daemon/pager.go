@@ -28,7 +28,7 @@ func (w *worker) makePager() {
 		return
 	}
 	w.pager = pager{end: end, reader: reader}
-	w.view.rings.Down.SetPager(end)
+	w.view.Rings.Down.SetPager(end)
 }
 
 // descriptors returns the client's end to be sent, if there is one.

@@ -72,7 +72,7 @@ func (o *outgoing) undrainLocked(d *domain, l *link) {
 	again := l.draining
 	d.conductor.mu.Unlock()
 	if !again {
-		d.agent.commands.call(func() { o.lane.undrain() })
+		d.agent.Commands.Call(func() { o.lane.Undrain() })
 	}
 }
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
 )
@@ -19,7 +20,7 @@ func (c *conductor) peerRegion(s *session, m *peerproto.Message) error {
 	}
 	if d := c.domainNamed(m.Region.Domain); d != nil {
 		b := c.bulkWith(d, s.link.name)
-		d.agent.commands.call(func() { b.view.revoked(d.view, m.Region.ID()) })
+		d.agent.Commands.Call(func() { b.view.Revoked(d.view, m.Region.ID()) })
 	}
 	return nil
 }
@@ -32,9 +33,9 @@ func (c *conductor) imported(s *session, m *peerproto.Message) error {
 	}
 	b := c.bulkWith(d, s.link.name)
 	ok := false
-	d.agent.commands.call(func() { ok = b.view.imported(m.Region.ID(), m.Region.Key) })
+	d.agent.Commands.Call(func() { ok = b.view.Imported(m.Region.ID(), m.Region.Key) })
 	if !ok {
-		return s.send(&peerproto.Message{Type: peerproto.TypeRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s knows %d regions of domain %s already", c.node, maxImports, d.name)})
+		return s.send(&peerproto.Message{Type: peerproto.TypeRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s knows %d regions of domain %s already", c.node, agent.MaxImports, d.name)})
 	}
 	select {
 	case s.named <- struct{}{}:
@@ -59,9 +60,9 @@ func (c *conductor) returned(s *session, m *peerproto.Message) error {
 	b := c.bulkWith(d, s.link.name)
 	// As a rule nobody uses it: then this goroutine answers, and listens to a peer no more that does not listen.
 	unused := false
-	d.agent.commands.call(func() {
+	d.agent.Commands.Call(func() {
 		asking := true
-		b.view.withdrawn(m.Region.ID(), func() {
+		b.view.Withdrawn(m.Region.ID(), func() {
 			if asking {
 				unused = true
 			} else {

@@ -7,16 +7,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/agent"
 )
-
-// noProcessor is the processor of an agent that keeps to none.
-const noProcessor = -1
 
 // processorOf is the processor of the i-th agent.
 func processorOf(cpus []int, i int) int {
 	if len(cpus) == 0 {
-		return noProcessor
+		return agent.NoProcessor
 	}
 	return cpus[i%len(cpus)]
 }
@@ -56,16 +53,4 @@ func processorsIn(set *unix.CPUSet) string {
 		}
 	}
 	return strings.Join(list, ",")
-}
-
-// settle makes the agent's thread, which the caller is on, keep to its processor.
-func (a *agent) settle() {
-	if a.processor == noProcessor {
-		return
-	}
-	var one unix.CPUSet
-	one.Set(a.processor)
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		event.AgentUnsettled.On(&a.log).Err(err).Str("agent", a.name).Int("processor", a.processor).Msg("an agent cannot keep to its processor")
-	}
 }

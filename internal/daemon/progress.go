@@ -30,14 +30,14 @@ func (c *conductor) watchProgress() {
 	var parts []*watchedPart
 	for _, a := range c.agents {
 		let := 0
-		parts = append(parts, &watchedPart{name: a.name, answers: make(chan struct{}, 1), ask: func(answer func()) {
-			if a.asleep.Load() && let < letSleep {
+		parts = append(parts, &watchedPart{name: a.Name, answers: make(chan struct{}, 1), ask: func(answer func()) {
+			if a.Asleep.Load() && let < letSleep {
 				let++
 				answer()
 				return
 			}
 			let = 0
-			a.commands.do(answer)
+			a.Commands.Do(answer)
 		}})
 	}
 	parts = append(parts, &watchedPart{name: "conductor", answers: make(chan struct{}, 1), ask: func(answer func()) {

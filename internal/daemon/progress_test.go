@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/handoff"
 )
@@ -22,12 +23,12 @@ func TestWatchdogStalls(t *testing.T) {
 	events := event.New(new(bytes.Buffer), event.Options{Process: "core"})
 	c := &conductor{log: events.Logger(), pulse: beats, beatEvery: 20 * time.Millisecond}
 	c.ctx, c.cancel = context.WithCancel(t.Context())
-	a, err := newAgent("agent0", idleStrategy{}, 16, nil, c.log)
+	a, err := agent.New("agent0", agent.IdleStrategy{}, 16, nil, c.log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.agents = []*agent{a}
-	a.start(&c.agentsDone)
+	c.agents = []*agent.Agent{a}
+	a.Start(&c.agentsDone)
 	done := make(chan struct{})
 	go func() { c.watchProgress(); close(done) }()
 	alive := func() {
@@ -72,7 +73,7 @@ func TestWatchdogStalls(t *testing.T) {
 	alive()
 	release := make(chan struct{})
 	before := said()
-	a.commands.do(func() { <-release })
+	a.Commands.Do(func() { <-release })
 	stalls("agent", before)
 	close(release)
 	alive()
@@ -83,7 +84,7 @@ func TestWatchdogStalls(t *testing.T) {
 	alive()
 	c.cancel()
 	<-done
-	a.commands.do(func() { a.stop = true })
+	a.Commands.Do(func() { a.Stop = true })
 	c.agentsDone.Wait()
 	if !strings.Contains(events.Errors()[0].Text, "no progress") {
 		t.Errorf("%+v", events.Errors())

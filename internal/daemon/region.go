@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -24,7 +25,7 @@ type region struct {
 	owner  *worker
 	size   int // of the segment without its header page
 	seg    *shm.Segment
-	view   *agentRegion
+	view   *agent.Region
 	// want is how many bytes the worker has asked for, with the question seq.
 	want int64
 	seq  uint64
@@ -100,7 +101,7 @@ func (c *conductor) alloc(w *worker, m *attach.Message) error {
 
 // sendRegion answers an alloc; r.mu is held for reading.
 func (c *conductor) sendRegion(r *region, seq uint64) {
-	id := attach.InfoOf(r.view.id)
+	id := attach.InfoOf(r.view.ID)
 	id.Size = r.want
 	if err := r.owner.conn.Send(&attach.Message{Type: attach.TypeRegion, Seq: seq, Region: id}, r.seg.FD()); err != nil {
 		c.log.Debug().Err(err).Int("worker", r.owner.id).Msg("region not sent")
@@ -211,15 +212,15 @@ func (c *conductor) newRegion(w *worker, size int, m *attach.Message) (*region, 
 	}
 	c.keep(r.key(), r.meta(), seg.FD())
 	c.mu.Unlock()
-	d.agent.commands.call(func() { d.view.addRegion(r.view) })
+	d.agent.Commands.Call(func() { d.view.AddRegion(r.view) })
 	return r, nil
 }
 
-func (d *domain) newRegionView(r *region, id slots.RegionID) *agentRegion {
+func (d *domain) newRegionView(r *region, id slots.RegionID) *agent.Region {
 	c := d.conductor
-	return &agentRegion{
-		id: id, owner: r.owner.id, mem: r.seg.Bytes()[shm.HeaderSize : shm.HeaderSize+r.size],
-		onQuiet: func() { c.spawn(func() { c.release(r) }) },
+	return &agent.Region{
+		ID: id, Owner: r.owner.id, Mem: r.seg.Bytes()[shm.HeaderSize : shm.HeaderSize+r.size],
+		OnQuiet: func() { c.spawn(func() { c.release(r) }) },
 	}
 }
 
@@ -292,7 +293,7 @@ func (r *region) free() {
 	}
 	c.mu.Unlock()
 	if !again {
-		r.domain.agent.commands.call(r.view.free)
+		r.domain.agent.Commands.Call(r.view.Free)
 	}
 }
 
@@ -309,7 +310,7 @@ func (c *conductor) freeRegions(w *worker) {
 	for _, r := range mine {
 		r.free()
 		d := r.domain
-		d.agent.commands.call(func() { r.view.revoke(d.view) })
+		d.agent.Commands.Call(func() { r.view.Revoke(d.view) })
 		for _, b := range d.allBulks() {
 			b.revoke(r)
 		}
@@ -336,15 +337,15 @@ func (c *conductor) release(r *region) {
 	}
 	peers.Wait()
 	var locals []fabric.MemoryRegion
-	d.agent.commands.call(func() {
-		for _, m := range d.view.movers {
-			if m.end != nil {
-				if mr := m.end.forget(r.view); mr != nil {
+	d.agent.Commands.Call(func() {
+		for _, m := range d.view.Movers {
+			if m.End != nil {
+				if mr := m.End.Forget(r.view); mr != nil {
 					locals = append(locals, mr)
 				}
 			}
 		}
-		d.view.removeRegion(r.view)
+		d.view.RemoveRegion(r.view)
 	})
 	for _, mr := range locals {
 		if err := mr.Close(); err != nil {
@@ -352,8 +353,8 @@ func (c *conductor) release(r *region) {
 		}
 	}
 	c.mu.Lock()
-	d.regions.list[r.view.id.Index()] = nil
-	d.regions.free = append(d.regions.free, r.view.id.Index())
+	d.regions.list[r.view.ID.Index()] = nil
+	d.regions.free = append(d.regions.free, r.view.ID.Index())
 	d.keepNoMore(r.key())
 	// One step with the counts: who finds a full quota and nothing freed gives up.
 	r.owner.regions.freed--
@@ -397,6 +398,3 @@ func (c *conductor) export(w *worker, m *attach.Message) (*attach.Message, error
 		}
 	}
 }
-
-// knows reports whether a peer knows the region. It belongs to the agent.
-func (r *agentRegion) knows(p *agentPeer) bool { return slices.Contains(r.exported, p) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/internal/peerproto"
@@ -32,7 +33,7 @@ func (c *conductor) bulksWith(peer string, f func(*bulk)) {
 
 // suspend ends what a session had, after its end: connections and registrations.
 func (b *bulk) suspend() {
-	b.domain.agent.commands.call(func() { b.view.suspend(b.domain.view) })
+	b.domain.agent.Commands.Call(func() { b.view.Suspend(b.domain.view) })
 	b.mu.Lock() // who comes for it from now on finds that the session has ended, and who had it is counted
 	registered := b.session != nil
 	b.mu.Unlock()
@@ -55,20 +56,20 @@ func (b *bulk) lose() {
 			delete(b.exports, r)
 		}
 	}
-	b.domain.agent.commands.call(func() {
-		b.view.forget()
+	b.domain.agent.Commands.Call(func() {
+		b.view.Forget()
 		for _, r := range gone {
-			r.view.exported = without(r.view.exported, b.view)
+			r.view.Exported = agent.Without(r.view.Exported, b.view)
 		}
 	})
 }
 
 // forget gives up what the peer's last core had exported: the regions of its next one
 // are others, whatever they are called.
-func (b *bulk) forget() { b.domain.agent.commands.call(b.view.forget) }
+func (b *bulk) forget() { b.domain.agent.Commands.Call(b.view.Forget) }
 
 // resume takes note that the peer has named all regions again that it still has.
-func (b *bulk) resume() { b.domain.agent.commands.call(b.view.resume) }
+func (b *bulk) resume() { b.domain.agent.Commands.Call(b.view.Resume) }
 
 // repeat names the regions again that the peer knew in the last session. A region whose
 // owner has died since is only said to be revoked, in every session until it is released:
@@ -84,9 +85,9 @@ func (b *bulk) repeat(s *session) error {
 		return err
 	}
 	revoked := make(map[*region]bool)
-	b.domain.agent.commands.call(func() {
+	b.domain.agent.Commands.Call(func() {
 		for r := range b.exports {
-			revoked[r] = r.view.revoked
+			revoked[r] = r.view.Revoked
 		}
 	})
 	for r := range b.exports {
@@ -100,7 +101,7 @@ func (b *bulk) repeat(s *session) error {
 		if err != nil {
 			// Its owner's library will ask again, and hear why not.
 			delete(b.exports, r)
-			b.domain.agent.commands.call(func() { r.view.exported = without(r.view.exported, b.view) })
+			b.domain.agent.Commands.Call(func() { r.view.Exported = agent.Without(r.view.Exported, b.view) })
 			event.RegionNotExported.On(&b.domain.conductor.log).Err(err).Str("peer", b.peer).Msg("a region cannot be exported again")
 			continue
 		}
@@ -139,7 +140,7 @@ func (s *session) awaitRepeated(ctx context.Context) error {
 	case <-s.repeated:
 		return nil
 	case <-s.done:
-		return s.reason()
+		return s.Reason()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -155,7 +156,7 @@ func (c *conductor) awaitPeerRepeated(s *session) {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	named := s.named
-	for left := maxImports; ; left-- {
+	for left := agent.MaxImports; ; left-- {
 		if left == 0 {
 			named = nil // it names more than it can have
 		}

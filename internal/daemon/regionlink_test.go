@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
 )
 
@@ -27,7 +28,7 @@ func testPeerSaysNothingOfRegions(t *testing.T) {
 	if took := time.Since(begin); took < answerTimeout {
 		t.Errorf("the session ended after %v", took)
 	}
-	if err := s.reason(); !errors.Is(err, errNotRepeated) {
+	if err := s.Reason(); !errors.Is(err, errNotRepeated) {
 		t.Errorf("the session ended with %v", err)
 	}
 	if _, err := there.Read(make([]byte, 1)); err == nil {
@@ -59,7 +60,7 @@ func TestPeerNamesItsRegionsSlowly(t *testing.T) {
 	}{
 		"and says that it is over":    {names: 7, says: true, want: 7 * between},
 		"and then nothing any more":   {names: 7, want: 7*between + hold},
-		"more than there can be":      {names: 2 * maxImports, want: maxImports*between + hold},
+		"more than there can be":      {names: 2 * agent.MaxImports, want: agent.MaxImports*between + hold},
 		"with nothing before the end": {names: 0, want: hold},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestPeerNamesItsRegionsSlowly(t *testing.T) {
 			if took := time.Since(begin); took != c.want {
 				t.Errorf("%s: it took %v, want %v", what, took, c.want)
 			}
-			if ended := errors.Is(s.reason(), errNotRepeated); ended == c.says {
+			if ended := errors.Is(s.Reason(), errNotRepeated); ended == c.says {
 				t.Errorf("%s: the session ended: %v", what, ended)
 			}
 		})

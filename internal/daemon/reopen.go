@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
 )
@@ -41,12 +42,12 @@ func (c *conductor) lanesSuspended(peer string) {
 		for _, o := range outs {
 			o.mu.Lock()
 			o.session = nil
-			d.agent.commands.call(func() { o.lane.suspend() })
+			d.agent.Commands.Call(func() { o.lane.Suspend() })
 			faultpoint.Here("suspend.out")
 			o.mu.Unlock()
 		}
 		for _, in := range ins {
-			d.agent.commands.call(func() { in.lane.suspend() })
+			d.agent.Commands.Call(func() { in.lane.Suspend() })
 			faultpoint.Here("suspend.in")
 		}
 	}
@@ -63,18 +64,18 @@ func (c *conductor) lanesLost(peer, why string) {
 		outs, ins := d.lanesOf(peer)
 		for _, o := range outs {
 			o.mu.Lock()
-			d.agent.commands.call(func() {
-				if o.lane.pair == nil { // else the peer is back just now
-					o.lane.down(why)
+			d.agent.Commands.Call(func() {
+				if o.lane.Pair == nil { // else the peer is back just now
+					o.lane.Down(why)
 				}
 			})
 			o.mu.Unlock()
 		}
 		for _, in := range ins {
-			var notices []notice
-			d.agent.commands.call(func() {
-				if !in.lane.dropped && in.lane.pair == nil {
-					notices = in.lane.down()
+			var notices []agent.Notice
+			d.agent.Commands.Call(func() {
+				if !in.lane.Dropped && in.lane.Pair == nil {
+					notices = in.lane.Down()
 				}
 			})
 			d.notify(notices)
@@ -104,7 +105,7 @@ func (o *outgoing) reopen(d *domain, s *session) {
 	defer cancel()
 	for wait := firstRetry; !o.closed(d); wait = min(2*wait, lastRetry) {
 		err := o.open(ctx, d, s)
-		if err == nil || s.reason() != nil || c.ctx.Err() != nil {
+		if err == nil || s.Reason() != nil || c.ctx.Err() != nil {
 			return
 		}
 		o.note(d, err)
@@ -115,9 +116,9 @@ func (o *outgoing) reopen(d *domain, s *session) {
 			defer d.using.RUnlock()
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			d.agent.commands.call(func() {
-				if o.lane.pair == nil {
-					o.lane.down("the lane could not be opened again: " + err.Error())
+			d.agent.Commands.Call(func() {
+				if o.lane.Pair == nil {
+					o.lane.Down("the lane could not be opened again: " + err.Error())
 				}
 			})
 			return
@@ -138,7 +139,7 @@ func (o *outgoing) closed(d *domain) bool {
 		return true
 	}
 	defer d.using.RUnlock()
-	return o.lane.isClosed()
+	return o.lane.IsClosed()
 }
 
 // refusedHold is how long the loss of a link is held out when the peer's address refuses
@@ -161,11 +162,11 @@ func (l *link) hold(lost *session) {
 		case again:
 			return
 		case refused:
-			c.lanesLost(l.name, fmt.Sprintf("node %s is gone: %v", l.name, lost.reason()))
+			c.lanesLost(l.name, fmt.Sprintf("node %s is gone: %v", l.name, lost.Reason()))
 			return
 		case over:
 			event.LinkGivenUp.On(&c.log).Str("peer", l.name).Dur("hold", c.live().Node.LinkHold).Msg("the link does not come back; giving up what waits for it")
-			c.lanesLost(l.name, fmt.Sprintf("node %s disconnected: %v", l.name, lost.reason()))
+			c.lanesLost(l.name, fmt.Sprintf("node %s disconnected: %v", l.name, lost.Reason()))
 			return
 		}
 		select {

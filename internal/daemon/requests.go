@@ -144,10 +144,10 @@ func (c *conductor) mapped(w *worker, m *attach.Message) error {
 	}
 	d := w.domain
 	// It waits: whoever says so again and again is not to fill the agent's queue.
-	d.agent.commands.call(func() {
-		w.view.mapped[id/64] |= 1 << (id % 64)
-		w.view.known[id/64] |= 1 << (id % 64)
-		d.view.drainQueues()
+	d.agent.Commands.Call(func() {
+		w.view.Mapped[id/64] |= 1 << (id % 64)
+		w.view.Known[id/64] |= 1 << (id % 64)
+		d.view.DrainQueues()
 	})
 	return nil
 }
@@ -173,9 +173,9 @@ func (c *conductor) register(w *worker, m *attach.Message) (*attach.Message, err
 			return nil, err
 		}
 		row := d.rowFor(methodKey{o.Service, o.Method})
-		d.agent.commands.call(func() {
-			d.view.register(id, w.view)
-			d.view.countMethod(id, row)
+		d.agent.Commands.Call(func() {
+			d.view.Register(id, w.view)
+			d.view.CountMethod(id, row)
 		})
 		a.MethodIDs = append(a.MethodIDs, id)
 	}
@@ -198,7 +198,7 @@ func (c *conductor) largestPayload() int {
 // are this incarnation's: a caller that has an id of the node's last incarnation
 // must not reach another method.
 func (d *domain) methodID(n int) uint32 {
-	return d.conductor.salt<<d.view.methodBits | uint32(n)
+	return d.conductor.salt<<d.view.MethodBits | uint32(n)
 }
 
 // offer notes that w serves the method and returns the method's id.
@@ -228,7 +228,7 @@ func (d *domain) offer(w *worker, o attach.Method) (uint32, error) {
 		d.keepMethod(key, m)
 	}
 	m.workers[w] = true
-	n := d.view.methodNumber(m.id)
+	n := d.view.MethodNumber(m.id)
 	for n/8 >= len(w.serves) {
 		w.serves = append(w.serves, 0)
 	}
@@ -261,7 +261,7 @@ func (c *conductor) ping(m *attach.Message) (*attach.Message, error) {
 // followed reports whether a session has ended and it is worth asking the peer by the
 // next one: two nodes that find each other again may first do so by two connections.
 func (c *conductor) followed(ctx context.Context, s *session) bool {
-	return s.reason() != nil && ctx.Err() == nil && sleep(ctx, time.Millisecond)
+	return s.Reason() != nil && ctx.Err() == nil && sleep(ctx, time.Millisecond)
 }
 
 // resolve finds the way to a method, opens what lanes it needs, and hands them
@@ -289,9 +289,9 @@ func (c *conductor) resolve(w *worker, m *attach.Message) error {
 		LeastOutstanding: c.live().Lanes.Balance == "least-outstanding",
 	}
 	d := w.domain
-	d.agent.commands.do(func() {
+	d.agent.Commands.Do(func() {
 		for _, l := range lanes {
-			d.view.joins(w.view, l.ID)
+			d.view.Joins(w.view, l.ID)
 		}
 	})
 	w.mu.Lock()
@@ -345,7 +345,7 @@ func (s *session) endsSoon(ctx context.Context) bool {
 	case <-late.C:
 	case <-ctx.Done():
 	}
-	return s.reason() != nil
+	return s.Reason() != nil
 }
 
 // place is where a method is served.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
 )
@@ -14,9 +15,6 @@ import (
 // bell, worker segments and lanes, for all who attach from then on. The old memory ends
 // with an outcome for everything in it, and its workers are told to attach again. See
 // docs/decisions/0018-strikes.md.
-
-// errRetired is returned for what was begun in memory that is given up.
-var errRetired = fmt.Errorf("%w: the domain gets new memory", attach.ErrClosed)
 
 const (
 	// flushTime bounds how long peers wait for the last answers of a retired domain.
@@ -46,17 +44,17 @@ func (d *domain) isRetired() bool {
 // offend counts an offence that came by the worker's socket.
 func (w *worker) offend() {
 	if d := w.domain; w.view != nil {
-		d.agent.commands.call(func() {
-			d.agent.count.ProtocolErrors++
-			d.view.offence(w.view)
+		d.agent.Commands.Call(func() {
+			d.agent.Count.ProtocolErrors++
+			d.view.Offence(w.view)
 		})
 	}
 }
 
 // strikeOut disconnects a worker that has n offences.
-func (c *conductor) strikeOut(d *domain, view *agentWorker, n int) {
+func (c *conductor) strikeOut(d *domain, view *agent.Worker, n int) {
 	c.mu.Lock()
-	w := d.workers[view.id]
+	w := d.workers[view.ID]
 	if w == nil || w.view != view || w.struck > 0 {
 		c.mu.Unlock()
 		return
@@ -67,7 +65,7 @@ func (c *conductor) strikeOut(d *domain, view *agentWorker, n int) {
 	}
 	c.mu.Unlock()
 	atomic.AddUint64(&c.counts().StruckOut, 1)
-	why := fmt.Sprintf("process %d has broken the protocol %d times within %s (limits.strikes)", w.pid, n, strikeWindow)
+	why := fmt.Sprintf("process %d has broken the protocol %d times within %s (limits.strikes)", w.pid, n, agent.StrikeWindow)
 	event.WorkerStruckOut.On(&c.log).Int("worker", w.id).Str("name", w.name).Int("pid", w.pid).Str("domain", d.name).Msg("worker disconnected: " + why)
 	w.dismiss(why)
 }
@@ -88,16 +86,16 @@ func (c *conductor) lingers(w *worker) (stop func() bool) {
 	if struck == 0 || c.live().Limits.DomainStrikes == 0 {
 		return func() bool { return false }
 	}
-	return time.AfterFunc(lingerGrace, func() {
+	return time.AfterFunc(agent.LingerGrace, func() {
 		c.spawn(func() { c.rotate(w.domain, w.pid) })
 	}).Stop
 }
 
 // damaged gives a domain new memory that has n damages, probably by the worker that
 // lingers.
-func (c *conductor) damaged(d *domain, lingering *agentWorker, n int) {
-	event.DomainDamaged.On(&c.log).Str("domain", d.name).Int("pid", lingering.pid).Int("errors", n).Msg("the memory of a domain is damaged while a process has it that was disconnected")
-	c.rotate(d, lingering.pid)
+func (c *conductor) damaged(d *domain, lingering *agent.Worker, n int) {
+	event.DomainDamaged.On(&c.log).Str("domain", d.name).Int("pid", lingering.PID).Int("errors", n).Msg("the memory of a domain is damaged while a process has it that was disconnected")
+	c.rotate(d, lingering.PID)
 }
 
 // rotate gives a domain new memory because of what a process does to it.
@@ -122,19 +120,19 @@ func (c *conductor) rotate(d *domain, culprit int) {
 	}
 	for end := time.Now().Add(flushTime); time.Now().Before(end); {
 		flushed := false
-		d.agent.commands.call(func() { flushed = d.view.flushed() })
+		d.agent.Commands.Call(func() { flushed = d.view.Flushed() })
 		if flushed || !sleep(c.ctx, drainStep) {
 			break
 		}
 	}
-	d.agent.commands.call(func() { ends = append(ends, d.view.cutOff()...) })
+	d.agent.Commands.Call(func() { ends = append(ends, d.view.CutOff()...) })
 	c.mu.Lock()
 	d.cut = true
 	lanes := d.lanes
 	c.mu.Unlock()
 	for _, e := range ends {
-		if l := lanes[e.lane]; l != nil {
-			e.conn.tellBroken(d, l, e.incoming, why)
+		if l := lanes[e.Lane]; l != nil {
+			d.tellBroken(e.Conn, l, e.Incoming, why)
 		}
 	}
 	c.directoryChanged()
@@ -167,17 +165,17 @@ func (c *conductor) mayRotate(d *domain) bool {
 
 // replace puts next in the place of d. What is under way in d has its outcome when it
 // returns. It returns the connections that have ended and the workers to be told.
-func (c *conductor) replace(d, next *domain, why string) (ends []ending, workers []*worker) {
+func (c *conductor) replace(d, next *domain, why string) (ends []agent.Ending, workers []*worker) {
 	d.making.Lock()
 	defer d.making.Unlock()
 	// A later core finds the one or the other, and not halves of both.
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d.agent.commands.call(func() {
-		ends = d.view.retire(why)
-		next.view.out = d.view.out
-		next.view.expecting = c.tenancy.expecting.Load() // settle changes it under c.mu, before it looks for domains
-		d.agent.domains = append(d.agent.domains, next.view)
+	d.agent.Commands.Call(func() {
+		ends = d.view.Retire(why)
+		next.view.Out = d.view.Out
+		next.view.Expecting = c.tenancy.expecting.Load() // settle changes it under c.mu, before it looks for domains
+		d.agent.Domains = append(d.agent.Domains, next.view)
 	})
 	for id, w := range d.workers {
 		c.keepNoMore(keyOf(kindWorker, d, id))
@@ -256,7 +254,7 @@ func (c *conductor) dispose(d *domain) {
 	}
 	d.using.Lock()
 	defer d.using.Unlock()
-	if err := d.agent.poll.Remove(d.bell.FD()); err != nil {
+	if err := d.agent.Poll.Remove(d.bell.FD()); err != nil {
 		event.BellDeaf.On(&c.log).Err(err).Str("domain", d.name).Msg("a bell that is not heard any more")
 	}
 	d.close()

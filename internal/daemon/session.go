@@ -313,13 +313,14 @@ func (s *session) ask(ctx context.Context, m *peerproto.Message) (*peerproto.Mes
 		}
 		return a, nil
 	case <-s.done:
-		return nil, s.reason()
+		return nil, s.Reason()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("no answer from node %s: %w", s.link.name, ctx.Err())
 	}
 }
 
-func (s *session) reason() error {
+// Reason returns why the session is over; nil while it lives.
+func (s *session) Reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
@@ -368,7 +369,7 @@ func (s *session) spawn(some chan struct{}, do func()) error {
 	select {
 	case some <- struct{}{}:
 	case <-s.life.Done():
-		return s.reason()
+		return s.Reason()
 	}
 	if !s.link.conductor.spawn(func() {
 		defer func() { <-some }()

@@ -10,11 +10,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
-	"github.com/rdmad/rdmad/slots"
 )
 
 // spiller sends a worker the answers that it does not take. The socket's buffer is the
@@ -60,20 +60,15 @@ func newSpiller(w *worker) *spiller {
 	}
 }
 
-// spillMost is how many bytes of answers one message brings at most, unless a single
-// answer has more: few messages, so that those for a worker that has stopped fit its
-// socket, and not more than is soon written.
-const spillMost = 1 << 20
-
 // start sends the answers of list, on another goroutine. It reports whether it does:
 // not when the conductor is stopping.
-func (s *spiller) start(list []overdue) bool {
+func (s *spiller) start(list []agent.Overdue) bool {
 	return s.w.domain.conductor.spawn(func() { s.run(list) })
 }
 
 // run sends the answers of list, and stays as long as the worker may be found to be
 // too slow.
-func (s *spiller) run(list []overdue) {
+func (s *spiller) run(list []agent.Overdue) {
 	d := s.w.domain
 	if !d.use() {
 		return // its answers are in slots that nobody else wants
@@ -81,50 +76,20 @@ func (s *spiller) run(list []overdue) {
 	defer d.using.RUnlock()
 	view := s.w.view
 	for len(list) > 0 {
-		spill, n := pack(list, min(spillMost, s.most))
+		spill, n := agent.Pack(list, min(agent.SpillMost, s.most))
 		part := list[:n]
 		list = list[n:]
 		faultpoint.Here("spill.before")
 		err := s.send(spill)
 		faultpoint.Here("spill.sent")
-		d.agent.commands.do(func() { d.view.spilled(view, part, len(spill), err) })
+		d.agent.Commands.Do(func() { d.view.Spilled(view, part, len(spill), err) })
 		if err != nil {
 			d.conductor.log.Debug().Err(err).Int("worker", s.w.id).Msg("answers stay in their slots")
 			break
 		}
 	}
-	d.agent.commands.do(func() { view.spilling = false })
+	d.agent.Commands.Do(func() { view.Spilling = false })
 	s.watch()
-}
-
-// pack makes a spill of the first n answers of list, whose bytes are about as many as
-// most. They lie in shared memory and their worker may take and free them meanwhile:
-// then it does not look at the copy, and the agent will not move them.
-func pack(list []overdue, most int) (spill []byte, n int) {
-	size := 0
-	for _, o := range list {
-		if n > 0 && size >= most {
-			break
-		}
-		size += slots.SpilledSize(o.lane.geo.Capacity(o.word.Run()))
-		n++
-	}
-	spill = slots.NewSpill(min(size, 2*most))
-	for _, o := range list[:n] {
-		run := o.word.Run()
-		if run < 1 || run > o.lane.geo.Slots-o.index {
-			continue // no correct worker's; the agent does not move it
-		}
-		a := slots.Spilled{Lane: o.lane.id, Run: slots.Run{Index: o.index, Len: run, Ticket: o.word.Ticket()}, Payload: o.lane.ring.PayloadAt(o.index, run)}
-		ok := a.Header.Decode(o.lane.ring.HeaderAt(o.index))
-		if !ok || a.Header.CheckAnswer(o.lane.geo, run, o.word.Ticket()) != nil {
-			const why = "the answer was damaged in shared memory"
-			a.Payload = []byte(why)
-			a.Header = slots.Header{Ticket: o.word.Ticket(), Run: uint16(run), Length: uint32(len(why)), Kind: slots.KindAnswer, Flags: slots.FlagError, Status: slots.StatusMaybeExecuted}
-		}
-		spill = slots.AppendSpilled(spill, &a)
-	}
-	return spill, n
 }
 
 // errMuch says that a worker has much to read.
@@ -213,7 +178,7 @@ func (s *spiller) disconnect(why string) error {
 	}
 	d := s.w.domain
 	event.WorkerSlow.On(&d.conductor.log).Int("worker", s.w.id).Str("name", s.w.name).Int("pid", s.w.pid).Str("domain", d.name).Msg("slow worker disconnected: " + why)
-	d.agent.commands.do(func() { d.agent.count.SlowWorkers++ })
+	d.agent.Commands.Do(func() { d.agent.Count.SlowWorkers++ })
 	_ = s.w.conn.Offer(&attach.Message{Type: attach.TypeGoodbye, Reason: why})
 	_ = s.w.conn.Close()
 	return fmt.Errorf("%w: %s", errSlow, why)

@@ -6,28 +6,101 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
-// spillerRig is a spill rig whose slow worker has a spiller, and the worker's end of
-// its socket.
+// What the processes of a spillerRig are, their method, and the lane between them.
+const (
+	spillSlow, spillService = 11, 12
+	spillMethod             = 5
+	spillLane               = 3
+)
+
+var spillGeometry = slots.Geometry{SlotSize: 128, Slots: 64, MaxRun: 4}
+
+// spillerRig is an agent that looks for answers which are not taken when the test says so, with a lane, a service that
+// answers when the test says so, and a slow worker that has a spiller.
 type spillerRig struct {
-	*spillRig
-	s    *spiller
-	peer *attach.Conn
+	a       *agent.Agent
+	view    *agent.Domain
+	bells   *slots.Bells
+	ring    *slots.Ring
+	slow    *agent.Worker
+	service *slots.WorkerRings
+	asked   int // looks that the agent has asked for
+	s       *spiller
+	peer    *attach.Conn // the slow worker's end of its socket
 }
 
 func newSpillerRig(t *testing.T, limits config.Limits) *spillerRig {
-	r := &spillerRig{spillRig: newSpillRig(t)}
+	r := new(spillerRig)
+	var err error
+	if r.a, err = agent.New("test", agent.IdleStrategy{}, 16, nil, zerolog.Nop()); err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	r.a.Start(&running)
+	mem := shm.AlignedBytes(slots.DomainSegmentSize)
+	r.view, r.bells = agent.NewDomain(r.a, slots.NewBells(mem)), slots.NewBells(mem)
+	if r.ring, err = slots.NewRing(shm.AlignedBytes(spillGeometry.SegmentSize()), spillGeometry); err != nil {
+		t.Fatal(err)
+	}
+	v, err := vault.New(shm.AlignedBytes(vault.Size(spillGeometry.Slots)), spillGeometry.Slots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, in := agent.NewOutLane(r.view, spillLane, r.ring, v, 16), agent.NewInLane(r.view, spillLane, r.ring, v, 16)
+	out.Local, in.Local = in, out
+	process := func(id int) (*agent.Worker, *slots.WorkerRings) {
+		mem := shm.AlignedBytes(slots.WorkerSegmentSize)
+		return &agent.Worker{ID: id, Rings: slots.NewWorkerRings(mem)}, slots.NewWorkerRings(mem)
+	}
+	service, rings := process(spillService)
+	service.Mapped[spillLane/64] |= 1 << (spillLane % 64)
+	r.service = rings
+	r.slow, _ = process(spillSlow)
+
+	ours, theirs := socketPair(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &conductor{cfg: &config.Config{Limits: limits}, log: zerolog.Nop(), ctx: ctx}
+	w := &worker{domain: &domain{conductor: c, agent: r.a, view: r.view}, conn: ours, id: spillSlow, view: r.slow}
+	r.s, r.peer = newSpiller(w), theirs
+	r.slow.Spill = r.s.start
+	r.a.Commands.Call(func() {
+		r.view.MethodBits = 8
+		r.view.Looks.After, r.view.Looks.Later = time.Second, func(time.Duration) { r.asked++ }
+		r.a.Domains = append(r.a.Domains, r.view)
+		r.view.AddOut(out)
+		r.view.AddIn(in)
+		r.view.AddWorker(service)
+		r.view.AddWorker(r.slow)
+		r.view.Register(spillMethod, service)
+	})
+	t.Cleanup(func() {
+		r.s.end()
+		cancel()
+		c.tasks.Wait()
+		r.a.Commands.Do(func() { r.a.Stop = true })
+		running.Wait()
+	})
+	return r
+}
+
+// socketPair returns the two ends of a worker's connection.
+func socketPair(t *testing.T) (ours, theirs *attach.Conn) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -43,28 +116,102 @@ func newSpillerRig(t *testing.T, limits config.Limits) *spillerRig {
 		conns[i] = attach.NewConn(c.(*net.UnixConn))
 		t.Cleanup(func() { _ = conns[i].Close() })
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() { r.s.end() })
-	c := &conductor{cfg: &config.Config{Limits: limits}, log: zerolog.Nop(), ctx: ctx}
-	t.Cleanup(func() {
-		cancel()
-		c.tasks.Wait()
-	})
-	w := &worker{domain: &domain{conductor: c, agent: r.a, view: r.d}, conn: conns[0], id: r.slow.id, view: r.slow.view}
-	r.s, r.peer = newSpiller(w), conns[1]
-	r.slow.view.spill = r.s.start
-	return r
+	return conns[0], conns[1]
 }
 
-// await runs the agent until ok.
+// answered makes n calls of the slow worker that are answered.
+func (r *spillerRig) answered(t *testing.T, n, size int) {
+	t.Helper()
+	var calls []slots.Run
+	for range n {
+		u, err := r.ring.Claim(spillSlow, spillGeometry.RunFor(size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := slots.Header{
+			Ticket: u.Ticket, Run: uint16(u.Len), Length: uint32(size), Answer: uint32(size), Kind: slots.KindRequest, Method: spillMethod, From: spillSlow,
+		}
+		h.Encode(r.ring.Header(u))
+		if !r.ring.Publish(u, spillSlow) {
+			t.Fatal("not published")
+		}
+		r.bells.MarkLane(spillLane)
+		calls = append(calls, u)
+	}
+	r.await(t, "all are answered", func() bool {
+		for {
+			h, ok := r.service.Down.Pop()
+			if !ok {
+				break
+			}
+			u, ok := r.ring.Pick(h.Index(), spillService)
+			if !ok {
+				continue
+			}
+			answer := slots.Header{Ticket: u.Ticket, Run: uint16(u.Len), Kind: slots.KindAnswer, Length: uint32(size)}
+			answer.Encode(r.ring.Header(u))
+			if r.ring.Finish(u, spillService) {
+				r.service.Up.Push(h)
+				r.bells.MarkWorker(spillService)
+			}
+		}
+		for _, u := range calls {
+			if !r.ring.Answered(u, spillSlow) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// look lets the agent look, if it wants to, and reports whether it does.
+func (r *spillerRig) look() (wants bool) {
+	r.a.Commands.Call(func() {
+		if wants = r.asked > 0; wants {
+			r.asked--
+			r.view.OnLook()
+		}
+	})
+	return wants
+}
+
+// overdue is answered, and three looks at what is not taken.
+func (r *spillerRig) overdue(t *testing.T, n, size int) {
+	t.Helper()
+	r.answered(t, n, size)
+	for range 3 {
+		r.await(t, "the agent looks", r.look)
+	}
+}
+
+// counts returns what the agent has counted.
+func (r *spillerRig) counts() (c counters.AgentCounts) {
+	r.a.Commands.Call(func() { c = *r.a.Count })
+	return c
+}
+
+// spilling reports whether a spill is on its way.
+func (r *spillerRig) spilling() (yes bool) {
+	r.a.Commands.Call(func() { yes = r.slow.Spilling })
+	return yes
+}
+
+// await lets the agent go on until ok.
 func (r *spillerRig) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ok(); {
+	for end := time.Now().Add(2 * time.Minute); !ok(); r.a.Commands.Call(func() {}) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: %+v", what, r.a.count)
+			t.Fatalf("%s: %+v", what, r.counts())
 		}
-		if r.a.cycle() == 0 {
-			time.Sleep(time.Millisecond) // between two looks
+	}
+}
+
+// allFree fails the test unless nothing is in the ring.
+func (r *spillerRig) allFree(t *testing.T) {
+	t.Helper()
+	for i := range spillGeometry.Slots {
+		if w := r.ring.Word(i); w.State() != slots.Free {
+			t.Errorf("slot %d: %v", i, w)
 		}
 	}
 }
@@ -94,16 +241,6 @@ func (r *spillerRig) receive(t *testing.T) (*attach.Message, []slots.Spilled) {
 	return m, answers
 }
 
-func (r *spillerRig) overdue(t *testing.T, n, size int) {
-	t.Helper()
-	r.answered(t, n, size)
-	for range 3 {
-		if !r.look() {
-			t.Fatal("nobody looks")
-		}
-	}
-}
-
 // Without memory for a spill the answers stay where they are, and are sent when there is
 // some.
 func TestSpillWithoutMemory(t *testing.T) {
@@ -111,17 +248,17 @@ func TestSpillWithoutMemory(t *testing.T) {
 	store := r.s.store
 	r.s.store = func([]byte) (int, error) { return -1, unix.ENOMEM }
 	r.overdue(t, 5, 8)
-	r.await(t, "a failure", func() bool { return r.a.count.SpillFailures == 1 && !r.slow.view.spilling })
-	if n := r.out.ring.Held(r.slow.id); n != 5 {
+	r.await(t, "a failure", func() bool { return r.counts().SpillFailures == 1 && !r.spilling() })
+	if n := r.ring.Held(spillSlow); n != 5 {
 		t.Errorf("%d answers are left of 5", n)
 	}
 	r.s.store = store
 	r.look()
-	r.await(t, "a spill", func() bool { return r.a.count.SpilledAnswers == 5 && !r.slow.view.spilling })
+	r.await(t, "a spill", func() bool { return r.counts().SpilledAnswers == 5 && !r.spilling() })
 	if _, answers := r.receive(t); len(answers) != 5 {
 		t.Errorf("%d answers", len(answers))
 	}
-	allFree(t, r.out.ring, 0)
+	r.allFree(t)
 }
 
 // A socket that is half full takes no spills, so that there is room for what cannot wait,
@@ -141,14 +278,14 @@ func TestSpillToAFullSocket(t *testing.T) {
 		t.Errorf("a message that cannot wait: %v", err)
 	}
 	r.overdue(t, 2, 8)
-	r.await(t, "a failure", func() bool { return r.a.count.SpillFailures == 1 && !r.slow.view.spilling })
+	r.await(t, "a failure", func() bool { return r.counts().SpillFailures == 1 && !r.spilling() })
 	for range n + 1 {
 		if m, _ := r.receive(t); m.Type != attach.TypeClosed {
 			t.Fatalf("got %+v", m)
 		}
 	}
 	r.look()
-	r.await(t, "a spill", func() bool { return r.a.count.SpilledAnswers == 2 })
+	r.await(t, "a spill", func() bool { return r.counts().SpilledAnswers == 2 })
 	if _, answers := r.receive(t); len(answers) != 2 {
 		t.Errorf("%d answers", len(answers))
 	}
@@ -160,7 +297,7 @@ func TestSpillBytes(t *testing.T) {
 	r := newSpillerRig(t, config.Limits{SpillBytes: 1000})
 	for range 3 {
 		r.overdue(t, 1, 400)
-		r.await(t, "a spill", func() bool { return !r.slow.view.spilling })
+		r.await(t, "a spill", func() bool { return !r.spilling() })
 		if r.s.held() == 0 {
 			t.Error("nothing is unread")
 		}
@@ -170,9 +307,9 @@ func TestSpillBytes(t *testing.T) {
 	}
 	for range 3 {
 		r.overdue(t, 1, 400)
-		r.await(t, "a spill", func() bool { return !r.slow.view.spilling })
+		r.await(t, "a spill", func() bool { return !r.spilling() })
 	}
-	if c := r.a.count; c.SlowWorkers != 1 || c.SpilledAnswers != 5 || c.SpillFailures != 1 {
+	if c := r.counts(); c.SlowWorkers != 1 || c.SpilledAnswers != 5 || c.SpillFailures != 1 {
 		t.Errorf("%+v", c)
 	}
 	for range 2 {
@@ -188,7 +325,7 @@ func TestSpillBytes(t *testing.T) {
 	}
 	// It is disconnected once.
 	r.look()
-	r.await(t, "another failure", func() bool { return r.a.count.SpillFailures == 2 && r.a.count.SlowWorkers == 1 })
+	r.await(t, "another failure", func() bool { return r.counts().SpillFailures == 2 && r.counts().SlowWorkers == 1 })
 }
 
 // A worker that reads nothing for too long is disconnected although nothing more comes for
@@ -201,15 +338,15 @@ func TestSpillTimeout(t *testing.T) {
 		return r.s.watching
 	}
 	r.overdue(t, 1, 8)
-	r.await(t, "a spill", func() bool { return r.a.count.SpilledAnswers == 1 })
+	r.await(t, "a spill", func() bool { return r.counts().SpilledAnswers == 1 })
 	r.receive(t)
-	r.await(t, "nobody watches", func() bool { return !watching() && !r.slow.view.spilling })
-	if r.a.count.SlowWorkers != 0 {
+	r.await(t, "nobody watches", func() bool { return !watching() && !r.spilling() })
+	if r.counts().SlowWorkers != 0 {
 		t.Error("it is disconnected")
 	}
 	r = newSpillerRig(t, config.Limits{SpillBytes: 1 << 20, SpillTimeout: 200 * time.Millisecond})
 	r.overdue(t, 1, 8)
-	r.await(t, "it is disconnected", func() bool { return r.a.count.SlowWorkers == 1 })
+	r.await(t, "it is disconnected", func() bool { return r.counts().SlowWorkers == 1 })
 	r.receive(t)
 	if m, _ := r.receive(t); m.Type != attach.TypeGoodbye || !strings.Contains(m.Reason, "limits.spill_timeout") {
 		t.Errorf("got %+v", m)
@@ -268,21 +405,13 @@ func TestSpillInParts(t *testing.T) {
 		if r.s.held() == 0 {
 			r.look()
 			// The last part may have been sent meanwhile.
-			return r.a.count.SpilledAnswers == 20 && r.s.held() == 0
+			return r.counts().SpilledAnswers == 20 && r.s.held() == 0
 		}
 		_, answers := r.receive(t)
 		got += len(answers)
 		return false
 	})
-	if got != 20 || r.a.count.SlowWorkers != 0 || r.a.count.SpillFailures == 0 {
-		t.Errorf("%d answers; %+v", got, r.a.count)
-	}
-}
-
-func BenchmarkLook(b *testing.B) {
-	s := newSide(b, nil)
-	out, _ := s.localLane(b)
-	for b.Loop() {
-		out.age()
+	if got != 20 || r.counts().SlowWorkers != 0 || r.counts().SpillFailures == 0 {
+		t.Errorf("%d answers; %+v", got, r.counts())
 	}
 }

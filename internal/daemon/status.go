@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/status"
@@ -37,18 +38,18 @@ func (c *conductor) status() *status.Node {
 		s.DataTLS = f.name == tcpName && c.dataSecurity() != nil
 		s.Fabric, s.FabricWanted, s.FallbackReason, s.FabricDetail = f.name, f.wanted, f.fallback, f.detail
 	}
-	var died deaths
+	var died agent.Deaths
 	for _, a := range c.agents {
 		var n counters.AgentCounts
-		a.commands.call(func() {
-			n = *a.count
-			died.merge(&a.deaths)
-			s.Agents = append(s.Agents, a.status())
+		a.Commands.Call(func() {
+			n = *a.Count
+			died.Merge(&a.Deaths)
+			s.Agents = append(s.Agents, a.Status())
 		})
 		counters.AddTo(s.Counters, &n)
 	}
-	s.Deaths = died.status()
-	flights := map[*agentWorker]flight{}
+	s.Deaths = died.Status()
+	flights := map[*agent.Worker]agent.Flight{}
 	served := map[uint32]*status.ServiceCounted{}
 	serving := 0
 	domains := c.allDomains()
@@ -60,13 +61,13 @@ func (c *conductor) status() *status.Node {
 		}
 		c.mu.Unlock()
 		state := status.Domain{Name: d.name, Generation: d.generation}
-		d.agent.commands.call(func() {
-			state.Damages, state.Lingering = d.view.damages.total, d.view.disconnected()
-			s.Lanes = append(s.Lanes, d.view.laneStatus(d.name, names)...)
-			s.Bulk = append(s.Bulk, d.view.bulkStatus(d.name)...)
-			d.view.flights(flights)
-			d.view.servicesCounted(served)
-			serving += d.view.serving()
+		d.agent.Commands.Call(func() {
+			state.Damages, state.Lingering = d.view.Damages.Total, d.view.Disconnected()
+			s.Lanes = append(s.Lanes, d.view.LaneStatus(d.name, names)...)
+			s.Bulk = append(s.Bulk, d.view.BulkStatus(d.name)...)
+			d.view.Flights(flights)
+			d.view.ServicesCounted(served)
+			serving += d.view.Serving()
 		})
 		s.Domains = append(s.Domains, state)
 	}
@@ -103,7 +104,7 @@ func (c *conductor) status() *status.Node {
 			unread = w.spiller.held()
 		}
 		s.Workers = append(s.Workers, status.Worker{ID: w.id, Domain: w.domain.name, Role: string(w.role), Name: w.name, PID: w.pid, UID: w.uid,
-			Slots: f.slots, SlotBytes: f.bytes, OverLimit: f.overLimit, SpilledAnswers: f.spilled, SpilledBytes: f.spilledBytes, SpillUnread: unread, Offences: f.offences, Regions: w.regions.count, RegionBytes: w.regions.bytes})
+			Slots: f.Slots, SlotBytes: f.Bytes, OverLimit: f.OverLimit, SpilledAnswers: f.Spilled, SpilledBytes: f.SpilledBytes, SpillUnread: unread, Offences: f.Offences, Regions: w.regions.count, RegionBytes: w.regions.bytes})
 	}
 	sortStatus(s)
 	return s
@@ -150,70 +151,4 @@ func (l *link) status() status.Peer {
 		p.Services += len(methods)
 	}
 	return p
-}
-
-// traffic counts the requests of a lane, and their groups.
-type traffic struct{ requests, groups uint64 }
-
-// laneStatus describes the domain's lanes, on the agent's thread.
-func (d *agentDomain) laneStatus(domain string, names map[uint16]attach.Lane) []status.Lane {
-	var ls []status.Lane
-	add := func(id uint16, direction string, up bool, pair *endpointPair, busy int, moved traffic, row *counters.Lane) {
-		n, ok := names[id]
-		if !ok {
-			return // made after the names were taken
-		}
-		state, path := "down", ""
-		if up {
-			state = "up"
-		}
-		if pair != nil {
-			path = describe(pair.ep)
-		}
-		ls = append(ls, status.Lane{ID: id, Domain: domain, Peer: n.Peer, Class: n.Class, Number: n.Number, Direction: direction, State: state,
-			Slots: n.Geometry.Slots, SlotSize: n.Geometry.SlotSize, Busy: busy, Requests: moved.requests, Groups: moved.groups, Path: path, LaneCounted: status.CountedOfLane(row)})
-	}
-	for _, l := range d.outLanes {
-		before := len(ls)
-		if l.local != nil {
-			add(l.id, "local", true, nil, l.busy, l.moved, l.row)
-		} else {
-			add(l.id, "out", l.pair != nil, l.pair, l.busy, l.moved, l.row)
-		}
-		for i := before; i < len(ls); i++ {
-			ls[i].Users, ls[i].Share = l.sharing.users, l.sharing.word.Slots()
-			if l.sharing.quota < l.geo.Slots {
-				ls[i].Quota = l.sharing.quota
-			}
-		}
-	}
-	for _, l := range d.inLanes {
-		if l.local == nil {
-			add(l.id, "in", l.pair != nil, l.pair, l.busy, l.moved, l.row)
-		}
-	}
-	return ls
-}
-
-// flight is what a worker has in flight.
-type flight struct {
-	slots, bytes int
-	overLimit    uint64
-	offences     uint64
-	// spilled are answers, spilledBytes their size.
-	spilled, spilledBytes uint64
-}
-
-// flights enters the domain's workers into m, on the agent's thread.
-func (d *agentDomain) flights(m map[*agentWorker]flight) {
-	for _, w := range d.workers {
-		if w == nil {
-			continue
-		}
-		f := flight{offences: w.offences.total, bytes: w.bytes, overLimit: w.overLimit, spilled: w.spilledAnswers, spilledBytes: w.spilledBytes}
-		for _, l := range d.outLanes {
-			f.slots += int(l.sharing.taken[w.id])
-		}
-		m[w] = f
-	}
 }

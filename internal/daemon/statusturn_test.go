@@ -21,7 +21,7 @@ func TestStatusIsCollectedInTurns(t *testing.T) {
 	defer c.stop()
 	a := c.agents[0]
 	started, busy := make(chan struct{}), make(chan struct{})
-	a.commands.do(func() {
+	a.Commands.Do(func() {
 		close(started)
 		<-busy
 	})
@@ -39,9 +39,8 @@ func TestStatusIsCollectedInTurns(t *testing.T) {
 		return nil
 	})
 	waiting := func() int {
-		a.commands.mu.Lock()
-		defer a.commands.mu.Unlock()
-		return len(a.commands.queue)
+		stacks := make([]byte, 4<<20)
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "agent.(*commandQueue).Call(")
 	}
 	eventually(t, "one has come to the agent", func() error {
 		if waiting() == 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/internal/peerproto"
@@ -23,7 +24,7 @@ const goneTimeout = 10 * time.Second
 // tellGone tells the answering ends of lanes of callers that are gone. The ids of those
 // callers are not used again before the peers have heard: what one that had it has begun
 // must not be taken for another's.
-func (c *conductor) tellGone(d *domain, told []absence, notices []notice) {
+func (c *conductor) tellGone(d *domain, told []agent.Absence, notices []agent.Notice) {
 	d.notify(notices)
 	type message struct {
 		session *session
@@ -33,17 +34,17 @@ func (c *conductor) tellGone(d *domain, told []absence, notices []notice) {
 	var list []message
 	c.mu.Lock()
 	for _, a := range told {
-		info := d.lanes[a.lane]
-		if info == nil || a.mirror == 0 {
+		info := d.lanes[a.Lane]
+		if info == nil || a.Mirror == 0 {
 			continue
 		}
 		l := c.links[info.Peer]
 		if l == nil || l.session == nil {
 			continue // what is left is told when the lane is open again
 		}
-		d.leaving[a.caller]++
-		list = append(list, message{l.session, a.caller, &peerproto.Message{Type: peerproto.TypeGone, Caller: a.caller, Lane: &peerproto.Lane{
-			Domain: d.name, Class: info.Class, Number: info.Number, Mirror: a.mirror, Sent: encodeSent(a.sent),
+		d.leaving[a.Caller]++
+		list = append(list, message{l.session, a.Caller, &peerproto.Message{Type: peerproto.TypeGone, Caller: a.Caller, Lane: &peerproto.Lane{
+			Domain: d.name, Class: info.Class, Number: info.Number, Mirror: a.Mirror, Sent: agent.EncodeSent(a.Sent),
 		}}})
 	}
 	c.mu.Unlock()
@@ -75,7 +76,7 @@ func (c *conductor) over(s *session) {
 		c.mu.Lock()
 		current, changed := s.link.session == s, c.changed
 		c.mu.Unlock()
-		if !current || s.reason() == nil {
+		if !current || s.Reason() == nil {
 			return
 		}
 		select {
@@ -88,16 +89,16 @@ func (c *conductor) over(s *session) {
 
 // notify tells service processes of callers that are gone. One that does not read is told
 // nothing.
-func (d *domain) notify(notices []notice) {
+func (d *domain) notify(notices []agent.Notice) {
 	for _, n := range notices {
 		d.conductor.mu.Lock()
-		w := d.workers[n.worker.id]
+		w := d.workers[n.Worker.ID]
 		d.conductor.mu.Unlock()
-		if w == nil || w.view != n.worker {
+		if w == nil || w.view != n.Worker {
 			continue
 		}
-		err := w.conn.Offer(&attach.Message{Type: attach.TypeGone, Lane: &attach.Lane{ID: n.lane}, Gone: &attach.Gone{
-			Caller: n.caller, At: n.at, Calls: encodeSent(n.calls),
+		err := w.conn.Offer(&attach.Message{Type: attach.TypeGone, Lane: &attach.Lane{ID: n.Lane}, Gone: &attach.Gone{
+			Caller: n.Caller, At: n.At, Calls: agent.EncodeSent(n.Calls),
 		}})
 		if err != nil {
 			d.conductor.log.Debug().Err(err).Int("worker", w.id).Msg("a process is not told that a caller is gone")
@@ -131,14 +132,14 @@ func (d *domain) callerGone(s *session, m *peerproto.Message) error {
 	if in == nil {
 		return nil
 	}
-	list, err := decodeSent(m.Lane.Sent, in.info.Geometry)
+	list, err := agent.DecodeSent(m.Lane.Sent, in.info.Geometry)
 	if err != nil {
 		return err
 	}
-	var notices []notice
-	d.agent.commands.call(func() {
-		if !in.lane.dropped && in.lane.mirror.Load() == m.Lane.Mirror && !d.view.retired {
-			notices = in.lane.gone(uint16(m.Caller), list)
+	var notices []agent.Notice
+	d.agent.Commands.Call(func() {
+		if !in.lane.Dropped && in.lane.Mirror.Load() == m.Lane.Mirror && !d.view.Retired {
+			notices = in.lane.Gone(uint16(m.Caller), list)
 		}
 	})
 	d.notify(notices)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -61,38 +62,28 @@ func (c *conductor) settle(ctx context.Context, tenants []Tenant) error {
 	c.tenancy.expecting.Store(false)
 	c.notify()
 	c.mu.Unlock()
-	c.eachDomain((*agentDomain).expectNone)
+	c.eachDomain((*agent.Domain).ExpectNone)
 	return nil
 }
 
 // expectMethods lets the agent keep requests for the methods that were there before until
 // the tenants have settled: one of them may have served them.
 func (d *domain) expectMethods() {
-	d.agent.commands.call(func() {
+	d.agent.Commands.Call(func() {
 		for _, m := range d.methods {
-			d.view.methodFor(m.id)
+			d.view.MethodFor(m.id)
 		}
 	})
-}
-
-// expectNone ends the wait for tenants.
-func (d *agentDomain) expectNone() {
-	d.expecting = false
-	for _, m := range d.methods {
-		if m != nil && m.deserted() {
-			d.refuseQueue(m)
-		}
-	}
 }
 
 // Inline implements attach.Core.
 func (c *conductor) Inline(domain string, worker int, method uint32, serve func(slots.Hint)) error {
 	known := false
-	c.tenantsAgent(domain, worker, func(d *agentDomain, w *agentWorker) {
-		if m := d.method(method); m != nil && !w.gone && !w.withdrawn {
-			m.inline, m.handle, known = w, serve, true
+	c.tenantsAgent(domain, worker, func(d *agent.Domain, w *agent.Worker) {
+		if m := d.Method(method); m != nil && !w.Gone && !w.Withdrawn {
+			m.Inline, m.Handle, known = w, serve, true
 			if serve == nil {
-				m.inline = nil
+				m.Inline = nil
 			}
 		}
 	})
@@ -104,18 +95,18 @@ func (c *conductor) Inline(domain string, worker int, method uint32, serve func(
 
 // Leave implements attach.Core.
 func (c *conductor) Leave(domain string, worker int) {
-	c.tenantsAgent(domain, worker, (*agentDomain).leaveInline)
+	c.tenantsAgent(domain, worker, (*agent.Domain).LeaveInline)
 }
 
 // tenantsAgent has the agent of a worker run f, and waits for that. If there is no such worker,
 // or the agent has ended, f does not run.
-func (c *conductor) tenantsAgent(domain string, worker int, f func(*agentDomain, *agentWorker)) {
+func (c *conductor) tenantsAgent(domain string, worker int, f func(*agent.Domain, *agent.Worker)) {
 	for _, d := range c.allDomains() {
 		if d.name != domain {
 			continue
 		}
-		d.agent.commands.call(func() {
-			if w := d.view.workers[worker]; w != nil {
+		d.agent.Commands.Call(func() {
+			if w := d.view.Workers[worker]; w != nil {
 				f(d.view, w)
 			}
 		})
@@ -138,7 +129,7 @@ func (c *conductor) vacate() {
 		busy := make(chan int, len(domains))
 		asked, sum := 0, 0
 		for _, d := range domains {
-			if d.agent.commands.do(func() { busy <- d.view.dismissOwn() }) {
+			if d.agent.Commands.Do(func() { busy <- d.view.DismissOwn() }) {
 				asked++
 			}
 		}
@@ -154,15 +145,4 @@ func (c *conductor) vacate() {
 			return
 		}
 	}
-}
-
-// dismissOwn lets services of this process take no new requests, and returns how many they have.
-func (d *agentDomain) dismissOwn() (busy int) {
-	for _, w := range d.present {
-		if w.pid == pid {
-			w.leaving = true
-			busy += w.outstanding
-		}
-	}
-	return busy
 }

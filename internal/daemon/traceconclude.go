@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/internal/status"
@@ -8,15 +9,15 @@ import (
 
 // conclude makes traces of what the agent of a domain has found. What went to a peer is
 // asked of it.
-func (r *traceRun) conclude(d *domain, found []foundTrace) {
+func (r *traceRun) conclude(d *domain, found []agent.FoundTrace) {
 	c := r.conductor
-	far := make(map[string][]foundTrace)
+	far := make(map[string][]agent.FoundTrace)
 	for _, f := range found {
-		if f.node == "" {
-			r.put("", r.describe(d, &f, f.near, nil))
+		if f.Node == "" {
+			r.put("", r.describe(d, &f, f.Near, nil))
 			continue
 		}
-		far[f.node] = append(far[f.node], f)
+		far[f.Node] = append(far[f.Node], f)
 	}
 	for node, list := range far {
 		c.mu.Lock()
@@ -27,11 +28,11 @@ func (r *traceRun) conclude(d *domain, found []foundTrace) {
 		c.mu.Unlock()
 		b := &peerproto.Trace{Domain: d.name}
 		for i := range list {
-			b.Marks = append(b.Marks, list[i].sent.mark)
+			b.Marks = append(b.Marks, list[i].Sent.Mark)
 		}
 		tell := func(answer *peerproto.Trace) {
 			for i := range list {
-				r.put("", r.describe(d, &list[i], answer.About(list[i].sent.mark), s))
+				r.put("", r.describe(d, &list[i], answer.About(list[i].Sent.Mark), s))
 			}
 		}
 		if s == nil || !s.traces {
@@ -43,26 +44,26 @@ func (r *traceRun) conclude(d *domain, found []foundTrace) {
 }
 
 // describe makes a trace of what is known of a request at both ends.
-func (r *traceRun) describe(d *domain, f *foundTrace, p *peerproto.Stage, s *session) status.Trace {
-	c, e := r.conductor, &f.sent
-	split := e.split(p)
+func (r *traceRun) describe(d *domain, f *agent.FoundTrace, p *peerproto.Stage, s *session) status.Trace {
+	c, e := r.conductor, &f.Sent
+	split := e.Split(p)
 	t := status.Trace{
-		Domain: d.name, From: c.node, To: f.node, Kind: e.kind(), Outcome: e.outcome(), Stage: split.stage,
-		Caller:       status.TraceProcess{ID: e.word.Owner()},
-		RequestBytes: int(e.header.Length), TotalNS: split.total, Detail: split.detail, Notes: split.notes,
+		Domain: d.name, From: c.node, To: f.Node, Kind: e.Kind(), Outcome: e.Outcome(), Stage: split.Stage,
+		Caller:       status.TraceProcess{ID: e.Word.Owner()},
+		RequestBytes: int(e.Header.Length), TotalNS: split.Total, Detail: split.Detail, Notes: split.Notes,
 		Path: status.TracePath{
-			Local: f.node == "", Provider: "local", Device: f.device, Lane: f.lane, Slot: e.slot, Slots: e.word.Run(),
-			GroupMessages: e.group.messages, GroupSlots: e.group.slots, WRs: e.group.writes, Inline: e.group.inline,
-			AnswerMessages: e.answers, Resent: e.resent,
+			Local: f.Node == "", Provider: "local", Device: f.Device, Lane: f.Lane, Slot: e.Slot, Slots: e.Word.Run(),
+			GroupMessages: e.Group.Messages, GroupSlots: e.Group.Slots, WRs: e.Group.Writes, Inline: e.Group.Inline,
+			AnswerMessages: e.Answers, Resent: e.Resent,
 		},
 	}
 	if t.Path.Local {
 		t.To = c.node
 	}
-	if e.arrived != 0 {
-		t.AnswerBytes = int(e.answer.Length)
+	if e.Arrived != 0 {
+		t.AnswerBytes = int(e.Answer.Length)
 	}
-	t.Stages = split.stages(t.From, t.To)
+	t.Stages = split.Stages(t.From, t.To)
 	if t.Path.WRs > 0 {
 		t.Path.SlotsPerWR = float64(t.Path.GroupSlots) / float64(t.Path.WRs)
 	}
@@ -73,11 +74,11 @@ func (r *traceRun) describe(d *domain, f *foundTrace, p *peerproto.Stage, s *ses
 	if s != nil {
 		t.Path.Provider, t.Path.Address = s.fabric.name, s.link.dialled()
 		if !s.traces {
-			t.Notes = append(t.Notes, "node "+f.node+" runs a version that does not take part in traces")
+			t.Notes = append(t.Notes, "node "+f.Node+" runs a version that does not take part in traces")
 		}
 	} else if !t.Path.Local {
 		t.Path.Provider = ""
-		t.Notes = append(t.Notes, "node "+f.node+" is not connected")
+		t.Notes = append(t.Notes, "node "+f.Node+" is not connected")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,10 +87,10 @@ func (r *traceRun) describe(d *domain, f *foundTrace, p *peerproto.Stage, s *ses
 			id.Name, id.PID = w.name, w.pid
 		}
 	}
-	if l := d.lanes[f.lane]; l != nil {
+	if l := d.lanes[f.Lane]; l != nil {
 		t.Path.Class, t.Path.Number = l.Class, l.Number
 	}
-	t.Service, t.Method = c.methodNames(d, f.node, e.header.Method)
+	t.Service, t.Method = c.methodNames(d, f.Node, e.Header.Method)
 	return t
 }
 

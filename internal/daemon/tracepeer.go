@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/shm"
 )
@@ -37,10 +38,10 @@ func (r *traceRun) arm(wait bool) {
 	c.mu.Unlock()
 	for _, t := range list {
 		var key uint32
-		t.d.onTracer(true, func(v *tracer) {
-			key = v.key
-			if k := v.place(nil); v.place(&r.watch) < 0 && k >= 0 {
-				v.scopes[k] = &traceScope{watch: &r.watch, methods: map[remoteMethod]bool{}} // nothing yet
+		t.d.onTracer(true, func(v *agent.Tracer) {
+			key = v.Key
+			if k := v.Place(nil); v.Place(&r.watch) < 0 && k >= 0 {
+				v.Scopes[k] = &agent.TraceScope{Watch: &r.watch, Methods: map[agent.RemoteMethod]bool{}} // nothing yet
 			}
 		})
 		if key == 0 {
@@ -74,7 +75,7 @@ func (r *traceRun) ask(s *session, b *peerproto.Trace, f func(*peerproto.Trace))
 // peerTrace does what a peer wants to be followed, and tells what is known.
 func (c *conductor) peerTrace(s *session, m *peerproto.Message) error {
 	b := m.Trace
-	if b == nil || len(b.Marks) > traceEntries || b.Millis < 0 {
+	if b == nil || len(b.Marks) > agent.TraceEntries || b.Millis < 0 {
 		return fmt.Errorf("%w: a malformed trace", peerproto.ErrFrame)
 	}
 	answer := &peerproto.Trace{}
@@ -94,15 +95,15 @@ func (c *conductor) peerTrace(s *session, m *peerproto.Message) error {
 // peerTrace is conductor.peerTrace for the domain that it is about.
 func (d *domain) peerTrace(peer string, b *peerproto.Trace, answer *peerproto.Trace) {
 	wait := min(time.Duration(b.Millis)*time.Millisecond, traceFor)
-	d.onTracer(b.Key != 0, func(t *tracer) {
+	d.onTracer(b.Key != 0, func(t *agent.Tracer) {
 		now := shm.Nanotime()
 		if b.Key != 0 {
-			t.admit(peer, b.Key, now, now+int64(wait))
+			t.Admit(peer, b.Key, now, now+int64(wait))
 		}
-		t.look()
+		t.Look()
 		for _, mark := range b.Marks {
-			if e := t.find(mark); e != nil && e.lane.peer != nil && e.lane.peer.name == peer {
-				answer.Stages = append(answer.Stages, e.stages(now))
+			if e := t.Find(mark); e != nil && e.Lane.Peer != nil && e.Lane.Peer.Name == peer {
+				answer.Stages = append(answer.Stages, e.Stages(now))
 			}
 		}
 	})
@@ -118,10 +119,10 @@ func (d *domain) endTracerLater() {
 		return
 	}
 	time.AfterFunc(tracerLook, func() {
-		d.agent.commands.do(func() {
-			d.view.endTracer()
+		d.agent.Commands.Do(func() {
+			d.view.EndTracer()
 			d.tracerTimer.Store(false)
-			if d.view.tracer != nil {
+			if d.view.Tracer != nil {
 				d.endTracerLater()
 			}
 		})
@@ -130,18 +131,3 @@ func (d *domain) endTracerLater() {
 
 // tracerLook is how often it is looked whether a tracer is still wanted.
 const tracerLook = 100 * time.Millisecond
-
-// stages returns what is known of a request, for its requester's node.
-func (e *heardTrace) stages(now int64) peerproto.Stage {
-	since := func(at int64) int64 {
-		if at == 0 {
-			return 0
-		}
-		return max(1, at-e.arrived)
-	}
-	return peerproto.Stage{
-		Mark: e.mark, Given: since(e.given), Began: since(e.began), Ended: since(e.ended), Picked: since(e.picked),
-		Collected: since(e.collected), Posted: since(e.posted), Now: since(now),
-		Queued: e.queued, Again: e.again, Worker: int(e.worker), Answers: e.answers,
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/internal/status"
@@ -20,7 +21,7 @@ import (
 type traceRun struct {
 	conductor *conductor
 	spec      attach.Trace
-	watch     traceWatch
+	watch     agent.TraceWatch
 	// own is the only domain that the tool may look into; "" for all.
 	own    string
 	end    time.Time
@@ -102,9 +103,9 @@ func (c *conductor) beginTrace(w *worker, spec *attach.Trace) error {
 	if spec.Domain != "" && (c.domainNamed(spec.Domain) == nil || r.own != "" && r.own != spec.Domain) {
 		return fmt.Errorf("%w: no domain %q whose requests you may follow", attach.ErrPermission, printable.Text(spec.Domain))
 	}
-	r.watch.every, r.watch.since = uint64(max(1, spec.Every)), shm.Nanotime()
-	r.watch.left.Store(int64(spec.Count))
-	r.watch.room.Store(traceBacklog)
+	r.watch.Every, r.watch.Since = uint64(max(1, spec.Every)), shm.Nanotime()
+	r.watch.Left.Store(int64(spec.Count))
+	r.watch.Room.Store(traceBacklog)
 	timeout := time.Duration(spec.TimeoutMillis) * time.Millisecond
 	r.end = time.Now().Add(timeout)
 	r.ctx, r.cancel = context.WithCancel(c.ctx)
@@ -114,13 +115,13 @@ func (c *conductor) beginTrace(w *worker, spec *attach.Trace) error {
 		r.cancel()
 		return fmt.Errorf("%w: the tool has gone", attach.ErrClosed)
 	}
-	if w.trace != nil || len(c.traces) >= maxWatches {
+	if w.trace != nil || len(c.traces) >= agent.MaxWatches {
 		r.cancel()
-		return fmt.Errorf("%w: %d traces are under way on node %s, at most %d, and one for each tool", attach.ErrLimit, len(c.traces), c.node, maxWatches)
+		return fmt.Errorf("%w: %d traces are under way on node %s, at most %d, and one for each tool", attach.ErrLimit, len(c.traces), c.node, agent.MaxWatches)
 	}
 	if r.own != "" && c.othersTrace(w.uid) {
 		r.cancel()
-		return fmt.Errorf("%w: of users other than the daemon's each may have one trace on node %s at a time, and all together %d", attach.ErrLimit, c.node, maxWatches-1)
+		return fmt.Errorf("%w: of users other than the daemon's each may have one trace on node %s at a time, and all together %d", attach.ErrLimit, c.node, agent.MaxWatches-1)
 	}
 	if !c.spawn(r.run) {
 		r.cancel()
@@ -143,7 +144,7 @@ func (c *conductor) othersTrace(uid uint32) bool {
 			return true
 		}
 	}
-	return foreign >= maxWatches-1
+	return foreign >= agent.MaxWatches-1
 }
 
 // endTrace ends the trace of a tool that has gone; mu is held.
@@ -162,12 +163,12 @@ func (r *traceRun) next() *status.Traced {
 		changed := r.changed
 		if len(r.ready) > 0 || r.over != "" || !waiting {
 			n := min(len(r.ready), traceBatch)
-			t := &status.Traced{Traces: append([]status.Trace{}, r.ready[:n]...), Seen: r.watch.seen.Load(), Skipped: r.watch.skipped.Load()}
+			t := &status.Traced{Traces: append([]status.Trace{}, r.ready[:n]...), Seen: r.watch.Seen.Load(), Skipped: r.watch.Skipped.Load()}
 			if r.ready = r.ready[n:]; len(r.ready) == 0 {
 				t.Over = r.over
 			}
 			r.mu.Unlock()
-			r.watch.room.Add(int64(n))
+			r.watch.Room.Add(int64(n))
 			return t
 		}
 		r.mu.Unlock()
@@ -206,7 +207,7 @@ func (r *traceRun) run() {
 	defer tick.Stop()
 	over := ""
 	for over == "" && r.ctx.Err() == nil {
-		all := r.watch.left.Load() <= 0 // before the look: then none comes after it
+		all := r.watch.Left.Load() <= 0 // before the look: then none comes after it
 		switch open := r.step(false); {
 		case time.Now().After(r.end):
 			over = status.TraceTimeout
@@ -220,7 +221,7 @@ func (r *traceRun) run() {
 			r.arm(false)
 		}
 	}
-	r.watch.left.Store(0) // no more of them
+	r.watch.Left.Store(0) // no more of them
 	r.step(true)
 	r.asked.Wait()
 	r.leave()
@@ -241,20 +242,20 @@ func (r *traceRun) domains() (list []*domain) {
 // also what is not over. It returns how many requests are still under way.
 func (r *traceRun) step(all bool) (open int) {
 	for _, d := range r.domains() {
-		var found []foundTrace
+		var found []agent.FoundTrace
 		scope := r.scope(d)
-		d.onTracer(true, func(t *tracer) {
-			k := t.place(&r.watch)
+		d.onTracer(true, func(t *agent.Tracer) {
+			k := t.Place(&r.watch)
 			if k < 0 {
-				if k = t.place(nil); k < 0 || all {
+				if k = t.Place(nil); k < 0 || all {
 					return
 				}
 			}
-			t.scopes[k] = scope
-			t.tell()
-			t.look()
-			t.harvest(k, all, func(e *sentTrace) { found = append(found, t.found(e)) })
-			open += t.waits[k]
+			t.Scopes[k] = scope
+			t.Tell()
+			t.Look()
+			t.Harvest(k, all, func(e *agent.SentTrace) { found = append(found, t.Found(e)) })
+			open += t.Waits[k]
 		})
 		r.conclude(d, found)
 	}
@@ -264,11 +265,11 @@ func (r *traceRun) step(all bool) (open int) {
 // leave makes the agents follow nothing more for this trace.
 func (r *traceRun) leave() {
 	for _, d := range r.domains() {
-		d.onTracer(false, func(t *tracer) {
-			if k := t.place(&r.watch); k >= 0 {
-				t.harvest(k, true, func(*sentTrace) {})
-				t.scopes[k] = nil
-				t.tell()
+		d.onTracer(false, func(t *agent.Tracer) {
+			if k := t.Place(&r.watch); k >= 0 {
+				t.Harvest(k, true, func(*agent.SentTrace) {})
+				t.Scopes[k] = nil
+				t.Tell()
 			}
 		})
 	}
@@ -277,51 +278,28 @@ func (r *traceRun) leave() {
 
 // onTracer calls f on the agent's thread with the domain's tracer, which is made if there
 // is none and it is wanted, and goes if it is not needed afterwards.
-func (d *domain) onTracer(wanted bool, f func(*tracer)) {
+func (d *domain) onTracer(wanted bool, f func(*agent.Tracer)) {
 	if !d.use() {
 		return
 	}
 	defer d.using.RUnlock()
-	if v := d.view; !v.withTracer(nil, f) && wanted {
-		v.withTracer(newTracer(v), f) // made here, so that the agent need not
-	}
-}
-
-// withTracer calls f on the agent's thread, with fresh if there is no tracer. False: there
-// is none at all.
-func (d *agentDomain) withTracer(fresh *tracer, f func(*tracer)) (ok bool) {
-	d.agent.commands.call(func() {
-		if d.tracer == nil && !d.retired {
-			d.tracer = fresh
-		}
-		if d.tracer != nil {
-			ok = true
-			f(d.tracer)
-			d.endTracer()
-		}
-	})
-	return ok
-}
-
-// endTracer forgets a tracer that nobody needs.
-func (d *agentDomain) endTracer() {
-	if d.tracer != nil && d.tracer.idle(shm.Nanotime()) {
-		d.tracer = nil
+	if v := d.view; !v.WithTracer(nil, f) && wanted {
+		v.WithTracer(agent.NewTracer(v), f) // made here, so that the agent need not
 	}
 }
 
 // scope returns which requests of the domain the trace is about, as of now.
-func (r *traceRun) scope(d *domain) *traceScope {
-	s := &traceScope{watch: &r.watch}
+func (r *traceRun) scope(d *domain) *agent.TraceScope {
+	s := &agent.TraceScope{Watch: &r.watch}
 	c := r.conductor
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.spec.Worker != "" {
-		s.owners = make(map[int]bool)
+		s.Owners = make(map[int]bool)
 		pid, err := strconv.Atoi(r.spec.Worker)
 		for id, w := range d.workers {
 			if w.role == attach.RoleClient && (w.name == r.spec.Worker || err == nil && w.pid == pid) {
-				s.owners[id] = true
+				s.Owners[id] = true
 			}
 		}
 	}
@@ -331,16 +309,16 @@ func (r *traceRun) scope(d *domain) *traceScope {
 	wanted := func(k methodKey) bool {
 		return (r.spec.Service == "" || k.service == r.spec.Service) && (r.spec.Method == "" || k.method == r.spec.Method)
 	}
-	s.methods = make(map[remoteMethod]bool)
+	s.Methods = make(map[agent.RemoteMethod]bool)
 	for k, m := range d.methods {
 		if wanted(k) {
-			s.methods[remoteMethod{"", m.id}] = true
+			s.Methods[agent.RemoteMethod{ID: m.id}] = true
 		}
 	}
 	for _, l := range c.links {
 		for k, e := range l.directory[d.name] {
 			if wanted(k) {
-				s.methods[remoteMethod{l.name, e.ID}] = true
+				s.Methods[agent.RemoteMethod{Node: l.name, ID: e.ID}] = true
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
@@ -36,7 +37,7 @@ type worker struct {
 	abi     uint32 // of its library
 	pidfd   int    // -1 if the kernel has none
 	seg     *shm.Segment
-	view    *agentWorker
+	view    *agent.Worker
 	pager   pager
 	spiller *spiller
 	bytes   int  // the most bytes of slots that it was told it may hold
@@ -49,7 +50,7 @@ type worker struct {
 	adopted  bool
 	opsTaken uint64
 	// opsLeft are its operations until the agent may take them.
-	opsLeft *workerOps
+	opsLeft *agent.WorkerOps
 	// withdrawn: it serves nothing any more; guarded by conductor.mu.
 	withdrawn bool
 	// welcomed: it has its welcome. serves has a bit for each method that it serves, by
@@ -187,7 +188,7 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	// No lane before the welcome: whoever makes one finds w from now on.
 	w.mu.Lock()
 	err = w.domain.enlist(w)
-	for errors.Is(err, errRetired) {
+	for errors.Is(err, agent.ErrRetired) {
 		if err = c.place(w); err == nil { // in its successor
 			err = w.domain.enlist(w)
 		}
@@ -360,7 +361,7 @@ func (d *domain) enlist(w *worker) error {
 	c.mu.Lock()
 	w.id, err = d.freeID(w.pid)
 	if err == nil && d.retired {
-		err = errRetired
+		err = agent.ErrRetired
 	}
 	if err == nil {
 		err = c.isOutcast(w)
@@ -375,15 +376,15 @@ func (d *domain) enlist(w *worker) error {
 	}
 	w.seg = seg
 	w.bytes = c.live().Limits.WorkerBytes
-	w.view = &agentWorker{id: w.id, pid: w.pid, told: true, mostBytes: w.bytes, rings: slots.NewWorkerRings(seg.Bytes())}
+	w.view = &agent.Worker{ID: w.id, PID: w.pid, Told: true, MostBytes: w.bytes, Rings: slots.NewWorkerRings(seg.Bytes())}
 	w.makePager()
 	if w.role == attach.RoleClient {
 		w.spiller = newSpiller(w)
-		w.view.spill = w.spiller.start
+		w.view.Spill = w.spiller.start
 	}
 	if w.role == attach.RoleService {
-		w.view.handlers = min(max(w.handlers, 0), slots.HintEntries)
-		w.view.ops = &workerOps{ring: slots.NewOpRing(seg.Bytes())}
+		w.view.Handlers = min(max(w.handlers, 0), slots.HintEntries)
+		w.view.Ops = &agent.WorkerOps{Ring: slots.NewOpRing(seg.Bytes())}
 	}
 	d.workers[w.id] = w // from here on others may find it
 	c.attached[w] = struct{}{}
@@ -393,7 +394,7 @@ func (d *domain) enlist(w *worker) error {
 	d.keepWorker(w) // before it is told anything
 	faultpoint.Here("enlist.kept")
 	c.mu.Unlock()
-	d.agent.commands.call(func() { d.view.addWorker(w.view) })
+	d.agent.Commands.Call(func() { d.view.AddWorker(w.view) })
 	return nil
 }
 
@@ -406,12 +407,12 @@ func (d *domain) freeID(process int) (int, error) {
 		return 0, fmt.Errorf("%w: %d workers are attached to domain %s (limits.workers)", attach.ErrLimit, limit, d.name)
 	}
 	id := 0
-	d.agent.commands.call(func() {
-		var unsettled callerSet
-		d.view.unsettledIDs(&unsettled)
+	d.agent.Commands.Call(func() {
+		var unsettled agent.CallerSet
+		d.view.UnsettledIDs(&unsettled)
 		for range slots.MaxOwner {
 			d.lastID = d.lastID%slots.MaxOwner + 1
-			if d.workers[d.lastID] == nil && d.leaving[d.lastID] == 0 && d.view.workers[d.lastID] == nil && !unsettled.has(uint16(d.lastID)) {
+			if d.workers[d.lastID] == nil && d.leaving[d.lastID] == 0 && d.view.Workers[d.lastID] == nil && !unsettled.Has(uint16(d.lastID)) {
 				id = d.lastID
 				return
 			}

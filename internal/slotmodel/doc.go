@@ -11,7 +11,7 @@
 //   - state_test.go: what a state is, and how it is packed.
 //   - client_test.go, agent_test.go, mirror_test.go, service_test.go, link_test.go: the
 //     steps, named after the functions that do the same in client, slots,
-//     internal/daemon and server.
+//     internal/agent and server.
 //   - search_test.go: the search, and the shortest way to a state.
 //   - rules_test.go: the rules of the protocol, each of which can be switched off, and
 //     what goes wrong then.

@@ -1,0 +1,307 @@
+package agent
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rdmad/rdmad/groupsend"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// Offsets in a lane segment; see docs/layout.md.
+const (
+	offCursor = shm.HeaderSize
+	offLate   = shm.HeaderSize + 0x200
+	offWords  = shm.HeaderSize + 0x1000
+)
+
+// zone is how many slots, from the first on, the hostile worker writes to. Calls
+// in them may end in any way; all others must end well.
+const zone = 24
+
+// vandal is a worker that writes anything anywhere in what its domain shares.
+type vandal struct {
+	mem  []byte // of the lane's segment
+	ring *slots.Ring
+	s    *side
+	own  *rigWorker
+}
+
+// act does one bad thing.
+func (v *vandal) act(in *script) {
+	n := v.ring.Geometry().Slots
+	i := in.n(zone)
+	switch in.n(9) {
+	case 0: // any word
+		shm.Uint64At(v.mem, offWords+8*i).Store(in.word())
+	case 1: // a word that is nearly right
+		shm.Uint64At(v.mem, offWords+8*i).Store(uint64(slots.MakeWord(slots.State(in.n(8)), in.n(6), in.n(6), v.ring.Word(i).Ticket()+uint64(in.n(3))-1)))
+	case 2: // an answer word
+		shm.Uint64At(v.mem, offWords+8*n+8*i).Store(in.word())
+	case 3:
+		w := v.ring.AnswerWord(i)
+		shm.Uint64At(v.mem, offWords+8*n+8*i).Store(uint64(slots.MakeWord(slots.State(in.n(8)), in.n(6), in.n(6), w.Ticket()+uint64(in.n(3))-1)))
+	case 4: // a byte of a header
+		v.ring.HeaderAt(i)[in.n(slots.HeaderSize)] = in.byte()
+	case 5:
+		shm.Uint64At(v.mem, offCursor).Store(in.word())
+	case 6:
+		shm.Uint64At(v.mem, offLate).Store(in.word())
+	case 7: // hints of requests it never had
+		v.own.rings.Up.Push(slots.Hint(in.word()))
+		v.own.rings.Up.Push(slots.MakeHint(rigLane, i, uint64(in.byte())))
+		v.s.bells.MarkWorker(v.own.id)
+	case 8: // bells for nothing
+		v.s.bells.MarkLane(uint16(in.word()))
+		v.s.bells.MarkWorker(int(in.byte()))
+	}
+}
+
+// play lets honest workers and a vandal act as the script says. It reports on t if
+// an honest request outside the vandal's zone does not end, or if anything is left
+// when all workers are gone.
+func play(t *testing.T, in script, remote bool) {
+	var a, b *side
+	var out *OutLane
+	var inl *InLane
+	if remote {
+		a, b, out, inl = remoteLane(t)
+	} else {
+		a = newSide(t, nil)
+		b = a
+		out, inl = a.localLane(t)
+	}
+	service := b.addService()
+	honest := []*rigWorker{a.addWorker(11), a.addWorker(12)}
+	bad := a.addWorker(4)
+	v := &vandal{mem: ringMemory[out.Ring], ring: out.Ring, s: a, own: bad}
+	open := map[*rigCall]bool{}
+	step := 0
+	for len(in) > 0 && step < 2000 {
+		step++
+		switch in.n(8) {
+		case 0, 1:
+			if c := a.send(honest[step%2], out.Ring, in.n(200), in.n(8) == 0, byte(step)); c != nil {
+				open[c] = true
+			}
+		case 2, 3:
+			v.act(&in)
+		case 4:
+			b.work(service, inl.Ring, 1+in.n(8))
+		case 5:
+			for c := range open {
+				if c.answered(t, zone) {
+					delete(open, c)
+				}
+			}
+		default:
+			a.a.cycle()
+			if remote {
+				b.a.cycle()
+			}
+			out.check(t)
+			inl.check(t)
+		}
+		if remote && (out.Pair == nil || inl.Pair == nil) {
+			break // the peer has seen a damaged header: that lane is over
+		}
+	}
+	for range 20 {
+		settle(a, b)
+		b.work(service, inl.Ring, 1000)
+		for c := range open {
+			if c.answered(t, zone) {
+				delete(open, c)
+			}
+		}
+	}
+	for c := range open {
+		if c.u.Index >= zone && !remote {
+			t.Fatalf("an honest request in slot %d did not end: %v, answer word %v", c.u.Index, c.ring.Word(c.u.Index), c.ring.AnswerWord(c.u.Index))
+		}
+	}
+	b.bury(service)
+	for _, w := range append(honest, bad) {
+		a.bury(w)
+	}
+	settle(a, b)
+	if remote {
+		// Nobody answers what was lost with a broken lane.
+		out.Down("end of test")
+		inl.Down()
+		settle(a, b)
+	}
+	out.idle(t)
+	inl.idle(t)
+	allFree(t, out.Ring, zone+rigGeometry.MaxRun)
+}
+
+func FuzzScribble(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 30 {
+		data := make([]byte, 3000)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data, false)
+	}
+	for range 10 {
+		data := make([]byte, 1500)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data, true)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, remote bool) { play(t, data, remote) })
+}
+
+// The hostile peer answers: anything in the slots, any immediate, at any time.
+func FuzzOutLaneAnswers(f *testing.F) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 40 {
+		data := make([]byte, 1200)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		in := script(data)
+		a, b, out, _ := remoteLane(t)
+		w := a.addWorker(11)
+		var calls []*rigCall
+		for step := 0; len(in) > 0 && out.Pair != nil && step < 2000; step++ {
+			switch in.n(6) {
+			case 0:
+				if c := a.send(w, out.Ring, in.n(200), in.n(6) == 0, 1); c != nil {
+					calls = append(calls, c)
+				}
+			case 1: // what an honest peer would answer, once or twice
+				i := out.nextTaken(in.n(rigGeometry.Slots))
+				e := out.journal[i]
+				h := slots.Header{Ticket: e.word.Ticket(), Run: uint16(e.word.Run()), Kind: slots.KindAnswer}
+				if !e.taken {
+					continue
+				}
+				h.Encode(out.Ring.HeaderAt(i))
+				for range 1 + in.n(4)/3 {
+					if out.Pair != nil {
+						out.immediate(uint32(i)<<8 | 1)
+					}
+				}
+			case 2: // and one with a byte changed
+				out.Ring.HeaderAt(in.n(rigGeometry.Slots))[in.n(slots.HeaderSize)] = in.byte()
+			case 3:
+				out.immediate(uint32(groupsend.Imm(uint32(in.n(rigGeometry.Slots))<<8 | uint32(in.n(4)))))
+			case 4:
+				if in.n(16) == 0 {
+					out.immediate(uint32(in.word()))
+				}
+			case 5:
+				a.a.cycle()
+				if in.n(2) == 0 {
+					b.a.cycle() // takes receives, so that sends complete
+				}
+			}
+			out.check(t)
+		}
+		out.Down("end of run")
+		out.idle(t)
+		for _, c := range calls {
+			c.answered(t, rigGeometry.Slots)
+		}
+		a.bury(w)
+		out.idle(t)
+		allFree(t, out.Ring, 0)
+	})
+}
+
+// nextTaken returns the first slot from i on whose request is in the journal.
+func (l *OutLane) nextTaken(i int) int {
+	for k := range l.journal {
+		if j := (i + k) % len(l.journal); l.journal[j].taken {
+			return j
+		}
+	}
+	return i
+}
+
+// The hostile peer requests.
+func FuzzInLaneRequests(f *testing.F) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 40 {
+		data := make([]byte, 1500)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data)
+	}
+	// Empty groups, more of them than receives were ever posted.
+	f.Add(bytes.Repeat([]byte{2, 0, 0}, recvDepth+1))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		in := script(data)
+		a, b, _, l := remoteLane(t)
+		service := b.addService()
+		ticket := uint64(0)
+		for step := 0; len(in) > 0 && l.Pair != nil && step < 2000; step++ {
+			switch in.n(8) {
+			case 7: // a process that has the lane, and then not: requests have to wait
+				service.view.Mapped[rigLane/64] ^= 1 << (rigLane % 64)
+				b.d.DrainQueues()
+			case 0, 1: // a good request, or nearly
+				i, n := in.n(rigGeometry.Slots), in.n(300)
+				ticket++
+				h := slots.Header{Ticket: ticket, Run: uint16(rigGeometry.RunFor(n)), Length: uint32(n), Answer: uint32(in.n(70)), Kind: slots.KindRequest, Method: rigMethod}
+				switch in.n(12) {
+				case 0:
+					h.Run = uint16(in.word())
+				case 1:
+					h.Length = uint32(in.word())
+				case 2:
+					h.Answer = uint32(in.word())
+				case 3:
+					h.Method = uint32(in.word())
+				case 4:
+					h.Ticket = in.word()
+				case 5:
+					h.Deadline = int64(in.word())
+				case 6:
+					h.Kind = slots.KindOneWay
+				}
+				h.Encode(l.Ring.HeaderAt(i))
+				l.immediate(uint32(i)<<8 | 1)
+			case 2: // several at once, as they lie there
+				l.immediate(uint32(in.n(rigGeometry.Slots))<<8 | uint32(in.n(5)))
+			case 3:
+				if in.n(16) == 0 {
+					l.immediate(uint32(in.word()))
+				}
+			case 4:
+				if in.n(8) == 0 { // while it is being handled, too
+					l.Ring.HeaderAt(in.n(rigGeometry.Slots))[in.n(slots.HeaderSize)] = in.byte()
+				}
+			case 5:
+				b.work(service, l.Ring, 1+in.n(8))
+			case 6:
+				b.a.cycle()
+				a.a.cycle()
+			}
+			l.check(t)
+		}
+		l.Down()
+		if m := b.d.Method(rigMethod); m.queue.len()+m.turns.n > 0 {
+			t.Fatalf("%d requests of a lane that is down wait", m.queue.len()+m.turns.n)
+		}
+		b.work(service, l.Ring, 1000)
+		b.a.cycle()
+		l.check(t)
+		b.bury(service)
+		settle(b)
+		l.idle(t)
+		if m := b.d.Method(rigMethod); m != nil && (m.queue.len()+m.turns.n > 0 || len(m.workers) > 0) {
+			t.Fatalf("%d requests wait, %d workers", m.queue.len()+m.turns.n, len(m.workers))
+		}
+	})
+}

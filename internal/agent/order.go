@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+)
+
+// homeCount is how many homes a method has. Numbers that share one go to the same
+// process.
+const homeCount = 1024
+
+// orders is what a method keeps for requests with an order. A request of an order never
+// passes another of the same order: not on its way to the method's queue, not in it,
+// and not on its way from a process that went away to the next one.
+type orders struct {
+	homes [homeCount]home
+	// queued is how many of the method's queued requests have an order.
+	queued int
+	// pass counts the looks at the queue.
+	pass uint32
+}
+
+// home is where the requests of some orders go: the same process as long as it lives and does not withdraw,
+// and no other before it is certain that it does nothing of them any more.
+type home struct {
+	worker *Worker
+	// full is the pass in which one of its requests had to stay in the queue.
+	full uint32
+}
+
+// home returns the home of the orders with the number on the lane.
+func (o *orders) home(order, lane uint16) *home {
+	x := (uint32(order)<<16 | uint32(lane)) * 0x9e3779b1
+	return &o.homes[x>>22%homeCount]
+}
+
+// forget makes room for another process in the homes of one that is buried, or has withdrawn, but for those in stay.
+func (o *orders) forget(w *Worker, stay map[*home]bool) {
+	for i := range o.homes {
+		if o.homes[i].worker == w && !stay[&o.homes[i]] {
+			o.homes[i].worker = nil
+		}
+	}
+}
+
+// atHome returns the process for a request with an order, or nil if it must wait: the
+// process has not mapped the lane, or it has detached and is not buried.
+func (m *Method) atHome(order, lane uint16) *Worker {
+	h := m.orders.home(order, lane)
+	if h.worker == nil {
+		h.worker = m.pick(lane)
+	}
+	if w := h.worker; w != nil && !w.Gone && w.takes(lane) {
+		return w
+	}
+	return nil
+}
+
+// enqueue lets the recorded request in slot i of l wait until a process has room.
+func (m *Method) enqueue(l *InLane, i int) {
+	rec := &l.records[i]
+	l.domain.agent.Count.Queued++
+	if m.queue.len() >= m.sweepAt {
+		m.sweepAt = m.queue.sweep()
+		m.recount()
+	}
+	m.queue.add(Queued{l, i, rec.ticket})
+	if rec.order != 0 {
+		m.orders.queued++
+	}
+}
+
+// drain dispatches queued requests for which there is room now.
+func (m *Method) drain() {
+	q := m.queue.waiting()
+	stay := 0
+	ordered := m.orders != nil && m.orders.queued > 0
+	if ordered {
+		m.orders.pass++
+	}
+	full := false // for those that can go to any process
+	for k, r := range q {
+		rec := &r.lane.records[r.index]
+		if !r.waits() {
+			continue // answered otherwise meanwhile
+		}
+		if rec.to != 0 && m.worker(rec.to) == nil {
+			r.lane.refuseGone(r.index)
+			continue
+		}
+		var h *home
+		if rec.order != 0 {
+			h = m.orders.home(rec.order, r.lane.id)
+		}
+		anywhere := rec.to == 0 && h == nil
+		if !(anywhere && full) && (h == nil || h.full != m.orders.pass) {
+			if w := m.choose(rec, r.lane.id); w != nil && r.lane.give(r.index, w) {
+				continue
+			}
+		}
+		if anywhere && !ordered {
+			m.queue.leave(stay, k)
+			return
+		}
+		full = full || anywhere
+		if h != nil {
+			h.full = m.orders.pass
+		}
+		q[stay] = r // others may have room
+		stay++
+	}
+	m.queue.leave(stay, len(q))
+	if ordered {
+		m.recount()
+	}
+}
+
+// waits reports whether the request is still to be dispatched.
+func (q *Queued) waits() bool {
+	rec := &q.lane.records[q.index]
+	return rec.active && rec.worker == 0 && rec.ticket == q.ticket
+}
+
+// recount follows a change of the queue.
+func (m *Method) recount() {
+	if m.orders == nil {
+		return
+	}
+	m.orders.queued = 0
+	for _, q := range m.queue.waiting() {
+		if q.lane.records[q.index].order != 0 {
+			m.orders.queued++
+		}
+	}
+}
+
+// putBack makes requests with an order, which were taken back from a process that went
+// away, the first ones in the queues of their methods.
+func (d *Domain) putBack(back []Queued) {
+	slices.SortFunc(back, func(a, b Queued) int {
+		// Signed: the numbers wrap.
+		return cmp.Compare(int32(a.lane.records[a.index].arrival-b.lane.records[b.index].arrival), 0)
+	})
+	for _, m := range d.methods {
+		if m == nil || m.orders == nil {
+			continue
+		}
+		var mine []Queued
+		for _, q := range back {
+			if q.lane.records[q.index].method == m.id {
+				mine = append(mine, q)
+			}
+		}
+		m.queue.set(append(mine, m.queue.waiting()...))
+		m.recount()
+	}
+}

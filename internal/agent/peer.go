@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/status"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// Peer is what an agent knows of one-sided operations between its domain and
+// the domain of the same name on a peer. It belongs to the agent.
+type Peer struct {
+	Name  string
+	Mover *mover
+	// imports are the peer's regions that requests may refer to; leaving are those that
+	// it wants back and handlers still have.
+	imports map[slots.RegionID]*importedRegion
+	leaving map[*importedRegion]struct{}
+	// Passive is the endpoint by which the peer reaches this node's regions; nil
+	// while there is none.
+	Passive *PassiveEnd
+}
+
+func NewPeer(d *Domain, name string) *Peer {
+	p := &Peer{Name: name, imports: make(map[slots.RegionID]*importedRegion), leaving: make(map[*importedRegion]struct{})}
+	p.Mover = &mover{domain: d, flows: make(map[int]*flow)}
+	d.Peers = append(d.Peers, p)
+	d.Movers = append(d.Movers, p.Mover)
+	return p
+}
+
+// Without returns list without x, in place.
+func Without[T comparable](list []T, x T) []T {
+	for i, have := range list {
+		if have == x {
+			return append(list[:i], list[i+1:]...)
+		}
+	}
+	return list
+}
+
+// PassiveEnd is this node's end of a connection by which a peer operates on its
+// regions: it only has to exist.
+type PassiveEnd struct {
+	Agent    *Agent
+	Tag      uint64
+	Endpoint fabric.Endpoint
+	Opening  Opening
+	OnBroken func(error)
+}
+
+// immediate implements laneEnd. Nothing sends one here: without posted receives it
+// does not arrive.
+func (e *PassiveEnd) immediate(uint32) {}
+
+// sent implements laneEnd. Nothing is sent from here.
+func (e *PassiveEnd) sent(uint64) bool { return false }
+
+// broken implements laneEnd.
+func (e *PassiveEnd) broken(c *fabric.Completion) {
+	err := cause(e.Endpoint, c)
+	e.Close(e.Agent)
+	if e.OnBroken != nil {
+		go e.OnBroken(err)
+	}
+}
+
+func (e *PassiveEnd) Close(a *Agent) {
+	if a.ends[e.Tag] != e {
+		return
+	}
+	delete(a.ends, e.Tag)
+	if err := e.Endpoint.Close(); err != nil {
+		event.EndpointClose.On(&a.log).Err(err).Msg("closing an endpoint")
+	}
+}
+
+// Peer finds or makes what the agent knows of a peer.
+func (d *Domain) Peer(name string) *Peer {
+	for _, p := range d.Peers {
+		if p.Name == name {
+			return p
+		}
+	}
+	return NewPeer(d, name)
+}
+
+// BulkStatus describes the operations of the domain, on the agent's thread.
+func (d *Domain) BulkStatus(domain string) (list []status.Bulk) {
+	state := map[bool]string{false: "down", true: "up"}
+	for _, p := range d.Peers {
+		s := status.Bulk{Domain: domain, Peer: p.Name, Out: state[p.Mover.End != nil], In: state[p.Passive != nil], Imports: len(p.imports)}
+		for _, r := range d.regions {
+			if r != nil && r.Knows(p) {
+				s.Exports++
+				s.ExportBytes += len(r.Mem)
+			}
+		}
+		if e := p.Mover.End; e != nil {
+			s.Queued += int(e.next - e.done)
+		}
+		s.Queued += len(p.Mover.redo)
+		for _, f := range p.Mover.flows {
+			for o := f.head; o != nil; o = o.next {
+				if o.posted == 0 {
+					s.Queued++
+				}
+			}
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// Accept makes e the peer's connection, in place of the last one.
+func (p *Peer) Accept(e *PassiveEnd) error {
+	if err := e.Opening.Session.Reason(); err != nil {
+		return err
+	}
+	if p.Mover.domain.Retired {
+		return ErrRetired
+	}
+	if p.Passive != nil {
+		p.Passive.Close(e.Agent)
+	}
+	p.Passive = nil
+	if err := e.Endpoint.Activate(); err != nil {
+		return err
+	}
+	p.Passive = e
+	e.Agent.ends[e.Tag] = e
+	return nil
+}

@@ -1,0 +1,136 @@
+package agent
+
+import "github.com/rdmad/rdmad/slots"
+
+// When a connection for operations is lost, nobody knows which of the work requests under
+// way were done. Reads and writes are done again, over the next connection: the same bytes
+// go to the same place, and the call that they are for is not answered yet. An atomic
+// operation is never done twice: one that may have been done ends as lost. Its handler
+// hears of it when the next connection is up, because only then it is certain that
+// nothing happens any more: the peer closes its end of the old connection before it
+// accepts another, and before it makes another session.
+
+// redoLimit is how often a work request is done again while the link lives. A link that
+// was lost counts for nothing: then it was not the request's fault.
+const redoLimit = 3
+
+// Broken ends a connection that has failed while the link lives.
+func (m *mover) Broken(err error) {
+	onBroken := m.End.OnBroken
+	m.domain.agent.Count.RegionLinkFailures++
+	m.fail()
+	exhausted := false
+	for i := range m.redo {
+		p := &m.redo[i]
+		if p.tries++; p.tries > redoLimit {
+			p.op.status = slots.OpLost
+			exhausted = true
+		}
+	}
+	if exhausted {
+		m.abandon(func(o *Op) bool { return o.status == slots.OpLost }, slots.OpLost)
+	}
+	if onBroken != nil {
+		go onBroken(err)
+	}
+}
+
+// fail closes the connection and keeps what was under way.
+func (m *mover) fail() {
+	e := m.End
+	if e == nil {
+		return
+	}
+	m.End = nil
+	e.Close()
+	m.unpark()
+	m.redo = append(e.drop(), m.redo...)
+}
+
+// suspend closes the connection, and keeps another one from being opened, until resume.
+func (m *mover) suspend() {
+	m.suspended, m.opening = true, false // connected will find it so
+	m.fail()
+	for i := range m.redo {
+		m.redo[i].tries = 0
+	}
+}
+
+// resume lets operations go on. The connection is opened when one needs it, or at once
+// if that is expected soon.
+func (m *mover) resume(soon bool) {
+	m.suspended = false
+	if soon || m.busy() {
+		m.open()
+	}
+}
+
+// again posts what there is room for of what was under way on the last connection, and
+// returns how much. What is left in redo waits for completions, or for memory to be
+// registered.
+func (m *mover) again() (work int) {
+	n := 0
+	for ; n < len(m.redo) && m.End.room(); n++ {
+		p := &m.redo[n]
+		o := p.op
+		if o.kind.Atomic() && (p.sent || !m.End.atomics) {
+			o.status = slots.OpUnsupported
+			if p.sent {
+				o.status = slots.OpLost
+			}
+			o.posted--
+			m.domain.complete(o)
+			work++
+			continue
+		}
+		if !m.End.post(m, p) {
+			break
+		}
+		work++
+	}
+	m.redo = m.redo[:copy(m.redo, m.redo[n:])]
+	return work
+}
+
+// redoes reports whether something of o is to be done again with the local memory r.
+func (m *mover) redoes(o *Op, r *Region) bool {
+	for i := range m.redo {
+		if p := &m.redo[i]; p.op == o && p.local == r {
+			return true
+		}
+	}
+	return false
+}
+
+// abandonRedo drops what was to be done again of the operations that match, and returns
+// those of which nothing else is left.
+func (m *mover) abandonRedo(match func(*Op) bool, status slots.OpStatus) (ended []*Op) {
+	dropped := 0
+	// All are looked at before the first is dropped: match may look at redo.
+	for i := range m.redo {
+		if m.redo[i].abandoned = match(m.redo[i].op); m.redo[i].abandoned {
+			dropped++
+		}
+	}
+	if dropped == 0 {
+		return nil
+	}
+	kept := m.redo[:0]
+	for _, p := range m.redo {
+		if !p.abandoned {
+			kept = append(kept, p)
+			continue
+		}
+		o := p.op
+		o.status = status
+		if p.local != nil {
+			p.local.release()
+		}
+		if o.posted--; o.done && o.posted == 0 {
+			ended = append(ended, o)
+		}
+	}
+	clear(m.redo[len(kept):])
+	m.redo = kept
+	return ended
+}

@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/rdmad/rdmad/groupsend"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// StrikeRules say what follows from errors against the protocol. They are set before the
+// agent knows the domain.
+type StrikeRules struct {
+	// Worker is how many offences of a worker, Domain how many damages, within
+	// StrikeWindow are too many; 0 for no limit.
+	Worker, Domain int
+	// OnWorker is told once of a worker with too many offences, OnDomain of a domain with
+	// too many damages and a process that lives although it is disconnected, at most once
+	// in damageEvery. They must not block.
+	OnWorker func(w *Worker, n int)
+	OnDomain func(lingering *Worker, n int)
+}
+
+const (
+	// StrikeWindow is how long an error is held against anybody.
+	StrikeWindow = 10 * time.Second
+	// LingerGrace is how long a process that was disconnected may take to end before it
+	// counts as one that stays: it may be large.
+	LingerGrace = time.Second
+	// damageEvery is how often a domain is reported that goes on being damaged.
+	damageEvery = time.Second
+)
+
+// strikes counts errors.
+type strikes struct {
+	Total uint64
+	// recent are those since began, which is less than StrikeWindow ago.
+	recent int
+	began  int64
+	// told: somebody was told. quiet is until when nobody is to be told again.
+	told  bool
+	quiet int64
+}
+
+// add counts an error and returns how many there are in the window.
+func (s *strikes) add(now int64) int {
+	s.Total++
+	if s.recent == 0 || now-s.began >= int64(StrikeWindow) {
+		s.recent, s.began = 0, now
+	}
+	s.recent++
+	return s.recent
+}
+
+// Offence counts an error that is worker w's for certain: it is in memory that only w
+// has been given, or came by its socket.
+func (d *Domain) Offence(w *Worker) {
+	d.agent.Count.Offences++
+	n := w.offences.add(shm.Nanotime())
+	if k := &d.Strikes; k.Worker > 0 && n >= k.Worker && !w.offences.told && !w.Gone && k.OnWorker != nil {
+		w.offences.told = true
+		k.OnWorker(w, n)
+	}
+}
+
+// damage counts an error in the memory of a lane, which all workers of the domain can
+// write to: owners and headers there say nothing about who it was. Only if a single
+// process of the domain is left, and attached, it was that one. here says that no peer
+// can have done it: what a peer's daemon can write to are slots of lanes to and from it,
+// and no words.
+func (d *Domain) damage(here bool) {
+	if here && len(d.present) == 1 && !d.present[0].Gone {
+		d.Offence(d.present[0])
+		return
+	}
+	d.agent.Count.Damages++
+	now := shm.Nanotime()
+	n := d.Damages.add(now)
+	k := &d.Strikes
+	if k.Domain == 0 || n < k.Domain || now < d.Damages.quiet || k.OnDomain == nil {
+		return
+	}
+	d.Damages.quiet = now + int64(damageEvery)
+	if w := d.lingering(now); w != nil {
+		k.OnDomain(w, n)
+	}
+}
+
+// lingering returns a worker that is disconnected and whose process does not end, or nil.
+func (d *Domain) lingering(now int64) *Worker {
+	for _, w := range d.present {
+		if w.Gone && now-w.wentAt >= int64(LingerGrace) {
+			return w
+		}
+	}
+	return nil
+}
+
+// Disconnected is how many workers are, whose processes are not dead.
+func (d *Domain) Disconnected() (n int) {
+	for _, w := range d.present {
+		if w.Gone {
+			n++
+		}
+	}
+	return n
+}
+
+// misused counts what is wrong with the request in slot i, whose word is w: once, however
+// often it is looked at, which is Leave from then on. word: the words are wrong, and not only what is in the slots.
+func (l *OutLane) misused(i int, w slots.Word, word bool) groupsend.Verdict {
+	if l.blamed[i] == w {
+		return groupsend.Leave
+	}
+	l.blamed[i] = w
+	l.domain.agent.Count.ProtocolErrors++
+	l.domain.damage(word || l.Local != nil)
+	return groupsend.Refuse
+}

@@ -1,0 +1,25 @@
+package agent
+
+import "os"
+
+// ExpectNone ends the wait for tenants.
+func (d *Domain) ExpectNone() {
+	d.Expecting = false
+	for _, m := range d.methods {
+		if m != nil && m.deserted() {
+			d.refuseQueue(m)
+		}
+	}
+}
+
+// DismissOwn lets services of this process take no new requests, and returns how many they have.
+func (d *Domain) DismissOwn() (busy int) {
+	own := os.Getpid()
+	for _, w := range d.present {
+		if w.PID == own {
+			w.leaving = true
+			busy += w.outstanding
+		}
+	}
+	return busy
+}

@@ -1,0 +1,367 @@
+package agent
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/rdmad/rdmad/groupsend"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// Tracer is what an agent keeps of the requests of a domain that somebody follows. A
+// domain has none while nobody does: then a group costs a look at a nil pointer, and so
+// does a cycle. It belongs to the agent's thread and allocates nothing, and nothing but
+// what a trace says depends on it.
+type Tracer struct {
+	domain *Domain
+	// Key is in all marks of this tracer, n in the last one.
+	Key, n uint32
+	// Scopes say what is to be followed; nil where nobody asks.
+	Scopes [MaxWatches]*TraceScope
+	// sent are requests of this node's workers, each where its mark says; open is how
+	// many, and waits how many of them each scope waits for.
+	sent  [TraceEntries]SentTrace
+	open  int
+	Waits [MaxWatches]int
+	// keys are those of peers whose requests are followed here, and heard are such
+	// requests, and those between workers of this node.
+	keys  [maxTraceKeys]traceKey
+	heard [heardEntries]heardTrace
+}
+
+const (
+	// MaxWatches is how many traces may be under way at once.
+	MaxWatches = 4
+	// TraceEntries is how many requests of a domain are followed at once at most.
+	TraceEntries = slots.TakenStamps
+	// heardEntries is more: they are used again without asking the requesters, which have
+	// then asked about them.
+	heardEntries = 4 * TraceEntries
+)
+
+// TraceWatch is a trace that is under way, as agents know it. Those of several domains may
+// use one.
+type TraceWatch struct {
+	// Every: one of so many requests that match is followed. left is how many are still
+	// to be, room how many more are until the tool has fetched some.
+	Every      uint64
+	Left, Room atomic.Int64
+	// Since is when it began, by CLOCK_MONOTONIC.
+	Since int64
+	// Seen counts the requests that matched, Skipped those that were not followed for
+	// want of room.
+	Seen, Skipped atomic.Uint64
+}
+
+// TraceScope says which requests of a domain a watch is about. It is not changed, but
+// replaced.
+type TraceScope struct {
+	Watch *TraceWatch
+	// Owners are the attach ids of the callers, methods what they call; nil for all.
+	Owners  map[int]bool
+	Methods map[RemoteMethod]bool
+}
+
+// RemoteMethod is the id of a method at its node; "" is this one.
+type RemoteMethod struct {
+	Node string
+	ID   uint32
+}
+
+// SentTrace is a request that is followed, at its requester's node. Times are by
+// CLOCK_MONOTONIC, 0 for not yet or unknown.
+type SentTrace struct {
+	// wanted has a bit for each scope that waits for it; 0: the entry is free. over:
+	// there is nothing more to come.
+	wanted uint8
+	over   bool
+	lane   *OutLane
+	Slot   int
+	Mark   uint64
+	Word   slots.Word
+	Header slots.Header
+	// began and published are the worker's.
+	began, published int64
+	// posted is when its group was handed to the provider, completed when that had done
+	// with it.
+	posted, completed int64
+	Group             groupShape
+	Resent            int
+	// Arrived is when the answer came, in a group of so many, and answer its header.
+	Arrived int64
+	Answers int
+	Answer  slots.Header
+	// settled is when the request had its outcome, taken when the worker took it.
+	settled, taken int64
+}
+
+// groupShape is what a group is made of.
+type groupShape struct {
+	Messages, Slots, Writes int
+	Inline                  bool
+}
+
+func NewTracer(d *Domain) *Tracer {
+	return &Tracer{domain: d, Key: rand.Uint32N(slots.MarkKeys) + 1}
+}
+
+// posting notes the requests of a group that is about to be handed to the provider, or
+// delivered.
+func (t *Tracer) posting(l *OutLane, g groupsend.Group) {
+	now := shm.Nanotime()
+	shape := groupShape{Messages: g.Count}
+	if l.Pair != nil {
+		shape.Writes = int(l.Pair.next+1) - int(l.journal[g.Index].wr)
+		if in, ok := l.Pair.Endpoint.(fabric.Inliner); ok {
+			shape.Inline = g.Bytes <= in.InlineLimit()
+		}
+	}
+	i := g.Index
+	for range g.Count {
+		run := l.journal[i].word.Run()
+		shape.Slots += run
+		i += run
+	}
+	i = g.Index
+	for range g.Count {
+		word := l.journal[i].word
+		t.consider(l, i, word, now, &shape)
+		i += word.Run()
+	}
+}
+
+// consider follows the request at slot i, if it is wanted.
+func (t *Tracer) consider(l *OutLane, i int, word slots.Word, now int64, shape *groupShape) {
+	var h slots.Header
+	if l.journal[i].quiet || !h.Decode(l.Ring.HeaderAt(i)) || h.Ticket != word.Ticket() {
+		return
+	}
+	if e := &t.sent[h.Trace%TraceEntries]; e.wanted != 0 && e.Mark == h.Trace && e.lane == l && e.Slot == i && e.Word == word {
+		e.Resent++
+		e.posted, e.completed, e.Group = now, 0, *shape
+		return
+	}
+	wanted := uint8(0)
+	began, published, stamped := slots.UnpackStamps(h.Trace, now)
+	for k, s := range &t.Scopes {
+		if s == nil || !stamped && now-s.Watch.Since < stampsWithin || !s.includes(l, word.Owner(), h.Method) {
+			continue
+		}
+		n := s.Watch.Seen.Add(1)
+		if (n-1)%s.Watch.Every != 0 {
+			continue
+		}
+		if t.open == TraceEntries || t.Waits[k] >= t.share() || !claim(&s.Watch.Room) {
+			s.Watch.Skipped.Add(1)
+			continue
+		}
+		if !claim(&s.Watch.Left) {
+			s.Watch.Room.Add(1)
+			continue
+		}
+		t.Waits[k]++
+		wanted |= 1 << k
+	}
+	if wanted == 0 {
+		return
+	}
+	for t.n++; t.sent[t.n%TraceEntries].wanted != 0; t.n++ {
+	}
+	t.open++
+	e := &t.sent[t.n%TraceEntries]
+	*e = SentTrace{wanted: wanted, lane: l, Slot: i, Mark: slots.MakeMark(t.Key, t.n), Word: word, Header: h, posted: now, Group: *shape}
+	if stamped {
+		e.began, e.published = began, published
+	}
+	// The slots are the daemon's from the swap in Take to the answer.
+	slots.SetTrace(l.Ring.HeaderAt(i), e.Mark)
+}
+
+// share is how many requests each scope may wait for: what makes many requests leaves those
+// of the others room.
+func (t *Tracer) share() int {
+	n := 0
+	for _, s := range &t.Scopes {
+		if s != nil {
+			n++
+		}
+	}
+	return TraceEntries / max(1, n)
+}
+
+// claim takes one of what is left, if there is any. Agents of several domains may do so.
+func claim(left *atomic.Int64) bool {
+	if left.Add(-1) >= 0 {
+		return true
+	}
+	left.Add(1)
+	return false
+}
+
+// stampsWithin is for how long a watch leaves out requests without stamps: their callers
+// have not seen yet that somebody asks.
+const stampsWithin = int64(100e6)
+
+// includes reports whether the request of a caller to a method is one of the scope's.
+func (s *TraceScope) includes(l *OutLane, owner int, method uint32) bool {
+	if s.Watch.Left.Load() <= 0 || s.Owners != nil && !s.Owners[owner] {
+		return false
+	}
+	return s.Methods == nil || s.Methods[RemoteMethod{l.peerName(), method}]
+}
+
+// peerName returns the node at the other end; "" for this one.
+func (l *OutLane) peerName() string {
+	if l.Peer == nil {
+		return ""
+	}
+	return l.Peer.Name
+}
+
+// completed notes that the provider has done with the lane's work requests up to id.
+func (t *Tracer) completed(l *OutLane, id uint64) {
+	if t.open == 0 {
+		return
+	}
+	now := shm.Nanotime()
+	for k := range t.sent {
+		e := &t.sent[k]
+		if e.wanted == 0 || e.over || e.lane != l || e.completed != 0 {
+			continue
+		}
+		if j := &l.journal[e.Slot]; j.taken && j.word == e.Word && j.wr != 0 && j.wr <= id {
+			e.completed = now
+		}
+	}
+}
+
+// answered notes the answers of a group that has arrived. What the peer says is checked
+// later.
+func (t *Tracer) answered(l *OutLane, imm groupsend.Imm) {
+	if t.open == 0 {
+		return
+	}
+	now := shm.Nanotime()
+	end := imm.Index()
+	for range imm.Count() {
+		if end >= l.geo.Slots || !l.journal[end].taken {
+			break
+		}
+		end += l.journal[end].word.Run()
+	}
+	for k := range t.sent {
+		e := &t.sent[k]
+		if e.wanted == 0 || e.lane != l || e.Slot < imm.Index() || e.Slot >= end || e.Arrived != 0 || l.journal[e.Slot].word != e.Word || !l.journal[e.Slot].taken {
+			continue
+		}
+		e.Arrived, e.Answers = now, imm.Count()
+		if !e.Answer.Decode(l.Ring.HeaderAt(e.Slot)) {
+			e.Answer = slots.Header{}
+		}
+		// The worker stamps what has a mark.
+		slots.SetTrace(l.Ring.HeaderAt(e.Slot), e.Mark)
+	}
+}
+
+// takenWithin is how long a trace waits for a worker to take an answer.
+const takenWithin = int64(2e9)
+
+// Look brings what is followed up to date; it is called in every cycle, and by whoever
+// waits for the traces.
+func (t *Tracer) Look() {
+	if t.open == 0 && !t.hears() {
+		return
+	}
+	now := shm.Nanotime()
+	for k := range t.sent {
+		if e := &t.sent[k]; e.wanted != 0 && !e.over {
+			t.follow(e, now)
+		}
+	}
+	for k := range t.heard {
+		if h := &t.heard[k]; h.mark != 0 && h.collected == 0 {
+			h.look(now)
+		}
+	}
+}
+
+// follow brings one entry up to date.
+func (t *Tracer) follow(e *SentTrace, now int64) {
+	if e.settled == 0 {
+		if j := &e.lane.journal[e.Slot]; j.taken && j.word == e.Word {
+			return
+		}
+		e.settled = now
+	}
+	w := t.domain.Workers[e.Word.Owner()]
+	if w == nil || w.Gone || e.Arrived == 0 || e.Header.Kind == slots.KindOneWay {
+		e.over = true
+		return
+	}
+	at, ok := w.Rings.Taken(e.Mark)
+	if ok && at >= e.Arrived-stampSlack && at <= now+stampSlack {
+		e.taken = max(at, e.Arrived)
+	}
+	e.over = ok || now-e.settled > takenWithin
+}
+
+// stampSlack is how much two processes of a node may disagree about the time, and more.
+const stampSlack = int64(10e3)
+
+// Harvest calls f with the entries that scope k waits for and that are over, or all that
+// it waits for, and gives them up.
+func (t *Tracer) Harvest(k int, all bool, f func(*SentTrace)) {
+	for i := range t.sent {
+		e := &t.sent[i]
+		if e.wanted&(1<<k) == 0 || !e.over && !all {
+			continue
+		}
+		f(e)
+		t.Waits[k]--
+		if e.wanted &^= 1 << k; e.wanted == 0 {
+			t.open--
+			e.lane = nil
+		}
+	}
+}
+
+// Place returns the number of the watch's scope, or -1; of no watch, that of a free one.
+func (t *Tracer) Place(w *TraceWatch) int {
+	for k, s := range &t.Scopes {
+		if s == nil && w == nil || s != nil && s.Watch == w {
+			return k
+		}
+	}
+	return -1
+}
+
+// Tell makes the workers that somebody asks about leave stamps, and the others not.
+func (t *Tracer) Tell() {
+	for _, w := range t.domain.Workers {
+		if w == nil || w.Gone {
+			continue
+		}
+		wanted := false
+		for _, s := range &t.Scopes {
+			wanted = wanted || s != nil && s.Watch.Left.Load() > 0 && (s.Owners == nil || s.Owners[w.ID])
+		}
+		w.Rings.SetTracing(wanted)
+	}
+}
+
+// idle reports whether the tracer is not needed.
+func (t *Tracer) idle(now int64) bool {
+	for _, s := range &t.Scopes {
+		if s != nil {
+			return false
+		}
+	}
+	for _, k := range &t.keys {
+		if k.until > now {
+			return false
+		}
+	}
+	return true
+}
