@@ -167,6 +167,7 @@ func (a *Agent) run() {
 	a.Release()
 }
 
+// Release gives up what the agent has of the system, of one that does not run any more.
 func (a *Agent) Release() {
 	if a.delay.timer != nil {
 		_ = a.delay.timer.Close()

@@ -30,7 +30,7 @@ type Worker struct {
 	// Mapped has a bit for each lane that a service worker has mapped, Known for each that
 	// it ever had.
 	Mapped, Known [slots.MaxLanes / 64]uint64
-	// Stale: it was attached to another core, so that known is not complete.
+	// Stale: it was attached to another core, so that Known is not complete.
 	Stale bool
 	// later: it is in domain.againWorkers. scan: its slots are to be looked at. row is how
 	// many of its hints were taken since its ring was last empty.
@@ -58,7 +58,7 @@ type Worker struct {
 	Told      bool
 	MostBytes int
 	// Spill sends it answers that it does not take; nil if nothing does. It must not
-	// block, and reports false when it will send nothing. spilling: it is at it, or
+	// block, and reports false when it will send nothing. Spilling: it is at it, or
 	// will be when overdue is complete.
 	Spill    func(list []Overdue) bool
 	Spilling bool
@@ -299,17 +299,20 @@ func (d *Domain) UnsettledIDs(ids *CallerSet) {
 	}
 }
 
+// AddOut makes the agent know the requesting end of a lane.
 func (d *Domain) AddOut(l *OutLane) {
 	d.outs[l.id] = l
 	d.OutLanes = append(d.OutLanes, l)
 	d.largestRun = max(d.largestRun, l.geo.MaxRun*l.geo.SlotSize)
 }
 
+// AddIn makes the agent know the answering end of a lane.
 func (d *Domain) AddIn(l *InLane) {
 	d.ins[l.id] = l
 	d.InLanes = append(d.InLanes, l)
 }
 
+// RemoveIn makes the agent forget the answering end of a lane.
 func (d *Domain) RemoveIn(l *InLane) {
 	d.ins[l.id], l.Dropped = nil, true
 	for k, have := range d.InLanes {

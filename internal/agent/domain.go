@@ -36,8 +36,8 @@ type Domain struct {
 	// again. hints and scans are what is left of cycleHints and cycleScans.
 	againWorkers, spareAgain []*Worker
 	hints, scans             int
-	// present are the workers whose processes are not known to be dead, strikes says what
-	// follows from errors, and damages are those that nobody can be named for.
+	// present are the workers whose processes are not known to be dead, Strikes says what
+	// follows from errors, and Damages are those that nobody can be named for.
 	present []*Worker
 	Strikes StrikeRules
 	Damages strikes
@@ -94,13 +94,14 @@ type Domain struct {
 	// Looks are for answers that are not taken, by OnLook.
 	Looks  looks
 	OnLook func()
-	// work is what the cycle has done so far; onLane and OnWorker are made once
+	// work is what the cycle has done so far; onLane and onWorker are made once
 	// so that the cycle makes no closures.
 	work     int
 	onLane   func(lane uint16)
 	onWorker func(id int)
 }
 
+// NewDomain returns what an agent knows of a domain with bells b: nothing yet. It is not among the agent's domains.
 func NewDomain(a *Agent, b *slots.Bells) *Domain {
 	d := &Domain{agent: a, bells: b}
 	d.near = &mover{domain: d, near: true, flows: make(map[int]*flow)}

@@ -18,7 +18,7 @@ type InLane struct {
 	geo     slots.Geometry
 	Ring    *slots.Ring
 	records []record // by first slot
-	// kept are the records as a later core will find them, and mirror names what they
+	// kept are the records as a later core will find them, and Mirror names what they
 	// are about: the requester asks for it by this name when it comes back. 0: its
 	// requests were dropped. A local lane has none.
 	kept   *vault.Records
@@ -95,6 +95,8 @@ type record struct {
 	grants *grants
 }
 
+// NewInLane returns the answering end of a lane over the mirror r, with the vault v, that sends groups of at most groupMax
+// answers. It is down.
 func NewInLane(d *Domain, id uint16, r *slots.Ring, v *vault.Vault, groupMax int) *InLane {
 	g := r.Geometry()
 	return &InLane{

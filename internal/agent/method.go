@@ -27,6 +27,7 @@ type Method struct {
 	row *counters.Service
 }
 
+// Queued is a request that waits for a process.
 type Queued struct {
 	lane   *InLane
 	index  int
@@ -114,6 +115,7 @@ func (d *Domain) MethodFor(id uint32) *Method {
 	return d.methods[n]
 }
 
+// MethodNumber returns the number of a method in its domain, by its id.
 func (d *Domain) MethodNumber(id uint32) int { return int(id & (1<<d.MethodBits - 1)) }
 
 // Method returns the method with the id that a request carries, or nil.

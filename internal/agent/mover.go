@@ -38,7 +38,7 @@ type mover struct {
 	redo []bulkPost
 	// suspended: the link is lost, and nothing happens until resume or abandon.
 	suspended bool
-	// opening: connect is at work, for the attempt-th time.
+	// opening: Connect is at work, for the attempt-th time.
 	opening bool
 	attempt uint64
 	// Connect opens the connection and calls connected with the attempt, soon, unless

@@ -21,7 +21,7 @@ type OutLane struct {
 	journal []entry
 	// kept is the journal as a later core will find it, and mirror what the other end
 	// is called that the requests were sent to; 0 if none waits for it.
-	// closed is not 0 while the lane is down: nothing waits in it, or a later core has
+	// Closed is not 0 while the lane is down: nothing waits in it, or a later core has
 	// to see to that.
 	kept    *vault.Journal
 	Mirror  *atomic.Uint64
@@ -34,7 +34,7 @@ type OutLane struct {
 	// whose requests go to local instead.
 	Pair  *EndpointPair
 	Local *InLane
-	// Peer has the regions that the other node knows; nil for a local lane. plain: that
+	// Peer has the regions that the other node knows; nil for a local lane. Plain: that
 	// node does not know slots.FlagCarry.
 	Peer  *Peer
 	Plain bool
@@ -52,7 +52,7 @@ type OutLane struct {
 	// not send, 0 for nothing.
 	Row  *counters.Lane
 	held int64
-	// delay holds groups back. delayed: in domain.delayed. draining: none any more.
+	// delay holds groups back. delayed: in domain.delayed. Draining: none any more.
 	delay    groupsend.Delay
 	delayed  bool
 	Draining bool

@@ -21,6 +21,7 @@ type Peer struct {
 	Passive *PassiveEnd
 }
 
+// NewPeer returns what an agent knows of the node name, with which there is no connection yet.
 func NewPeer(d *Domain, name string) *Peer {
 	p := &Peer{Name: name, imports: make(map[slots.RegionID]*importedRegion), leaving: make(map[*importedRegion]struct{})}
 	p.Mover = &mover{domain: d, flows: make(map[int]*flow)}
@@ -65,6 +66,7 @@ func (e *PassiveEnd) broken(c *fabric.Completion) {
 	}
 }
 
+// Close ends the connection.
 func (e *PassiveEnd) Close(a *Agent) {
 	if a.ends[e.Tag] != e {
 		return

@@ -37,7 +37,7 @@ type EndpointPair struct {
 	// complete, posted the last one the provider has taken.
 	next, posted, done uint64
 	spent              int // receives used since the last refill
-	// pinned is where the bytes of mr are counted, all of them; nil for nowhere.
+	// pinned is where the bytes of MR are counted, all of them; nil for nowhere.
 	pinned *uint64
 	bytes  int
 	// unordered: writes may arrive in any order. A completion says that those up to its own

@@ -171,7 +171,7 @@ func (l *InLane) pay() {
 // little endian.
 const sentSize = 8
 
-// EncodeSent and DecodeSent turn names into bytes and back.
+// EncodeSent returns the names of requests as bytes for the wire, 8 for each.
 func EncodeSent(list []SentRequest) []byte {
 	b := make([]byte, 0, len(list)*sentSize)
 	for _, s := range list {
@@ -182,6 +182,7 @@ func EncodeSent(list []SentRequest) []byte {
 
 var errResync = errors.New("malformed resynchronisation")
 
+// DecodeSent returns the names of requests of a lane with slots as g says. Errors wrap errResync.
 func DecodeSent(b []byte, g slots.Geometry) ([]SentRequest, error) {
 	if len(b)%sentSize != 0 || len(b)/sentSize > g.Slots {
 		return nil, fmt.Errorf("%w: %d bytes of requests for %d slots", errResync, len(b), g.Slots)

@@ -44,7 +44,7 @@ const (
 // TraceWatch is a trace that is under way, as agents know it. Those of several domains may
 // use one.
 type TraceWatch struct {
-	// Every: one of so many requests that match is followed. left is how many are still
+	// Every: one of so many requests that match is followed. Left is how many are still
 	// to be, room how many more are until the tool has fetched some.
 	Every      uint64
 	Left, Room atomic.Int64
@@ -103,6 +103,7 @@ type groupShape struct {
 	Inline                  bool
 }
 
+// NewTracer returns a tracer for a domain, which follows nothing yet.
 func NewTracer(d *Domain) *Tracer {
 	return &Tracer{domain: d, Key: rand.Uint32N(slots.MarkKeys) + 1}
 }

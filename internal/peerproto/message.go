@@ -163,6 +163,7 @@ type Region struct {
 	Key        fabric.RemoteKey `json:"key,omitzero"`
 }
 
+// ID returns the region's name in its domain.
 func (r *Region) ID() slots.RegionID { return slots.MakeRegionID(r.Index, r.Generation) }
 
 // Trace is about requests of the sender's domain that are followed.
