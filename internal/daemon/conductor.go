@@ -57,7 +57,7 @@ type conductor struct {
 	told      *handoff.Briefing // by the supervisor; may be nil
 	// statusTurn is held by whoever collects a status.
 	statusTurn sync.Mutex
-	// identity is what the depot has under nodeKey; after the start keepIdentity changes it.
+	// identity is what the depot has under handoff.NodeKey; after the start keepIdentity changes it.
 	identity    *handoff.Node
 	identifying sync.Mutex
 	// adopted are the workers that were attached to the core before this one, until
