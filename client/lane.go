@@ -149,9 +149,18 @@ func (l *lane) drop(f *Future) {
 	shm.StoreRelease(&c.ticket, noCall)
 }
 
-// claim takes a run of k slots, waiting for room unless noWait is set. since is when the wait for it began, by
-// shm.Nanotime, 0 for now. Who is patient waits behind those who wait already.
-func (l *lane) claim(ctx context.Context, k int, noWait, patient bool, since int64) (u slots.Run, err error) {
+// wish is what somebody wants of a ring.
+type wish struct {
+	// run is for how many slots in a row.
+	run int
+	// noWait: not if that takes waiting for room. patient: behind those who wait already.
+	noWait, patient bool
+	// since is when the wait for it began, by shm.Nanotime; 0 for now.
+	since int64
+}
+
+// claim takes a run of slots, waiting for room if it must.
+func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 	for mine := false; !mine; {
 		if l.conn.ended.Load() {
 			return slots.Run{}, ErrClosed // nobody closes the lanes of a dead daemon
@@ -160,13 +169,13 @@ func (l *lane) claim(ctx context.Context, k int, noWait, patient bool, since int
 		if kept > 0 {
 			kept -= shm.Nanotime()
 		}
-		if err = slots.ErrFull; kept <= 0 && !(patient && len(l.claimers) > 0) {
-			u, err = l.tryClaim(k, false)
+		if err = slots.ErrFull; kept <= 0 && !(w.patient && len(l.claimers) > 0) {
+			u, err = l.tryClaim(w.run, false)
 		}
 		if err == nil || !mayPass(err) {
 			return u, err
 		}
-		if noWait {
+		if w.noWait {
 			return u, l.pressure(err)
 		}
 		if mine, err = l.turn(ctx, err, kept); err != nil {
@@ -175,7 +184,7 @@ func (l *lane) claim(ctx context.Context, k int, noWait, patient bool, since int
 	}
 	defer func() { <-l.claimers }()
 	defer l.kept.Store(0)
-	return l.await(ctx, k, since)
+	return l.await(ctx, w.run, w.since)
 }
 
 // turn waits until the caller is the one that waits for room, which mine says and why is for, or for as many

@@ -60,17 +60,17 @@ func (s *laneSet) first() int {
 // pinned returns the lane of all requests with the same key.
 func (s *laneSet) pinned(key uint64) *lane { return s.lanes[key%uint64(len(s.lanes))] }
 
-// claim takes a run of k slots in one of the lanes. One that is full is waited for,
-// unless noWait is set, only when all that are open are full. closed says that some are
-// closed; an error that is slots.ErrClosed, that all are. patient is as of lane.claim.
-func (s *laneSet) claim(ctx context.Context, k int, noWait, patient bool) (l *lane, u slots.Run, closed bool, err error) {
+// claim takes a run of slots in one of the lanes. One that is full is waited for only when all
+// that are open are full. closed says that some are closed; an error that is slots.ErrClosed,
+// that all are.
+func (s *laneSet) claim(ctx context.Context, w wish) (l *lane, u slots.Run, closed bool, err error) {
 	first, n := s.first(), len(s.lanes)
-	for since := int64(0); ; {
+	for {
 		var full *lane
 		closed = false
 		for i := range n {
 			l = s.lanes[(first+i)%n]
-			u, err = l.claim(ctx, k, true, patient, 0)
+			u, err = l.claim(ctx, wish{run: w.run, noWait: true, patient: w.patient})
 			switch {
 			case errors.Is(err, slots.ErrClosed):
 				closed = true
@@ -83,16 +83,16 @@ func (s *laneSet) claim(ctx context.Context, k int, noWait, patient bool) (l *la
 		if full == nil {
 			return nil, u, true, slots.ErrClosed
 		}
-		if noWait {
+		if w.noWait {
 			return nil, u, closed, ErrBackpressure
 		}
 		// Whoever frees slots of this lane ends the wait. It is bounded because
 		// another lane may have room before.
-		if since == 0 {
-			since = shm.Nanotime()
+		if w.since == 0 {
+			w.since = shm.Nanotime()
 		}
 		soon, cancel := context.WithTimeout(ctx, freeSleep)
-		u, err = full.claim(soon, k, false, patient, since)
+		u, err = full.claim(soon, w)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrDeadline) && !errors.Is(err, slots.ErrClosed) {
 			return full, u, closed, err

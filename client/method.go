@@ -377,15 +377,16 @@ func (m *Method) claimIn(ctx context.Context, r *route, s *laneSet, run int, d *
 	if m.conn.session.Rings.Tracing() && d.began == 0 {
 		d.began = shm.Nanotime()
 	}
+	w := wish{run: run, noWait: m.opts.noWait, patient: d.patient}
 	if len(s.lanes) == 1 || m.opts.pinned {
 		if d.l = s.lanes[0]; len(s.lanes) > 1 {
 			d.l = s.pinned(m.opts.pin)
 		}
-		d.u, err = d.l.claim(ctx, run, m.opts.noWait, d.patient, 0)
+		d.u, err = d.l.claim(ctx, w)
 		return err
 	}
 	closed := false
-	if d.l, d.u, closed, err = s.claim(ctx, run, m.opts.noWait, d.patient); closed && err == nil {
+	if d.l, d.u, closed, err = s.claim(ctx, w); closed && err == nil {
 		m.reopen(r)
 	}
 	return err
