@@ -90,7 +90,7 @@ func TestSupportBundle(t *testing.T) {
 	parts := readBundle(t, file)
 	for name, want := range map[string]string{
 		"versions.txt": "the daemon of node a", "doctor.txt": "OK", "config.toml": `name = "a"`, "status.json": `"node": "a"`, "errors.txt": "",
-		"daemon.log": "core ready", "goroutines.txt": "(*agent).run", "processes.txt": "Max locked memory", "devices.json": "", "system.txt": "MemTotal",
+		"daemon.log": "core ready", "goroutines.txt": "(*Agent).run", "processes.txt": "Max locked memory", "devices.json": "", "system.txt": "MemTotal",
 	} {
 		if !strings.Contains(parts[name], want) {
 			t.Errorf("%s: no %q in:\n%s", name, want, parts[name])
