@@ -177,7 +177,7 @@ func (s *source) cannot(ctx context.Context, v variant) string {
 
 // program builds the program of a variant: the same bytes from the same source.
 func (s *source) program(ctx context.Context, v variant) error {
-	const pkg = "github.com/rdmad/rdmad/internal/daemon."
+	const pkg = "github.com/rdmad/rdmad/internal/version."
 	flags := fmt.Sprintf("-s -w -X %sVersion=%s -X %srevision=%s", pkg, s.version, pkg, s.revision)
 	args := []string{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", filepath.Join(s.staged, v.name)}
 	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + s.arch}

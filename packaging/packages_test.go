@@ -282,3 +282,19 @@ func TestBuildRefuses(t *testing.T) {
 		t.Errorf("%s was made", dir)
 	}
 }
+
+// The program in a package says which version it is of, and of which commit: the linker ignores a name that is not there.
+func TestProgramSaysItsVersion(t *testing.T) {
+	s, err := identify(t.Context(), options{repository: "..", version: "7.8.9", revision: "abcdef0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.staged = t.TempDir()
+	if err := s.program(t.Context(), variants[0]); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(filepath.Join(s.staged, variants[0].name), "version").CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "rdmad 7.8.9 (revision abcdef0,") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -65,7 +65,7 @@ func script(core string) []byte {
 	return fmt.Appendf(nil, "#!/bin/sh\ncase \"$*\" in\n*--probe*) exec %s core --probe ;;\nesac\n%s\n", programs.rdmad, core)
 }
 
-// built builds rdmad with variables of package daemon set.
+// built builds rdmad with variables of package version set.
 func built(t *testing.T, set ...string) []byte {
 	t.Helper()
 	if *prebuilt != "" {

@@ -31,7 +31,7 @@ type traceResult struct {
 	Traces  []status.Trace `json:"traces"`
 	Seen    uint64         `json:"seen"`
 	Skipped uint64         `json:"skipped"`
-	// Ended is why there are no more: daemon.TraceCount or daemon.TraceTimeout.
+	// Ended is why there are no more: status.TraceCount or status.TraceTimeout.
 	Ended string `json:"ended"`
 }
 

@@ -39,6 +39,7 @@ type ActiveEnd struct {
 	words    fabric.MemoryRegion
 	wordsSeg *shm.Segment
 	Opening  Opening
+	// OnBroken is as that of an InLane.
 	OnBroken func(error)
 	// atomics: the device can do atomic operations.
 	atomics bool

@@ -16,19 +16,21 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// Agent moves the messages of its domains on a thread of its own. All fields
-// but commands belong to that thread once run has started.
+// Agent moves the messages of its domains on a thread of its own. Once it has been started all fields
+// belong to that thread, but for Name, Commands, Poll, CQs and Asleep, which any goroutine may use.
 type Agent struct {
 	Name string
 	// Processor is the one that it keeps to, or NoProcessor.
 	Processor int
 	log       zerolog.Logger
-	GroupMax  int
-	delay     delaying
+	// GroupMax is how many messages a group has at most.
+	GroupMax int
+	delay    delaying
 
 	// life counts the goroutines that run it, one after the other.
-	life     *sync.WaitGroup
-	Commands *commandQueue
+	life *sync.WaitGroup
+	// Commands are how other goroutines reach what belongs to the thread.
+	Commands *CommandQueue
 	Poll     *poller.Poller
 	CQs      []fabric.CQ // by the number of the fabric; none without one
 	comps    []fabric.Completion
@@ -37,14 +39,15 @@ type Agent struct {
 	// ends are the fabric ends of lanes by their tag.
 	ends map[uint64]laneEnd
 
-	// tally is what the agent counts, and count its plain counters; the daemon's file of
+	// tally is what the agent counts, and Count its plain counters; the daemon's file of
 	// counters has them.
 	tally  *counters.Agent
 	Count  *counters.AgentCounts
 	Deaths Deaths
 	// company are those who would wait behind large operations.
 	company company
-	Stop    bool
+	// Stop makes the thread end after the cycle.
+	Stop bool
 	// Idle says what it does when there is nothing to do. During and between are whether it is worth to poll
 	// for a while, with requests under way and without, and linger whether it is to stay awake while others run.
 	// Found is look, and anew again, made once so that no cycle makes a closure.
@@ -75,7 +78,7 @@ type laneEnd interface {
 // cqDepth bounds the completions of all lanes of an agent that wait to be polled.
 const cqDepth = 16 << 10
 
-// New makes an agent that uses the given devices; run starts it.
+// New makes an agent that uses the given devices; Start starts it.
 func New(name string, idle IdleStrategy, groupMax int, devs []fabric.Device, log zerolog.Logger) (*Agent, error) {
 	p, err := poller.New()
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// commandQueue carries closures from the conductor to an agent, which runs them
+// CommandQueue carries closures from the conductor to an agent, which runs them
 // between two cycles.
-type commandQueue struct {
+type CommandQueue struct {
 	bell   *shm.Bell
 	any    atomic.Bool // the queue is not empty
 	asleep atomic.Bool
@@ -19,17 +19,17 @@ type commandQueue struct {
 	closed bool
 }
 
-func newCommandQueue() (*commandQueue, error) {
+func newCommandQueue() (*CommandQueue, error) {
 	b, err := shm.NewBell()
 	if err != nil {
 		return nil, err
 	}
-	return &commandQueue{bell: b}, nil
+	return &CommandQueue{bell: b}, nil
 }
 
 // Do runs f on the agent's thread, soon. It reports false, and f will not run,
 // when the agent has stopped.
-func (q *commandQueue) Do(f func()) bool {
+func (q *CommandQueue) Do(f func()) bool {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
@@ -46,8 +46,8 @@ func (q *commandQueue) Do(f func()) bool {
 	return true
 }
 
-// Call is do, and waits until f has run. Never call it from an agent.
-func (q *commandQueue) Call(f func()) bool {
+// Call is Do, and waits until f has run. Never call it from an agent.
+func (q *CommandQueue) Call(f func()) bool {
 	done := make(chan struct{})
 	if !q.Do(func() { f(); close(done) }) {
 		return false
@@ -57,7 +57,7 @@ func (q *commandQueue) Call(f func()) bool {
 }
 
 // run executes what is queued and returns how much that was.
-func (q *commandQueue) run() int {
+func (q *CommandQueue) run() int {
 	if !q.any.Load() {
 		return 0
 	}
@@ -73,13 +73,13 @@ func (q *commandQueue) run() int {
 }
 
 // close makes further calls fail and runs what came before.
-func (q *commandQueue) close() {
+func (q *CommandQueue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
 	q.run()
 }
 
-func (q *commandQueue) waiting() bool { return q.any.Load() }
-func (q *commandQueue) prepareSleep() { q.asleep.Store(true) }
-func (q *commandQueue) cancelSleep()  { q.asleep.Store(false) }
+func (q *CommandQueue) waiting() bool { return q.any.Load() }
+func (q *CommandQueue) prepareSleep() { q.asleep.Store(true) }
+func (q *CommandQueue) cancelSleep()  { q.asleep.Store(false) }

@@ -15,7 +15,7 @@ type Worker struct {
 	// Gone: the process has detached. Its slots are freed as their outcomes
 	// come in.
 	Gone    bool
-	touched bool // in domain.touched
+	touched bool // in Domain.touched
 	// freed is how many slots of its one-way messages were freed since it was last woken, of
 	// freedBytes, and postBytes are those of such messages in the journals; see OutLane.freedFor.
 	// untold: some were freed since its bell was last rung.
@@ -32,7 +32,7 @@ type Worker struct {
 	Mapped, Known [slots.MaxLanes / 64]uint64
 	// Stale: it was attached to another core, so that Known is not complete.
 	Stale bool
-	// later: it is in domain.againWorkers. scan: its slots are to be looked at. row is how
+	// later: it is in Domain.againWorkers. scan: its slots are to be looked at. row is how
 	// many of its hints were taken since its ring was last empty.
 	later, scan bool
 	row         int
@@ -46,7 +46,7 @@ type Worker struct {
 	// Handlers is how many it works on at once; 0 if it has not said.
 	Handlers int
 	// uses has a bit for each lane that a client has, bytes is the size of its
-	// slots in the journals of all of them, and OverLimit counts the requests
+	// slots in the journals of all of them, and overLimit counts the requests
 	// that were refused because they were more than it may have. used are the lanes
 	// that it had when it went.
 	uses      [slots.MaxLanes / 64]uint64
@@ -63,7 +63,7 @@ type Worker struct {
 	Spill    func(list []Overdue) bool
 	Spilling bool
 	overdue  []Overdue
-	// spilledAnswers and SpilledBytes are what was sent so.
+	// spilledAnswers and spilledBytes are what was sent so.
 	spilledAnswers, spilledBytes uint64
 	// Ops are the operations on regions that it submits; nil when it is dead.
 	Ops *WorkerOps

@@ -17,8 +17,8 @@ type Domain struct {
 	InLanes  []*InLane
 	Workers  [slots.MaxOwner + 1]*Worker
 	methods  []*Method // by the number in the method id
-	// MethodBits is how many low bits of a method id are its number; see
-	// domain.methodID.
+	// MethodBits is how many low bits of a method id are its number; the
+	// others tell methods apart that had it one after the other.
 	MethodBits int
 	// arrivals counts the requests with an order.
 	arrivals uint32
@@ -51,7 +51,7 @@ type Domain struct {
 	// soon are requests that the agent handles itself in this cycle or the next, oldest
 	// first.
 	soon fifo
-	// Out: the node is out of service, see outage.
+	// Out: the node is out of service: its services take no new requests.
 	Out bool
 	// touched are the workers that got hints in this cycle.
 	touched []*Worker
@@ -63,8 +63,8 @@ type Domain struct {
 	// largestRun is the most bytes of slots of one request in any lane.
 	largestRun int
 	held       [slots.MaxOwner + 1]uint32
-	// regions are the workers' regions by index, peers those with which there are
-	// operations on regions, and movers what carries the operations out; near is
+	// regions are the workers' regions by index, Peers those with which there are
+	// operations on regions, and Movers what carries the operations out; near is
 	// the one for those between workers of this node.
 	regions []*Region
 	Peers   []*Peer

@@ -16,7 +16,7 @@ type importedRegion struct {
 	// suspended: the key is that of a session that is over. dead: it is not named
 	// again. revoked: its owner is dead.
 	suspended, dead, revoked bool
-	// OnQuiet is called, once, when the peer wants it back and nobody has a grant on it.
+	// onQuiet is called, once, when the peer wants it back and nobody has a grant on it.
 	onQuiet func()
 }
 
@@ -90,7 +90,7 @@ func (p *Peer) Revoked(d *Domain, id slots.RegionID) {
 }
 
 // Suspend closes the connections of a session that is over. Operations wait until
-// resume or lose.
+// Resume or Forget.
 func (p *Peer) Suspend(d *Domain) {
 	for _, r := range p.imports {
 		r.suspended = true

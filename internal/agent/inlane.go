@@ -34,7 +34,7 @@ type InLane struct {
 	lastCaller uint16
 	answers    *groupsend.Answers
 	// Pair is nil while the lane is suspended or down, and always for a local
-	// lane, whose answers go to local instead.
+	// lane, whose answers go to Local instead.
 	Pair  *EndpointPair
 	Local *OutLane
 	// Peer has the regions of the requester's node; nil for a local lane.
@@ -42,14 +42,15 @@ type InLane struct {
 	// Clock is what to add to the requester's clock to get this node's, in
 	// nanoseconds.
 	Clock int64
-	again bool // in domain.againIn
-	// delay holds groups back. delayed: in domain.delayed. soonest is the earliest
+	again bool // in Domain.againIn
+	// delay holds groups back. delayed: in Domain.delayed. soonest is the earliest
 	// deadline of the answers that are not posted, 0 for none.
-	delay    groupsend.Delay
-	delayed  bool
-	soonest  int64
-	moved    traffic
-	Row      *counters.Lane // what is counted of the lane; of a local one the out lane has it
+	delay   groupsend.Delay
+	delayed bool
+	soonest int64
+	moved   traffic
+	Row     *counters.Lane // what is counted of the lane; of a local one the out lane has it
+	// OnBroken is called, on a goroutine of its own, when the connection has ended by itself; nil: nobody is told.
 	OnBroken func(error)
 	// doomed are the tickets, by slot, of requests that are on their way and whose callers
 	// are gone; nil for none. parts are the callers with which a process may have an

@@ -20,7 +20,7 @@ type Method struct {
 	turns turns
 	crowd crowd
 	// Inline is the process in which this is, if it has the agent handle the method's requests
-	// by calling handle; nil if not.
+	// by calling Handle; nil if not.
 	Inline *Worker
 	Handle func(slots.Hint)
 	// row is what is counted of the method.

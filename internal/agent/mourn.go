@@ -14,7 +14,7 @@ type Absence struct {
 	Sent   []SentRequest
 }
 
-// Mourn is called after bury, and returns what the answering ends of the lanes that w had
+// Mourn is called after Bury, and returns what the answering ends of the lanes that w had
 // are to be told. died is when it was certain that the process is dead, by
 // CLOCK_MONOTONIC; 0 if it has said goodbye. From then on the times are taken that its
 // slots stay in use.

@@ -41,11 +41,11 @@ type mover struct {
 	// opening: Connect is at work, for the attempt-th time.
 	opening bool
 	attempt uint64
-	// Connect opens the connection and calls connected with the attempt, soon, unless
+	// Connect opens the connection and calls Connected with the attempt, soon, unless
 	// the session has ended. False: there is nobody left to do it.
 	Connect func(attempt uint64) bool
 	// Register registers a region with the connection's device and calls
-	// registered, soon.
+	// Registered, soon.
 	Register func(e *ActiveEnd, r *Region) bool
 	// Later calls LookAgain, after StandsStillAfter or more; nil in tests. False: nobody is left to do it. watching:
 	// it is to be called, for the connection watched, on which everything before doneThen was complete.

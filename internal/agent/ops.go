@@ -6,8 +6,8 @@ import "github.com/rdmad/rdmad/slots"
 type WorkerOps struct {
 	Ring    *slots.OpRing
 	open    int  // accepted and not complete
-	touched bool // in domain.completed
-	again   bool // in domain.againOps
+	touched bool // in Domain.completed
+	again   bool // in Domain.againOps
 }
 
 // cycleOps bounds what an agent accepts of a worker's operations in a cycle, each

@@ -19,7 +19,7 @@ type OutLane struct {
 	Ring    *slots.Ring
 	Plan    *groupsend.Requests
 	journal []entry
-	// kept is the journal as a later core will find it, and mirror what the other end
+	// kept is the journal as a later core will find it, and Mirror what the other end
 	// is called that the requests were sent to; 0 if none waits for it.
 	// Closed is not 0 while the lane is down: nothing waits in it, or a later core has
 	// to see to that.
@@ -31,7 +31,7 @@ type OutLane struct {
 	seq     uint32 // of the last entry
 	Sharing *sharing
 	// Pair is nil while the lane is suspended or down, and always for a local lane,
-	// whose requests go to local instead.
+	// whose requests go to Local instead.
 	Pair  *EndpointPair
 	Local *InLane
 	// Peer has the regions that the other node knows; nil for a local lane. Plain: that
@@ -47,16 +47,17 @@ type OutLane struct {
 	// resend are the journalled requests that the peer has not seen, oldest first.
 	resend []int
 	moved  traffic
-	again  bool // in domain.againOut
+	again  bool // in Domain.againOut
 	// Row is what is counted of the lane. held is when the agent first saw what it could
 	// not send, 0 for nothing.
 	Row  *counters.Lane
 	held int64
-	// delay holds groups back. delayed: in domain.delayed. Draining: none any more.
+	// delay holds groups back. delayed: in Domain.delayed. Draining: none any more.
 	delay    groupsend.Delay
 	delayed  bool
 	Draining bool
-	freed    int // slots freed in this cycle; if any, the lane is in domain.freed
+	freed    int // slots freed in this cycle; if any, the lane is in Domain.freed
+	// OnBroken is as that of an InLane.
 	OnBroken func(error)
 	// aged are the answers that the last look has found; nil before the first.
 	aged []slots.Word

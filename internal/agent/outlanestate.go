@@ -37,7 +37,7 @@ func (l *OutLane) Fail(what string, err error) {
 }
 
 // Suspend closes the fabric side and lets everything else be: requests wait, those
-// that were sent for what the peer will say of them (resync), the others to be sent.
+// that were sent for what the peer will say of them (Resync), the others to be sent.
 func (l *OutLane) Suspend() {
 	if l.Pair != nil {
 		l.Pair.close(l.domain.agent)

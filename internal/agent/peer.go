@@ -21,8 +21,8 @@ type Peer struct {
 	Passive *PassiveEnd
 }
 
-// NewPeer returns what an agent knows of the node name, with which there is no connection yet.
-func NewPeer(d *Domain, name string) *Peer {
+// newPeer returns what an agent knows of the node name, with which there is no connection yet.
+func newPeer(d *Domain, name string) *Peer {
 	p := &Peer{Name: name, imports: make(map[slots.RegionID]*importedRegion), leaving: make(map[*importedRegion]struct{})}
 	p.Mover = &mover{domain: d, flows: make(map[int]*flow)}
 	d.Peers = append(d.Peers, p)
@@ -43,10 +43,12 @@ func Without[T comparable](list []T, x T) []T {
 // PassiveEnd is this node's end of a connection by which a peer operates on its
 // regions: it only has to exist.
 type PassiveEnd struct {
-	Agent    *Agent
+	Agent *Agent
+	// Tag is what completions of the endpoint have.
 	Tag      uint64
 	Endpoint fabric.Endpoint
 	Opening  Opening
+	// OnBroken is as that of an InLane.
 	OnBroken func(error)
 }
 
@@ -84,7 +86,7 @@ func (d *Domain) Peer(name string) *Peer {
 			return p
 		}
 	}
-	return NewPeer(d, name)
+	return newPeer(d, name)
 }
 
 // BulkStatus describes the operations of the domain, on the agent's thread.

@@ -95,7 +95,7 @@ func (p *EndpointPair) Release() error {
 	return errors.Join(append(errs, p.pd.Close())...)
 }
 
-// Pin counts the memory that is registered, until release.
+// Pin counts the memory that is registered, until Release.
 func (p *EndpointPair) Pin(sum *uint64, bytes int) {
 	p.pinned, p.bytes = sum, bytes
 	atomic.AddUint64(sum, uint64(bytes))

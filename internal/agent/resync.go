@@ -38,7 +38,7 @@ type SentRequest struct {
 }
 
 // Outstanding returns the requests that the other end is to be asked about, by slot. The lane
-// is suspended, so that they stay the same until resync.
+// is suspended, so that they stay the same until Resync.
 func (l *OutLane) Outstanding() []SentRequest {
 	var list []SentRequest
 	for i := range l.journal {

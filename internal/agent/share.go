@@ -360,7 +360,7 @@ func (d *Domain) mayWait(w *Worker) bool {
 	return false
 }
 
-// MostBytes is the most bytes of slots that a worker may have in flight; 0 for no limit.
+// mostBytes is the most bytes of slots that a worker may have in flight; 0 for no limit.
 func (d *Domain) mostBytes(w *Worker) int {
 	if w.Told {
 		return w.MostBytes

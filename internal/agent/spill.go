@@ -21,7 +21,7 @@ type Overdue struct {
 }
 
 // ripe is how many looks must have found an answer before it is spilled: from the
-// first to the last of them it has waited for spillAfter.
+// first to the last of them it has waited for looks.After.
 const ripe = 3
 
 // looks is when an agent looks for answers that are not taken. It belongs to the

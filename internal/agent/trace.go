@@ -11,7 +11,7 @@ import (
 // FoundTrace is what an agent has found.
 type FoundTrace struct {
 	Sent SentTrace
-	// Device is what the endpoint says of itself, lane the lane's id, node the one at its
+	// Device is what the endpoint says of itself, Lane the lane's id, Node the one at its
 	// other end, "" for this one.
 	Device string
 	Lane   uint16

@@ -21,7 +21,7 @@ type Tracer struct {
 	// Scopes say what is to be followed; nil where nobody asks.
 	Scopes [MaxWatches]*TraceScope
 	// sent are requests of this node's workers, each where its mark says; open is how
-	// many, and waits how many of them each scope waits for.
+	// many, and Waits how many of them each scope waits for.
 	sent  [TraceEntries]SentTrace
 	open  int
 	Waits [MaxWatches]int
@@ -45,7 +45,7 @@ const (
 // use one.
 type TraceWatch struct {
 	// Every: one of so many requests that match is followed. Left is how many are still
-	// to be, room how many more are until the tool has fetched some.
+	// to be, Room how many more are until the tool has fetched some.
 	Every      uint64
 	Left, Room atomic.Int64
 	// Since is when it began, by CLOCK_MONOTONIC.
@@ -59,7 +59,7 @@ type TraceWatch struct {
 // replaced.
 type TraceScope struct {
 	Watch *TraceWatch
-	// Owners are the attach ids of the callers, methods what they call; nil for all.
+	// Owners are the attach ids of the callers, Methods what they call; nil for all.
 	Owners  map[int]bool
 	Methods map[RemoteMethod]bool
 }
@@ -89,7 +89,7 @@ type SentTrace struct {
 	posted, completed int64
 	Group             groupShape
 	Resent            int
-	// Arrived is when the answer came, in a group of so many, and answer its header.
+	// Arrived is when the answer came, in a group of so many, and Answer its header.
 	Arrived int64
 	Answers int
 	Answer  slots.Header

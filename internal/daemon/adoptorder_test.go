@@ -89,9 +89,9 @@ func TestOrderedRequestsWhileALaneIsAdopted(t *testing.T) {
 	}
 	eventually(t, "the last core takes the requests", func() error {
 		a.Commands.Call(func() {}) // a cycle looks at what is marked
-		for i := range taken {
-			if ring.Word(i).State() == slots.Pub {
-				return fmt.Errorf("slot %d is not taken", i)
+		for i := range o.place {
+			if st := ring.Word(i).State(); st == slots.Pub || st == slots.Free {
+				return fmt.Errorf("slot %d: %v", i, st)
 			}
 		}
 		return nil

@@ -40,7 +40,7 @@ func ExitStatus(err error) int {
 }
 
 // StartError is returned by Core when it could not start; its process is to exit
-// with StatusNoStart.
+// with handoff.StatusNoStart.
 type StartError struct{ Err error }
 
 // Error returns the cause's text.
@@ -50,7 +50,7 @@ func (e *StartError) Error() string { return e.Err.Error() }
 func (e *StartError) Unwrap() error { return e.Err }
 
 // Core runs the core: the process that owns the fabric and moves the messages.
-// The supervisor starts it as "rdmad core" with the descriptors above. It returns
+// The supervisor starts it as "rdmad core" with the descriptors of package handoff. It returns
 // when it was told to stop by SIGTERM or SIGINT, or by the end of ctx, and has drained,
 // or to hand over by SIGUSR1, or on failure, with a *StartError if it has never been
 // ready. ExitStatus says what its process is to exit with.

@@ -21,7 +21,7 @@ import (
 // refusal is why a bootstrap connection is not wanted, in words that stay the same
 // from one attempt to the next.
 type refusal struct {
-	// reason is a word; see RefusalStatus.
+	// reason is a word; see status.Refusal.
 	reason string
 	// came is what there was, expected what should have been, and remedy what to do.
 	came, expected, remedy string

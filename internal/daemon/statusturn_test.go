@@ -40,7 +40,7 @@ func TestStatusIsCollectedInTurns(t *testing.T) {
 	})
 	waiting := func() int {
 		stacks := make([]byte, 4<<20)
-		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "agent.(*commandQueue).Call(")
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "agent.(*CommandQueue).Call(")
 	}
 	eventually(t, "one has come to the agent", func() error {
 		if waiting() == 0 {

@@ -163,7 +163,7 @@ func (n *Node) Start() error {
 	return nil
 }
 
-// ErrInUse is daemon.ErrInUse.
+// ErrInUse is supervisor.ErrInUse.
 var ErrInUse = supervisor.ErrInUse
 
 // Again runs another daemon with the node's configuration, which must fail.

@@ -36,7 +36,7 @@ func (m *model) agentSteps(s *state) {
 			n.post()
 		}
 		m.add(n)
-	case moves: // outLane.move
+	case moves: // OutLane.move
 		n := m.step(s, "the agent moves the answer in slot", -1, int(s.agent.slot))
 		n.agent = agent{open: n.agent.open, repeated: n.agent.repeated, refused: n.agent.refused}
 		if w := s.words[s.agent.slot]; w.state == ans && w.owner == s.agent.owner && w.ticket == s.agent.ticket {
@@ -73,7 +73,7 @@ func (n *next) see(i uint8) {
 	a.owner, a.ticket, a.message = w.owner, w.ticket, n.bytes[i].message
 }
 
-// enter is the second half of Requests.take: Ring.Take, and outLane.Admit.
+// enter is the second half of Requests.take: Ring.Take, and OutLane.Admit.
 func (n *next) enter(i uint8) {
 	a := &n.agent
 	if n.bytes[i].message != a.message {
@@ -84,7 +84,7 @@ func (n *next) enter(i uint8) {
 	n.journal[i] = entry{taken: 1, owner: a.owner, run: run, ticket: a.ticket, message: a.message}
 }
 
-// post is outLane.Post, if the agent has a group: the write reads the slots until it is
+// post is OutLane.Post, if the agent has a group: the write reads the slots until it is
 // complete.
 func (n *next) post() {
 	g := n.agent.group
@@ -115,7 +115,7 @@ func (m *model) restSteps(s *state) {
 		n.land()
 		m.add(n)
 	}
-	if l.up != 0 && l.delivered > 0 { // outLane.sent
+	if l.up != 0 && l.delivered > 0 { // OutLane.sent
 		n := m.step(s, "a write of requests completes, a group of", -1, int(l.requests[0]))
 		g := n.shiftRequests()
 		n.link.delivered--
@@ -135,7 +135,7 @@ func (m *model) restSteps(s *state) {
 	m.spillSteps(s)
 	for x := range s.client {
 		life := s.client[x].life
-		if life == killed { // agentDomain.detach
+		if life == killed { // Domain.Detach
 			n := m.step(s, "the agent detaches client", x, -1)
 			n.client[x].life = detached
 			m.add(n)
@@ -175,7 +175,7 @@ func (m *model) spillSteps(s *state) {
 	}
 }
 
-// land is outLane.answers: the bytes are in the slots, and the agent judges them.
+// land is OutLane.answers: the bytes are in the slots, and the agent judges them.
 func (n *next) land() {
 	l := &n.link
 	g := l.answers[0]
@@ -206,7 +206,7 @@ func (n *next) land() {
 	}
 }
 
-// settle is outLane.settle.
+// settle is OutLane.settle.
 func (n *next) settle(i uint8) {
 	j := n.journal[i]
 	n.journal[i] = entry{} // strike
@@ -231,14 +231,14 @@ func (n *next) freeRun(i, run, owner uint8) {
 	}
 }
 
-// outcome is outLane.outcome.
+// outcome is OutLane.outcome.
 func (n *next) outcome(i, kind uint8) {
 	j := n.journal[i]
 	n.bytes[i] = content{j.message, kind, j.ticket}
 	n.settle(i)
 }
 
-// down is outLane.down.
+// down is OutLane.Down.
 func (n *next) down() {
 	l := &n.link
 	l.up, l.lost = 0, 1
@@ -286,7 +286,7 @@ func (n *next) lastLook() {
 	}
 }
 
-// bury is agentDomain.bury for a client: Ring.Sweep.
+// bury is Domain.Bury for a client: Ring.Sweep.
 func (n *next) bury(x int) {
 	me := uint8(x + 1)
 	keep := uint8(0) // slots before it belong to a run in the journal

@@ -24,7 +24,7 @@ func (m *model) clientSteps(s *state, x int) {
 	case living, hungUp:
 	case buried:
 		// The id goes to another process, which has the rest to send:
-		// domain.freeID, and agentDomain.unsettled.
+		// domain.freeID, and Domain.unsettled.
 		if int(c.done) < len(m.scripts[x]) && (!s.unsettled(me) || m.without(idOnceSettled)) {
 			n := m.step(s, "a new client attaches, id", x, -1)
 			n.client[x].life = living
@@ -229,7 +229,7 @@ func (m *model) current(s *state, x int) (run, message uint8) {
 	return uint8(m.scripts[x][d]), message + uint8(d) + 1
 }
 
-// unsettled is agentDomain.unsettled: slots of the owner are on the wire still.
+// unsettled is Domain.unsettled: slots of the owner are on the wire still.
 func (s *state) unsettled(owner uint8) bool {
 	for i := range s.journal {
 		if s.journal[i].taken != 0 && s.journal[i].owner == owner {

@@ -45,7 +45,7 @@ func (n *next) open() {
 	busy := false
 	for i := range n.records {
 		busy = busy || n.records[i].active != 0
-		n.records[i].seen = 0 // inLane.up
+		n.records[i].seen = 0 // InLane.Up
 	}
 	if busy && !n.model.without(mirrorAtRest) {
 		n.records, n.answers, n.mirror = [ringSlots]record{}, [ringSlots]word{}, [ringSlots]content{}

@@ -45,7 +45,7 @@ func (m *model) mirrorSteps(s *state) {
 	}
 }
 
-// deliver is inLane.deliver. again: the fabric repeats a write that has landed.
+// deliver is InLane.deliver. again: the fabric repeats a write that has landed.
 func (n *next) deliver(group uint8, again bool) {
 	for i := range uint8(ringSlots) {
 		if group>>i&1 == 0 {
@@ -84,13 +84,13 @@ func (n *next) deliver(group uint8, again bool) {
 	}
 }
 
-// refuseGroup is inLane.violation: the lane goes down.
+// refuseGroup is InLane.violation: the lane goes down.
 func (n *next) refuseGroup() {
 	n.agent.refused = 1
 	n.farDown()
 }
 
-// dispatch is inLane.dispatch: the service with the fewest requests gets it.
+// dispatch is InLane.dispatch: the service with the fewest requests gets it.
 func (n *next) dispatch(i uint8) {
 	best, least := -1, ringSlots+1
 	for x := range n.service {
@@ -116,7 +116,7 @@ func (n *next) dispatch(i uint8) {
 	n.answers[i] = word{recv, r.worker, r.run, r.ticket} // Ring.Deliver
 }
 
-// finished is inLane.finished.
+// finished is InLane.finished.
 func (n *next) finished(i uint8) {
 	r := &n.records[i]
 	if n.answers[i] != (word{done, r.worker, r.run, r.ticket}) {
@@ -129,13 +129,13 @@ func (n *next) finished(i uint8) {
 	n.done(i)
 }
 
-// refuse is inLane.refuse.
+// refuse is InLane.refuse.
 func (n *next) refuse(i, kind uint8) {
 	n.mirror[i].kind = kind
 	n.done(i)
 }
 
-// done is inLane.done.
+// done is InLane.done.
 func (n *next) done(i uint8) {
 	r := &n.records[i]
 	r.active, r.worker = 0, 0
@@ -144,7 +144,7 @@ func (n *next) done(i uint8) {
 	}
 }
 
-// sendAnswers is inLane.send, at the end of a cycle: answers that are ready and lie
+// sendAnswers is InLane.Send, at the end of a cycle: answers that are ready and lie
 // directly behind one another go in one group.
 func (n *next) sendAnswers() {
 	group := uint8(0)
@@ -171,7 +171,7 @@ func (n *next) postAnswers(group uint8) {
 	}
 }
 
-// farDown is inLane.down: what no handler has started is dropped.
+// farDown is InLane.Down: what no handler has started is dropped.
 func (n *next) farDown() {
 	l := &n.link
 	l.far, l.lost = 0, 1
@@ -188,7 +188,7 @@ func (n *next) farDown() {
 	}
 }
 
-// detachService is agentDomain.detach: what service x has not started goes to another.
+// detachService is Domain.Detach: what service x has not started goes to another.
 func (n *next) detachService(x int, life uint8) {
 	n.collectAll(x)
 	n.service[x].life = life
@@ -205,7 +205,7 @@ func (n *next) detachService(x int, life uint8) {
 	n.sendAnswers()
 }
 
-// buryService is agentDomain.bury for a service.
+// buryService is Domain.Bury for a service.
 func (n *next) buryService(x int) {
 	n.collectAll(x)
 	for i := range uint8(ringSlots) {
@@ -223,7 +223,7 @@ func (n *next) buryService(x int) {
 	}
 }
 
-// collectAll is agentDomain.collectAll, and the sending of what it finds.
+// collectAll is Domain.collectAll, and the sending of what it finds.
 func (n *next) collectAll(x int) {
 	for i := range uint8(ringSlots) {
 		if n.isDone(x, i) {

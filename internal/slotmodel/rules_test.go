@@ -53,31 +53,31 @@ var mutants = []struct {
 	// have read the header that was there before.
 	{revokeForGood, "revoke-for-good", "slots.Ring.Revoke, client lane.revoke", oneByOne, unchecked},
 	// An answer that comes before the completion of its request's write waits for it.
-	{deferAnswer, "defer-answer", "daemon outLane.answers, outLane.sent", oneByOne, reused},
+	{deferAnswer, "defer-answer", "agent OutLane.answers, OutLane.sent", oneByOne, reused},
 	// What the journal has of a dead worker stays until its outcome is known.
-	{sweepByJournal, "sweep-by-journal", "slots.Ring.Sweep, daemon outLane.sweep", killOne, stolen},
+	{sweepByJournal, "sweep-by-journal", "slots.Ring.Sweep, agent OutLane.sweep", killOne, stolen},
 	// A process that has lost its connection may live, and write.
 	{certainDeath, "certain-death", "daemon worker.awaitDeath, conductor.detach", killOne, stolen},
 	// The same of a service process.
-	{certainDeath, "certain-death-of-services", "daemon worker.awaitDeath, agentDomain.bury", killOne, trampled},
+	{certainDeath, "certain-death-of-services", "daemon worker.awaitDeath, agent Domain.Bury", killOne, trampled},
 	// An attach id is given out again when no slot on the wire carries it.
-	{idOnceSettled, "id-once-settled", "daemon domain.freeID, agentDomain.unsettled", killOfTwo, stuck},
+	{idOnceSettled, "id-once-settled", "daemon domain.freeID, agent Domain.unsettled", killOfTwo, stuck},
 	// What was sent is not sent again over a new connection.
-	{nothingAgain, "nothing-again", "daemon outLane.down", lossOne, twice},
+	{nothingAgain, "nothing-again", "agent OutLane.Down", lossOne, twice},
 	// What was sent on a lane that is lost may have been executed.
-	{sentIsMaybe, "sent-is-maybe", "daemon outLane.down", lossOne, falseNot},
+	{sentIsMaybe, "sent-is-maybe", "agent OutLane.Down", lossOne, falseNot},
 	// The endpoint is closed before outcomes are given, so that nothing late lands.
-	{closeBeforeOutcomes, "close-before-outcomes", "daemon outLane.down, endpointPair.close", lossOne, astray},
+	{closeBeforeOutcomes, "close-before-outcomes", "agent OutLane.Down, EndpointPair.close", lossOne, astray},
 	// The lane is marked as closed before the last look at its words...
-	{closedBeforeLastLook, "closed-before-last-look", "daemon outLane.down", lossOne, stuck},
+	{closedBeforeLastLook, "closed-before-last-look", "agent OutLane.Down", lossOne, stuck},
 	// ...and a worker looks at the mark after it has published.
 	{lookAfterPublish, "look-after-publish", "client lane.publish", lossOne, stuck},
 	// The mirror refuses a ticket that is not newer than the last one in its slot.
-	{newTicket, "new-ticket", "daemon inLane.request", repeatOne, twice},
+	{newTicket, "new-ticket", "agent InLane.request", repeatOne, twice},
 	// Of a process that leaves, only what it has not started goes to another.
-	{startedStays, "started-stays", "daemon agentDomain.detach, slots.Ring.Withdraw", killOne, twice},
+	{startedStays, "started-stays", "agent Domain.Detach, slots.Ring.Withdraw", killOne, twice},
 	// What a dead process had started may have been executed.
-	{startedIsMaybe, "started-is-maybe", "daemon agentDomain.bury", killOne, falseNot},
+	{startedIsMaybe, "started-is-maybe", "agent Domain.Bury", killOne, falseNot},
 	// A request is picked by a swap: the agent may have withdrawn it meanwhile.
 	{pickBySwap, "pick-by-swap", "slots.Ring.Pick", killOne, twice},
 	// The answer is written before the slot is marked as done.

@@ -15,11 +15,11 @@ const (
 type state struct {
 	words   [ringSlots]word    // the slot words
 	bytes   [ringSlots]content // the slots' bytes
-	journal [ringSlots]entry   // outLane.journal
+	journal [ringSlots]entry   // OutLane.journal
 	flight  [ringSlots]content // what a write that is not complete has read
 	mirror  [ringSlots]content // the mirror's bytes
 	answers [ringSlots]word    // the answer words
-	records [ringSlots]record  // inLane.records
+	records [ringSlots]record  // InLane.records
 	client  [clients]client
 	service [services]service
 	fate    [maxMessages]fate

@@ -15,7 +15,7 @@ type Setup struct {
 	// Reload reads the configuration again, with every check; its errors are for people.
 	// Nil: it cannot be reloaded.
 	Reload func() (*config.Config, error)
-	// CoreArgs are arguments of the core's program, behind CoreCommand.
+	// CoreArgs are arguments of the core's program, behind handoff.CoreCommand.
 	CoreArgs []string
 	// ReadyLimit is how long a core that replaces another may take until it is ready; 0: 10 s.
 	ReadyLimit time.Duration

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmad/rdmad/internal/version"
 )
 
-// The supervisor starts the program as its core with daemon.CoreCommand as the first argument,
+// The supervisor starts the program as its core with handoff.CoreCommand as the first argument,
 // programArgs as the second, and then those of the program, so that main can parse them there, too.
 const programArgs = "--"
 

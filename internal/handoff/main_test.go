@@ -1,0 +1,9 @@
+package handoff
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -1,0 +1,9 @@
+package peerproto
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
