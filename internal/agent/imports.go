@@ -76,6 +76,9 @@ func (p *Peer) Withdrawn(id slots.RegionID, quiet func()) {
 // peer does not wait for ever until it has it.
 func (p *Peer) Revoked(d *Domain, id slots.RegionID) {
 	end := func(r *importedRegion) {
+		if r.revoked {
+			return // nothing uses it since, and a peer may say so as often as it likes
+		}
 		r.revoked = true
 		d.abandon(func(o *Op) bool { return o.far == r }, slots.OpExpired)
 	}

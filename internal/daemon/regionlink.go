@@ -81,7 +81,10 @@ func (b *bulk) repeat(s *session) error {
 	if len(b.exports) == 0 {
 		return nil
 	}
-	if err := b.prepare(s); err != nil {
+	switch err := b.prepare(s); {
+	case errors.Is(err, agent.ErrRetired):
+		return nil // its regions are gone with its memory, and other domains are not to suffer for it
+	case err != nil:
 		return err
 	}
 	revoked := make(map[*region]bool)

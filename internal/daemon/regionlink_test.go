@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/fabric"
 )
 
 // A peer that does not say which regions it has loses its session, but not before it can have said
@@ -92,5 +93,13 @@ func TestPeerNamesItsRegionsSlowly(t *testing.T) {
 				t.Errorf("%s: the session ended: %v", what, ended)
 			}
 		})
+	}
+}
+
+// Regions of a domain that gets new memory meanwhile are not named again, and the session goes on for the others.
+func TestRepeatInARetiredDomain(t *testing.T) {
+	b := &bulk{domain: &domain{conductor: &conductor{}, retired: true}, exports: map[*region]fabric.MemoryRegion{{}: nil}}
+	if err := b.repeat(&session{}); err != nil {
+		t.Error(err)
 	}
 }
