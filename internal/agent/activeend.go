@@ -73,7 +73,7 @@ type bulkPost struct {
 	tries           uint8
 }
 
-// NewActiveEnd makes an unconnected end of a connection with the node peer.
+// NewActiveEnd makes an unconnected end of a connection with the node peer. It is called on any goroutine.
 func NewActiveEnd(a *Agent, dev fabric.Device, cq fabric.CQ, tag uint64, peer string) (_ *ActiveEnd, err error) {
 	e := &ActiveEnd{
 		agent: a, tag: tag, next: 1, done: 1, atomics: dev.Caps().Atomics,

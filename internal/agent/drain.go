@@ -14,7 +14,7 @@ func (l *OutLane) Empty() bool {
 	if l.IsClosed() {
 		return true
 	}
-	// SYNC POINT (lane closed): as in down. From here on a worker takes back what it
+	// SYNC POINT (lane closed): as in Down. From here on a worker takes back what it
 	// publishes, and sends it by another way.
 	l.Ring.SetState(slots.LaneClosed)
 	for i := range l.journal {

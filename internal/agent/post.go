@@ -51,7 +51,7 @@ type EndpointPair struct {
 
 // NewEndpointPair makes an unconnected endpoint for a ring, with its first receives
 // posted: the peer may send before the agent has seen the endpoint. The peer will
-// reach the ring's slots and nothing else. peer is the node at the other end.
+// reach the ring's slots and nothing else. peer is the node at the other end. It is called on any goroutine.
 func NewEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ring, peer string) (*EndpointPair, error) {
 	p := &EndpointPair{
 		tag: tag, next: 1, unordered: !dev.Caps().OrderedWrites,
@@ -215,7 +215,7 @@ func groupBudget(p *EndpointPair, local bool) int {
 	return max(0, p.room())
 }
 
-// Connect joins the endpoint with the peer's.
+// Connect joins the endpoint with the peer's, before an agent has it, on any goroutine: it waits for the peer.
 func (p *EndpointPair) Connect(ctx context.Context, peer *peerproto.Lane, ring *slots.Ring, role fabric.Role) error {
 	if peer == nil || len(peer.Address) > fabric.MaxAddress || peer.Key.Len < uint64(len(ring.Slots())) {
 		return fmt.Errorf("%w: a lane without a usable address or memory", peerproto.ErrFrame)
@@ -225,7 +225,7 @@ func (p *EndpointPair) Connect(ctx context.Context, peer *peerproto.Lane, ring *
 }
 
 // Discard closes an endpoint that no lane has, on the agent's thread: it may be known
-// to the agent's completion queue.
+// to the agent's completion queue. It is for other goroutines than the agent's.
 func (p *EndpointPair) Discard(a *Agent) {
 	a.Commands.Call(func() { _ = p.Release() })
 }

@@ -160,7 +160,8 @@ const SpillMost = 1 << 20
 
 // Pack makes a spill of the first n answers of list, whose bytes are about as many as
 // most. They lie in shared memory and their worker may take and free them meanwhile:
-// then it does not look at the copy, and the agent will not move them.
+// then it does not look at the copy, and the agent will not move them. It is called on any
+// goroutine, while nobody unmaps the lanes.
 func Pack(list []Overdue, most int) (spill []byte, n int) {
 	size := 0
 	for _, o := range list {

@@ -69,7 +69,7 @@ func (e *SentTrace) Kind() string {
 }
 
 // WithTracer calls f on the agent's thread, with fresh if there is no tracer. False: there
-// is none at all.
+// is none at all. It is for other goroutines than the agent's.
 func (d *Domain) WithTracer(fresh *Tracer, f func(*Tracer)) (ok bool) {
 	d.agent.Commands.Call(func() {
 		if d.Tracer == nil && !d.Retired {
