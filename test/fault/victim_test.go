@@ -254,6 +254,10 @@ func (v *victim) refusedLife() error {
 	if err != nil {
 		return err
 	}
+	// Not one of the first slots: a run does not wrap, so none would begin before it.
+	if err := v.other.lead(v.ctx, v.ring, ringSlots/2); err != nil {
+		return err
+	}
 	held, err := v.ring.Claim(v.other.Welcome.ID, 1)
 	if err != nil {
 		return err
