@@ -67,10 +67,10 @@ type bulkPost struct {
 	size  int
 	// off and localOff are where, in the peer's region and in local.
 	off, localOff uint64
-	// Of what is to be done again, see redo.go: sent, it may have been done; how often
-	// it was tried before; and abandoned, it is not to be done after all.
-	sent, abandoned bool
-	tries           uint8
+	// Of what is to be done again, see redo.go: sent, it may have been done; loose, it may still
+	// be done; abandoned, it is not to be done after all; and how often it was tried before.
+	sent, loose, abandoned bool
+	tries                  uint8
 }
 
 // NewActiveEnd makes an unconnected end of a connection with the node peer. It is called on any goroutine.
@@ -288,7 +288,8 @@ func (e *ActiveEnd) drop() (left []bulkPost) {
 	sent := e.next - uint64(len(e.wrs)) // up to here the device has them
 	for ; e.done < e.next; e.done++ {
 		if p := e.posts[e.done%bulkDepth]; p.op != nil {
-			p.sent = p.sent || e.done < sent
+			p.loose = e.done < sent
+			p.sent = p.sent || p.loose
 			left = append(left, p)
 		}
 	}

@@ -243,6 +243,9 @@ func (d *Domain) Bury(w *Worker) {
 	d.collectAll(w)
 	w.Ops = nil
 	d.abandon(func(o *Op) bool { return o.worker == w }, slots.OpExpired)
+	for _, m := range d.Movers {
+		delete(m.flows, w.ID) // it is in no list, being empty
+	}
 	for _, l := range d.InLanes {
 		for i := range l.records {
 			if l.records[i].active && int(l.records[i].worker) == w.ID {

@@ -74,13 +74,13 @@ func (p *Peer) Withdrawn(id slots.RegionID, quiet func()) {
 
 // Revoked ends the use of a region whose owner is dead, also of one that the peer wants back already. The
 // peer does not wait for ever until it has it.
-func (p *Peer) Revoked(d *Domain, id slots.RegionID) {
+func (p *Peer) Revoked(id slots.RegionID) {
 	end := func(r *importedRegion) {
 		if r.revoked {
 			return // nothing uses it since, and a peer may say so as often as it likes
 		}
 		r.revoked = true
-		d.abandon(func(o *Op) bool { return o.far == r }, slots.OpExpired)
+		p.Mover.abandon(func(o *Op) bool { return o.far == r }, slots.OpExpired)
 	}
 	if r := p.imports[id]; r != nil {
 		end(r)

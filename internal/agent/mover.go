@@ -274,7 +274,7 @@ func (m *mover) unpark() {
 }
 
 // abandon ends the queued operations that match. One of which something is under way
-// ends when that is complete.
+// ends when that is complete, or certain not to happen any more.
 func (m *mover) abandon(match func(*Op) bool, status slots.OpStatus) {
 	ended := m.abandonRedo(match, status)
 	for _, f := range m.flows {
@@ -283,8 +283,11 @@ func (m *mover) abandon(match func(*Op) bool, status slots.OpStatus) {
 			next := o.next
 			o.next = nil
 			switch {
-			case match(o):
-				o.status, o.done, o.length, o.piece = status, true, 0, o.pieces
+			case o.status != slots.OpOK || match(o):
+				if o.status == slots.OpOK {
+					o.status = status
+				}
+				o.done, o.length, o.piece = true, 0, o.pieces
 				if o.posted == 0 {
 					ended = append(ended, o)
 				}

@@ -1,14 +1,21 @@
 package agent
 
-import "github.com/rdmad/rdmad/slots"
+import (
+	"slices"
+
+	"github.com/rdmad/rdmad/slots"
+)
 
 // When a connection for operations is lost, nobody knows which of the work requests under
 // way were done. Reads and writes are done again, over the next connection: the same bytes
 // go to the same place, and the call that they are for is not answered yet. An atomic
-// operation is never done twice: one that may have been done ends as lost. Its handler
-// hears of it when the next connection is up, because only then it is certain that
-// nothing happens any more: the peer closes its end of the old connection before it
-// accepts another, and before it makes another session.
+// operation is never done twice: one that may have been done ends as lost.
+//
+// Until the next connection is up, what was handed to the last one is loose: a peer that stands
+// still, or is slow, may still take it from there. Only then is it certain that nothing happens
+// any more: the peer closes its end of the old connection before it accepts another, and before
+// it makes another session. So an operation with something loose has no result before, whether it
+// was given up or not: what its handler says thereafter must find a region that does not change.
 
 // redoLimit is how often a work request is done again while the link lives. A link that
 // was lost counts for nothing: then it was not the request's fault.
@@ -22,7 +29,7 @@ func (m *mover) Broken(err error) {
 	exhausted := false
 	for i := range m.redo {
 		p := &m.redo[i]
-		if p.tries++; p.tries > redoLimit {
+		if p.tries++; p.tries > redoLimit && p.op.status == slots.OpOK {
 			p.op.status = slots.OpLost
 			exhausted = true
 		}
@@ -52,8 +59,17 @@ func (m *mover) suspend() {
 	m.suspended, m.opening = true, false // connected will find it so
 	m.fail()
 	for i := range m.redo {
-		m.redo[i].tries = 0
+		m.redo[i].tries, m.redo[i].loose = 0, false
 	}
+	for _, o := range m.abandonRedo(func(o *Op) bool { return o.status != slots.OpOK }, slots.OpLost) {
+		m.domain.complete(o)
+	}
+}
+
+// Uncertain reports whether the peer may still do something of what was under way on a connection
+// that is lost. If there is to be no other one, the session must end.
+func (m *mover) Uncertain() bool {
+	return m.End == nil && slices.ContainsFunc(m.redo, func(p bulkPost) bool { return p.loose })
 }
 
 // resume lets operations go on. The connection is opened when one needs it, or at once
@@ -73,13 +89,18 @@ func (m *mover) again() (work int) {
 	for ; n < len(m.redo) && m.End.room(); n++ {
 		p := &m.redo[n]
 		o := p.op
-		if o.kind.Atomic() && (p.sent || !m.End.atomics) {
-			o.status = slots.OpUnsupported
-			if p.sent {
+		if o.kind.Atomic() && o.status == slots.OpOK {
+			switch {
+			case p.sent:
 				o.status = slots.OpLost
+			case !m.End.atomics:
+				o.status = slots.OpUnsupported
 			}
-			o.posted--
-			m.domain.complete(o)
+		}
+		if o.status != slots.OpOK {
+			if m.drop(p) {
+				m.domain.complete(o)
+			}
 			work++
 			continue
 		}
@@ -102,8 +123,17 @@ func (m *mover) redoes(o *Op, r *Region) bool {
 	return false
 }
 
-// abandonRedo drops what was to be done again of the operations that match, and returns
-// those of which nothing else is left.
+// drop gives up a work request that was to be done again. True: nothing else is left of its operation.
+func (m *mover) drop(p *bulkPost) (last bool) {
+	if p.local != nil {
+		p.local.release()
+	}
+	p.op.posted--
+	return p.op.done && p.op.posted == 0
+}
+
+// abandonRedo drops what was to be done again of the operations that match, but for what is
+// loose, and returns those of which nothing else is left.
 func (m *mover) abandonRedo(match func(*Op) bool, status slots.OpStatus) (ended []*Op) {
 	dropped := 0
 	// All are looked at before the first is dropped: match may look at redo.
@@ -117,17 +147,14 @@ func (m *mover) abandonRedo(match func(*Op) bool, status slots.OpStatus) (ended 
 	}
 	kept := m.redo[:0]
 	for _, p := range m.redo {
-		if !p.abandoned {
+		if p.abandoned && p.op.status == slots.OpOK {
+			p.op.status = status
+		}
+		switch {
+		case !p.abandoned || p.loose && m.End == nil:
 			kept = append(kept, p)
-			continue
-		}
-		o := p.op
-		o.status = status
-		if p.local != nil {
-			p.local.release()
-		}
-		if o.posted--; o.done && o.posted == 0 {
-			ended = append(ended, o)
+		case m.drop(&p):
+			ended = append(ended, p.op)
 		}
 	}
 	clear(m.redo[len(kept):])

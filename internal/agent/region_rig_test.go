@@ -96,6 +96,9 @@ func (x *regionRig) export(r *Region) {
 // connect opens the connection for operations.
 func (x *regionRig) connect(attempt uint64) {
 	if x.refuse {
+		if x.in.Peer.Mover.Uncertain() {
+			return // the conductor ends the session instead
+		}
 		_ = x.in.Peer.Mover.Connected(attempt, nil)
 		return
 	}

@@ -191,7 +191,7 @@ func TestRegionsEndBetweenLinks(t *testing.T) {
 	}{
 		"not named again": {want: slots.OpLost},
 		"revoked when the link is back": {
-			after: func(x *regionRig) { x.in.Peer.Revoked(x.b.d, x.far.ID) }, want: slots.OpExpired,
+			after: func(x *regionRig) { x.in.Peer.Revoked(x.far.ID) }, want: slots.OpExpired,
 		},
 		"taken back before": {before: func(x *regionRig) { x.in.Peer.Withdrawn(x.far.ID, func() {}) }, want: slots.OpLost},
 		"named with another size": {

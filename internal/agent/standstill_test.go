@@ -41,6 +41,12 @@ func TestOpsOnANodeThatStandsStill(t *testing.T) {
 	if m.End != nil || x.opened != 1 {
 		t.Error("the connection goes on although nothing was completed between two looks")
 	}
+	settle(x.a, x.b)
+	if !x.service.ops.Empty() || !m.Uncertain() {
+		t.Error("the operation has ended although the other node may still carry it out")
+	}
+	x.loseLink() // as its conductor does then
+	x.in.Peer.Forget()
 	if r := x.result(x.service); r.Status != slots.OpLost {
 		t.Errorf("the operation ended with %v", r.Status)
 	}

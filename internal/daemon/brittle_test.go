@@ -12,10 +12,12 @@ import (
 
 // BrittleEnv names a file: in a core that has the variable the provider verbs is one over
 // tcp that fails while the file exists, and penalties are short. While the file exists with
-// NoEndpoints at its end, no endpoint is made, and it gets a byte for each that was to be.
+// NoEndpoints at its end, no endpoint is made, and it gets a byte for each that was to be; with
+// NoOperations, writes to regions fail of which the first one is on its way.
 const (
-	BrittleEnv  = "RDMAD_TEST_BRITTLE"
-	NoEndpoints = ".endpoints"
+	BrittleEnv   = "RDMAD_TEST_BRITTLE"
+	NoEndpoints  = ".endpoints"
+	NoOperations = ".operations"
 )
 
 func init() {
@@ -79,6 +81,12 @@ type brittleEndpoint struct {
 func (e brittleEndpoint) PostSend(wrs []fabric.SendWR) (int, error) {
 	if _, err := os.Stat(e.file); err == nil {
 		return 0, errBrittle
+	}
+	if len(wrs) > 1 && wrs[0].Op == fabric.OpWrite {
+		if _, err := os.Stat(e.file + NoOperations); err == nil {
+			n, err := e.Endpoint.PostSend(wrs[:1])
+			return n, errors.Join(errBrittle, err)
+		}
 	}
 	return e.Endpoint.PostSend(wrs)
 }

@@ -267,6 +267,7 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
 	e, err := b.connect(ctx, s)
+	uncertain := false
 	d.agent.Commands.Call(func() {
 		over := s.Reason()
 		if d.view.Retired {
@@ -282,7 +283,8 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 		}
 		if err != nil {
 			e = nil
-			if again = c.ctx.Err() == nil && time.Now().Before(until) && b.view.Mover.Awaits(attempt); again {
+			again = c.ctx.Err() == nil && time.Now().Before(until) && b.view.Mover.Awaits(attempt)
+			if uncertain = !again && b.view.Mover.Uncertain(); again || uncertain {
 				return
 			}
 		}
@@ -291,6 +293,11 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 			b.view.Mover.Broken(serr)
 		}
 	})
+	if uncertain {
+		// Before the operations end, the peer must have closed its end of the last connection:
+		// it does before it makes another session.
+		s.end(fmt.Errorf("what was under way to regions there may still arrive: %w", err))
+	}
 	return again, err
 }
 

@@ -20,7 +20,7 @@ func (c *conductor) peerRegion(s *session, m *peerproto.Message) error {
 	}
 	if d := c.domainNamed(m.Region.Domain); d != nil {
 		b := c.bulkWith(d, s.link.name)
-		d.agent.Commands.Call(func() { b.view.Revoked(d.view, m.Region.ID()) })
+		d.agent.Commands.Call(func() { b.view.Revoked(m.Region.ID()) })
 	}
 	return nil
 }

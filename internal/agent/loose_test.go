@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// breakLoose breaks the connection of a rig as soon as something is under way on it, and returns what
+// opens the next one, which is not opened before.
+func (x *regionRig) breakLoose(t *testing.T) (open func()) {
+	t.Helper()
+	m := x.in.Peer.Mover
+	for n := 0; m.End == nil || m.End.next == 1; n++ {
+		if n > 20 {
+			t.Fatal("nothing is under way")
+		}
+		x.b.a.cycle()
+	}
+	connect := m.Connect
+	m.Connect = func(attempt uint64) bool {
+		m.Connect = connect
+		open = func() { connect(attempt) }
+		return true
+	}
+	m.Broken(nil)
+	m.move()
+	if open == nil || !m.Uncertain() {
+		t.Fatalf("no connection is asked for, or all is certain: %d work requests", len(m.redo))
+	}
+	return open
+}
+
+// What was handed to a connection that is lost may still arrive. Operations that are given up meanwhile,
+// whatever the reason, end when the peer has closed that connection, which it does before it accepts the
+// next one or makes another session. Nothing of them is done again.
+func TestGivenUpWhileLoose(t *testing.T) {
+	for name, giveUp := range map[string]func(x *regionRig) slots.OpStatus{
+		"lane":  func(x *regionRig) slots.OpStatus { x.in.Down(); return slots.OpLost },
+		"owner": func(x *regionRig) slots.OpStatus { x.in.Peer.Revoked(x.far.ID); return slots.OpExpired },
+		"handler": func(x *regionRig) slots.OpStatus {
+			x.b.d.abandon(func(o *Op) bool { return o.worker.ID == rigService }, slots.OpExpired)
+			return slots.OpExpired
+		},
+	} {
+		for end, link := range map[string]bool{"next connection": false, "next session": true} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				x := newRegionRig(t, fabrictest.NewFake())
+				_, u := x.begin(whole(x.far, slots.AllRights))
+				x.submit(x.service, op(u, slots.OpWrite, 0, 3<<20, x.own))
+				open := x.breakLoose(t)
+				want := giveUp(x)
+				settle(x.a, x.b)
+				var r slots.Result
+				if x.service.ops.Take(&r) {
+					t.Fatalf("an operation whose bytes may still arrive has ended: %v", r.Status)
+				}
+				if x.in.records[u.Index].grants == nil {
+					t.Fatal("the call has ended before its operation")
+				}
+				if link {
+					x.loseLink()
+					x.regainLink(x.far)
+				} else {
+					open()
+				}
+				if r = x.result(x.service); r.Status != want {
+					t.Errorf("the operation ended with %v, want %v", r.Status, want)
+				}
+				if e := x.in.Peer.Mover.End; e != nil && e.next != 1 {
+					t.Errorf("%d work requests of an operation that was given up are done again", e.next-1)
+				}
+				x.finish(u)
+				settle(x.a, x.b)
+			})
+		}
+	}
+}
+
+// A connection that breaks too often gives up on what is under way: that ends with the next connection, too.
+func TestRedoLimitWhileLoose(t *testing.T) {
+	x := newRegionRig(t, fabrictest.NewFake())
+	c, u := x.begin(whole(x.far, slots.AllRights))
+	m := x.in.Peer.Mover
+	x.submit(x.service, op(u, slots.OpWrite, 0, 3<<20, x.own))
+	open := x.breakLoose(t)
+	for range redoLimit {
+		open()
+		open = x.breakLoose(t)
+	}
+	settle(x.a, x.b)
+	var r slots.Result
+	if x.service.ops.Take(&r) {
+		t.Fatalf("an operation whose bytes may still arrive has ended: %v", r.Status)
+	}
+	open()
+	if r = x.result(x.service); r.Status != slots.OpLost || m.End.next != 1 {
+		t.Errorf("the operation ended with %v, and %d work requests are done again", r.Status, m.End.next-1)
+	}
+	x.finish(u)
+	settle(x.a, x.b)
+	if _, ok := c.outcome(t); !ok {
+		t.Error("no answer")
+	}
+}
