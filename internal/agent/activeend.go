@@ -41,8 +41,8 @@ type ActiveEnd struct {
 	Opening  Opening
 	// OnBroken is as that of an InLane.
 	OnBroken func(error)
-	// atomics: the device can do atomic operations.
-	atomics bool
+	// Atomics: both devices can do atomic operations.
+	Atomics bool
 
 	// locals are the regions of this node's workers that are registered, asked
 	// those that are being registered.
@@ -76,7 +76,7 @@ type bulkPost struct {
 // NewActiveEnd makes an unconnected end of a connection with the node peer. It is called on any goroutine.
 func NewActiveEnd(a *Agent, dev fabric.Device, cq fabric.CQ, tag uint64, peer string) (_ *ActiveEnd, err error) {
 	e := &ActiveEnd{
-		agent: a, tag: tag, next: 1, done: 1, atomics: dev.Caps().Atomics,
+		agent: a, tag: tag, next: 1, done: 1, Atomics: dev.Caps().Atomics,
 		locals: make(map[*Region]fabric.MemoryRegion), asked: make(map[*Region]bool),
 		wrs: make([]fabric.SendWR, 0, bulkDepth),
 	}

@@ -1,8 +1,12 @@
 package agent
 
 import (
+	"context"
+	"errors"
+	"sync"
 	"testing"
 
+	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -104,3 +108,52 @@ func TestRedoLimitWhileLoose(t *testing.T) {
 		t.Error("no answer")
 	}
 }
+
+// Of two connections that the peer asks for, the one that it asked for last is its connection, however
+// late the other is made.
+func TestLateAccept(t *testing.T) {
+	x := newRegionRig(t, fabrictest.NewFake())
+	p := x.out.Peer
+	talk := new(liveTalk)
+	var ends []*PassiveEnd
+	for n := range uint64(2) {
+		e := &PassiveEnd{Agent: x.a.a, Tag: 500 + n, Opening: Opening{talk, 1 + n}}
+		if err := p.Expect(e.Opening); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		e.Endpoint, err = x.pd.CreateEndpoint(fabric.EndpointAttr{CQ: x.a.a.CQs[0], Tag: e.Tag, SendDepth: 1, RecvDepth: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		remote, err := NewActiveEnd(x.b.a, x.b.dev, x.b.a.CQs[0], 600+n, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { remote.Over = true; remote.Release() })
+		var wg sync.WaitGroup
+		wg.Go(func() { err = e.Endpoint.Connect(context.Background(), remote.Endpoint.Address(), fabric.Passive) })
+		rerr := remote.Endpoint.Connect(context.Background(), e.Endpoint.Address(), fabric.Active)
+		if wg.Wait(); err != nil || rerr != nil {
+			t.Fatal(err, rerr)
+		}
+		ends = append(ends, e)
+	}
+	if err := p.Accept(ends[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Accept(ends[0]); !errors.Is(err, errReplaced) || p.Passive != ends[1] {
+		t.Errorf("the first one is accepted late: %v", err)
+	}
+	if err := p.Expect(ends[0].Opening); !errors.Is(err, errReplaced) || p.Passive != ends[1] {
+		t.Errorf("the first one is expected late: %v", err)
+	}
+	if err := ends[0].Endpoint.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// liveTalk is a session that lives.
+type liveTalk struct{ _ int }
+
+func (*liveTalk) Reason() error { return nil }

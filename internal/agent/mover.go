@@ -165,7 +165,7 @@ func (m *mover) step(o *Op, chunk int) (n int, parked bool) {
 	n = int(min(o.length, uint64(chunk)))
 	if m.near {
 		o.copyChunk(n)
-	} else if o.kind.Atomic() && !m.End.atomics {
+	} else if o.kind.Atomic() && !m.End.Atomics {
 		o.status = slots.OpUnsupported
 	} else {
 		p := bulkPost{op: o, local: o.local, size: n, off: o.off, localOff: o.localOff}

@@ -217,7 +217,7 @@ func TestNoAtomics(t *testing.T) {
 		if r := x.result(x.service); r.Status != slots.OpOK {
 			t.Errorf("a write: %v", r.Status)
 		}
-		x.in.Peer.Mover.End.atomics = atomics
+		x.in.Peer.Mover.End.Atomics = atomics
 		want := map[bool]slots.OpStatus{true: slots.OpOK, false: slots.OpUnsupported}[atomics]
 		x.submit(x.service, op(u, slots.OpFetchAdd, 0, 8, x.own))
 		if r := x.result(x.service); r.Status != want {

@@ -93,7 +93,7 @@ func (m *mover) again() (work int) {
 			switch {
 			case p.sent:
 				o.status = slots.OpLost
-			case !m.End.atomics:
+			case !m.End.Atomics:
 				o.status = slots.OpUnsupported
 			}
 		}

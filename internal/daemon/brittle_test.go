@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -13,11 +14,13 @@ import (
 // BrittleEnv names a file: in a core that has the variable the provider verbs is one over
 // tcp that fails while the file exists, and penalties are short. While the file exists with
 // NoEndpoints at its end, no endpoint is made, and it gets a byte for each that was to be; with
-// NoOperations, writes to regions fail of which the first one is on its way.
+// NoOperations, writes to regions fail of which the first one is on its way. The core whose process id is
+// in the file with NoAtomics at its end has no atomic operations.
 const (
 	BrittleEnv   = "RDMAD_TEST_BRITTLE"
 	NoEndpoints  = ".endpoints"
 	NoOperations = ".operations"
+	NoAtomics    = ".atomics"
 )
 
 func init() {
@@ -52,6 +55,14 @@ func (b brittle) Open(o fabric.Options) (fabric.Device, error) {
 type brittleDevice struct {
 	fabric.Device
 	file string
+}
+
+func (d brittleDevice) Caps() fabric.Caps {
+	caps := d.Device.Caps()
+	if pid, err := os.ReadFile(d.file + NoAtomics); err == nil && string(pid) == strconv.Itoa(os.Getpid()) {
+		caps.Atomics = false
+	}
+	return caps
 }
 
 func (d brittleDevice) AllocPD() (fabric.ProtectionDomain, error) {

@@ -21,16 +21,12 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	}
 	b := c.bulkWith(d, s.link.name)
 	e := &agent.PassiveEnd{Agent: d.agent, Tag: c.tags.Add(1), Opening: agent.Opening{Session: s, Seq: m.Seq}}
-	// The peer opens one when it has none. What it has sent by the last one does not
-	// happen any more when it hears that there is another.
-	d.agent.Commands.Call(func() {
-		if p := b.view.Passive; p != nil && s.Reason() == nil {
-			p.Close(d.agent)
-			b.view.Passive = nil
-		}
-	})
+	var err error
+	if d.agent.Commands.Call(func() { err = b.view.Expect(e.Opening) }); err != nil {
+		return err
+	}
 	b.mu.Lock()
-	err := b.prepare(s)
+	err = b.prepare(s)
 	if err == nil {
 		e.Endpoint, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.CQs[s.fabric.number], Tag: e.Tag, SendDepth: 1, RecvDepth: 1, Peer: b.peer})
 	}
@@ -44,7 +40,9 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	defer b.accepting.Done()
 	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
-	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{Address: e.Endpoint.Address()}})
+	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
+		Address: e.Endpoint.Address(), NoAtomics: !s.fabric.device.Caps().Atomics,
+	}})
 	if err == nil {
 		err = e.Endpoint.Connect(ctx, m.Lane.Address, fabric.Passive)
 	}

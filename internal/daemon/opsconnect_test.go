@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/rdmad/rdmad/client"
@@ -76,5 +77,37 @@ func opsWithoutConnection(t *testing.T, hold string, back bool) {
 	check(t, <-over)
 	if got := region.Bytes()[1:7]; string(got) != "landed" {
 		t.Errorf("the region has %q", got)
+	}
+}
+
+// Atomic operations are not sent to a node whose device has none, though that of this node has them.
+func TestAtomicsOfThePeer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "broken")
+	t.Setenv(daemon.BrittleEnv, file)
+	a, b := daemontest.Pair(t, "[fabric]\nlisten = \"127.0.0.1:0\"\nprovider = \"verbs\"\n")
+	attachServer(t, b, map[string]server.Handler{
+		"add": func(c *server.Call) error {
+			_, err := c.Region(0).FetchAdd(0, 1)
+			if errors.Is(err, server.ErrUnsupported) {
+				return c.Reply([]byte("unsupported"))
+			}
+			if err != nil {
+				return err
+			}
+			return c.Reply(nil)
+		},
+	})
+	core, err := a.Core()
+	check(t, err)
+	check(t, os.WriteFile(file+daemon.NoAtomics, []byte(strconv.Itoa(core)), 0o600))
+	conn := attachClient(t, a)
+	region, err := conn.AllocRegion(t.Context(), 4096)
+	check(t, err)
+	ref, err := region.Ref(0, region.Len(), client.MayAtomic)
+	check(t, err)
+	answer, err := conn.CallRegions(t.Context(), "b/text/add", nil, ref)
+	check(t, err)
+	if string(answer) != "unsupported" || region.Bytes()[0] != 0 {
+		t.Errorf("the handler answers %q, and the region has %d", answer, region.Bytes()[0])
 	}
 }

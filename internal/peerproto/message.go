@@ -151,8 +151,10 @@ type Lane struct {
 	Verdicts []byte `json:"verdicts,omitempty"`
 	// Incoming, of a broken lane: requests came in by the sender's end.
 	Incoming bool `json:"incoming,omitempty"`
-	// Bulk: it is no lane but a connection for operations on regions.
-	Bulk bool `json:"bulk,omitempty"`
+	// Bulk: it is no lane but a connection for operations on regions. NoAtomics, of its accept: the
+	// sender's device has no atomic operations.
+	Bulk      bool `json:"bulk,omitempty"`
+	NoAtomics bool `json:"no_atomics,omitempty"`
 }
 
 // Region names a region of the sender's domain; see slots.RegionID.
