@@ -117,6 +117,14 @@ func (e *ActiveEnd) Close() {
 		event.EndpointClose.On(&e.agent.log).Err(err).Msg("closing an endpoint")
 	}
 	e.Endpoint = nil
+	// Not with the rest, which a registration under way delays: a region that is freed meanwhile is
+	// unmapped once the connections that there are have forgotten it.
+	for r, mr := range e.locals {
+		if err := mr.Close(); err != nil {
+			event.RegistrationClose.On(&e.agent.log).Err(err).Msg("closing a region's registration")
+		}
+		delete(e.locals, r)
+	}
 	e.Release()
 }
 

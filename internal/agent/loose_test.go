@@ -157,3 +157,44 @@ func TestLateAccept(t *testing.T) {
 type liveTalk struct{ _ int }
 
 func (*liveTalk) Reason() error { return nil }
+
+// A connection that is closed while memory is being registered with it keeps none of the other memory
+// registered: that may be unmapped before.
+func TestCloseBesideRegistration(t *testing.T) {
+	x := newRegionRig(t, fabrictest.NewFake())
+	e, err := NewActiveEnd(x.b.a, x.b.dev, x.b.a.CQs[0], 600, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mr, err := e.PD.Register(x.own.Mem, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := &countedRegion{MemoryRegion: mr}
+	e.locals[x.own] = kept
+	other := x.addRegion(x.b, 4, rigService)
+	e.asked[other] = true
+	other.hold()
+	e.Close()
+	if kept.closed != 1 || e.PD == nil {
+		t.Errorf("closed %d times while a registration is under way; all is released: %v", kept.closed, e.PD == nil)
+	}
+	late, err := e.PD.Register(other.Mem, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.in.Peer.Mover.Registered(e, other, late); kept.closed != 1 || e.PD != nil {
+		t.Errorf("closed %d times; all is released: %v", kept.closed, e.PD == nil)
+	}
+}
+
+// countedRegion counts how often a registration is closed.
+type countedRegion struct {
+	fabric.MemoryRegion
+	closed int
+}
+
+func (r *countedRegion) Close() error {
+	r.closed++
+	return r.MemoryRegion.Close()
+}

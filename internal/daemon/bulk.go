@@ -131,11 +131,10 @@ var errRegionFree = fmt.Errorf("%w: the region is free", attach.ErrInvalid)
 
 // export makes a region known to the peer. Again it only makes sure.
 func (b *bulk) export(ctx context.Context, s *session, r *region) error {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if r.gone { // while the worker's question waited for the link
+	if !r.hold() { // it was freed while the worker's question waited for the link
 		return errRegionFree
 	}
+	defer r.mu.RUnlock()
 	b.mu.Lock()
 	err := b.prepare(s)
 	if err != nil {

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -286,4 +287,34 @@ func TestDeadOwnersBesideMutePeer(t *testing.T) {
 	})
 	p.send(frame{"type": "ping", "seq": 9})
 	p.receive("pong") // the session goes on
+}
+
+// A region that is free is refused at once, also while handlers of a peer still have it and its memory is not
+// given back.
+func TestExportWhileRegionIsGivenBack(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	check(t, b.Halt())
+	worker, err := attach.Open(t.Context(), a.Socket, attach.Hello{Role: attach.RoleClient, Name: "exporter"}, attach.Events{})
+	check(t, err)
+	defer worker.Release()
+	defer worker.Close()
+	p := pose(t, a)
+	p.send(frame{"type": "repeated"})
+	r, err := worker.AllocRegion(t.Context(), 4096)
+	check(t, err)
+	done := make(chan error, 1)
+	go func() { done <- r.Export(t.Context(), "b") }()
+	p.send(frame{"type": "exported", "seq": p.receive("export")["seq"]})
+	check(t, <-done)
+	id := r.ID()
+	check(t, r.Free())
+	held := p.receive("unexport") // not answered as long as a handler has it
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	ask := &attach.Message{Type: attach.TypeExport, Node: "b", Region: attach.InfoOf(id)}
+	if _, err := worker.Ask(ctx, ask); !errors.Is(err, attach.ErrInvalid) {
+		t.Errorf("the export of a free region: %v", err)
+	}
+	p.send(frame{"type": "unexported", "seq": held["seq"]})
 }

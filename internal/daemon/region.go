@@ -33,11 +33,10 @@ type region struct {
 	owned  context.Context
 	disown context.CancelFunc
 
-	// mu keeps release from what needs the region: exports, which may wait for peers and do
-	// not wait for each other, and seg while its descriptor is sent.
+	// mu keeps release, after which the memory is not mapped any more, from what needs the region:
+	// exports, which may wait for peers and do not wait for each other, and seg while its descriptor is sent.
+	// Who comes later does not wait for it: see hold.
 	mu sync.RWMutex
-	// gone: it was released, its memory is not mapped any more. It belongs to mu.
-	gone bool
 	// freeing: it was freed once; guarded by conductor.mu.
 	freeing bool
 }
@@ -121,15 +120,26 @@ func (c *conductor) regionFor(w *worker, m *attach.Message) *region {
 	if found == nil || m.Seq == 0 {
 		return nil
 	}
-	found.mu.RLock()
-	c.mu.Lock()
-	freeing := found.freeing
-	c.mu.Unlock()
-	if freeing {
-		found.mu.RUnlock()
+	if !found.hold() {
 		return nil
 	}
 	return found
+}
+
+// hold locks mu for reading, unless the region was freed. It does not wait: the release has mu until every
+// peer has given the region back, which is up to their handlers.
+func (r *region) hold() bool {
+	if !r.mu.TryRLock() {
+		return false
+	}
+	c := r.domain.conductor
+	c.mu.Lock()
+	freeing := r.freeing
+	c.mu.Unlock()
+	if freeing {
+		r.mu.RUnlock()
+	}
+	return !freeing
 }
 
 // reserve counts a region of size bytes among w's.
@@ -360,7 +370,6 @@ func (c *conductor) release(r *region) {
 	r.owner.regions.freed--
 	c.unreserveLocked(r.owner, r.size)
 	c.mu.Unlock()
-	r.gone = true
 	r.disown()
 	// Its owner may hold it for ever, and that must not count for nobody.
 	_ = r.seg.Discard()
@@ -375,9 +384,13 @@ func (c *conductor) export(w *worker, m *attach.Message) (*attach.Message, error
 	}
 	c.mu.Lock()
 	r := w.domain.regions.find(w, m.Region.ID())
+	freeing := r != nil && r.freeing
 	c.mu.Unlock()
-	if r == nil {
+	switch {
+	case r == nil:
 		return nil, fmt.Errorf("%w: no region of this process", attach.ErrInvalid)
+	case freeing:
+		return nil, errRegionFree
 	}
 	a := &attach.Message{Type: attach.TypeExported, Node: m.Node}
 	if m.Node == c.node {
