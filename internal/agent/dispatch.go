@@ -160,23 +160,29 @@ func (d *Domain) postpone(w *Worker) {
 	}
 }
 
-// heedPostponed looks at what was left by the last cycle.
+// heedPostponed looks at what was left by the last cycle. Who has no turn in this one has the first in the
+// next, before those who had one and want another.
 func (d *Domain) heedPostponed() (work int) {
-	d.hints, d.scans = cycleHints, cycleScans
+	d.hints, d.scans, d.ops = cycleHints, cycleScans, cycleOps
 	if d.shares() {
 		d.hints = 2 * sharedHints
 	}
-	again := d.againWorkers
+	waiting := d.againWorkers
 	d.againWorkers = d.spareAgain[:0]
-	d.spareAgain = again
-	for i, w := range again {
+	turns := 0
+	for ; turns < len(waiting) && d.hints > 0 && d.ops > 0; turns++ {
+		w := waiting[turns]
 		w.later = false
 		if d.Workers[w.ID] == w {
-			work += 1 + d.heed(w)
+			d.heed(w)
 		}
-		again[i] = nil
 	}
-	return work
+	n := len(waiting)
+	left := append(waiting[:copy(waiting, waiting[turns:])], d.againWorkers...)
+	clear(waiting[min(len(left), n):n])
+	clear(d.againWorkers)
+	d.againWorkers, d.spareAgain = left, d.againWorkers
+	return n
 }
 
 // collectAll finds finished answers of w in the slot words.

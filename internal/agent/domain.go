@@ -33,9 +33,9 @@ type Domain struct {
 	due     int64
 	hurried bool
 	// againWorkers are the workers that the last cycle had no time for, spareAgain is used
-	// again. hints and scans are what is left of cycleHints and cycleScans.
+	// again. hints, scans and ops are what is left of cycleHints, cycleScans and cycleOps.
 	againWorkers, spareAgain []*Worker
-	hints, scans             int
+	hints, scans, ops        int
 	// present are the workers whose processes are not known to be dead, Strikes says what
 	// follows from errors, and Damages are those that nobody can be named for.
 	present []*Worker
@@ -70,8 +70,6 @@ type Domain struct {
 	Peers   []*Peer
 	Movers  []*mover
 	near    *mover
-	// againOps are the workers with more operations than one cycle allows.
-	againOps []*Worker
 	// completed are the workers that have got results in this cycle.
 	completed []*Worker
 	// draining is the method whose turns onTurn works on, firstMethod the number

@@ -14,8 +14,10 @@ const (
 	chunkSize  = 64 << 10
 	roomyChunk = 1 << 20
 	// smallCost is what a chunk counts for at least when workers share a
-	// connection: a small one costs the device as much as these bytes.
+	// connection: a small one costs the device as much as these bytes. pieceCost is what a piece of a
+	// list counts for that is read on the way to the next chunk: a list may have many that are empty.
 	smallCost = 1 << 10
+	pieceCost = 64
 )
 
 // mover carries out the operations of all workers of a domain on the regions of one
@@ -127,16 +129,17 @@ func (m *mover) move() (work int) {
 				return work + m.flush()
 			}
 			o := f.head
-			m.domain.advance(o)
-			n := 0
+			cost := max(smallCost, pieceCost*m.domain.advance(o))
 			if !o.done {
+				var n int
 				if n, parked = m.step(o, chunk); parked {
 					break
 				}
 				work++
+				cost = max(cost, n)
 			}
-			f.deficit -= max(n, smallCost)
-			budget -= max(n, smallCost)
+			f.deficit -= cost
+			budget -= cost
 			if o.done {
 				f.pop()
 				if o.posted == 0 {

@@ -7,12 +7,15 @@ type WorkerOps struct {
 	Ring    *slots.OpRing
 	open    int  // accepted and not complete
 	touched bool // in Domain.completed
-	again   bool // in Domain.againOps
 }
 
-// cycleOps bounds what an agent accepts of a worker's operations in a cycle, each
-// piece of a list counted as one.
-const cycleOps = 2048
+// workerOps and cycleOps bound what an agent accepts in a cycle of the operations of a worker, and of all of a
+// domain, which may be exceeded by those of one worker: others have the same agent. Each piece of a list
+// counts as one.
+const (
+	workerOps = 2048
+	cycleOps  = 2 * workerOps
+)
 
 // Op is an operation that was accepted. It is used again when it is complete.
 type Op struct {
@@ -50,11 +53,8 @@ func (d *Domain) submitted(w *Worker) int {
 	}
 	n := 0
 	for ; q.open < q.Ring.Room(); n++ {
-		if n > cycleOps {
-			if !q.again {
-				q.again = true
-				d.againOps = append(d.againOps, w)
-			}
+		if n > workerOps || d.ops <= n {
+			d.postpone(w)
 			break
 		}
 		var s slots.Op
@@ -78,6 +78,7 @@ func (d *Domain) submitted(w *Worker) int {
 			d.complete(o)
 		}
 	}
+	d.ops -= n
 	return n
 }
 
@@ -227,9 +228,10 @@ func (d *Domain) loadPiece(o *Op, k int) slots.OpStatus {
 	return d.useLocal(o, p.Local, p.LocalOffset, uint64(p.Length))
 }
 
-// advance sees to it that an operation with work left has a current piece.
-func (d *Domain) advance(o *Op) {
-	for o.length == 0 && o.piece < o.pieces {
+// advance sees to it that an operation with work left has a current piece, and returns how many it
+// has read for that.
+func (d *Domain) advance(o *Op) (read int) {
+	for ; o.length == 0 && o.piece < o.pieces; read++ {
 		if o.local != nil {
 			o.local.release()
 			o.local = nil
@@ -246,6 +248,7 @@ func (d *Domain) advance(o *Op) {
 		o.piece++
 	}
 	o.done = o.length == 0 && o.piece >= o.pieces
+	return read
 }
 
 // complete tells the worker how an operation ended, and ends it. An operation that
@@ -296,15 +299,6 @@ func (d *Domain) takeOp() *Op {
 // moveAll does what a cycle has time for of all operations, and wakes the workers
 // whose operations are complete.
 func (d *Domain) moveAll() (work int) {
-	again := d.againOps
-	d.againOps = d.againOps[:0]
-	for i := range again {
-		w := again[i]
-		if w.Ops != nil { // submitted may put it back, at a place that was read
-			w.Ops.again = false
-			work += d.submitted(w)
-		}
-	}
 	for _, m := range d.Movers {
 		if m.busy() {
 			work += m.move()

@@ -108,7 +108,7 @@ func (d *Domain) CutOff() (ends []Ending) {
 	d.outs, d.ins = [slots.MaxLanes]*OutLane{}, [slots.MaxLanes]*InLane{}
 	d.OutLanes, d.InLanes, d.againOut, d.againIn, d.freed = nil, nil, nil, nil, nil
 	d.delayed, d.due, d.Tracer = nil, 0, nil
-	d.touched, d.completed, d.againOps, d.againWorkers = nil, nil, nil, nil
+	d.touched, d.completed, d.againWorkers = nil, nil, nil
 	d.Looks.Later = nil
 	d.agent.Domains = Without(d.agent.Domains, d)
 	return ends
