@@ -253,3 +253,6 @@ var errUnwanted = fmt.Errorf("%w: it was executed, and its answer was not fetche
 // hideNotExecuted keeps what has become of a part from being taken for what has become
 // of the request.
 type hideNotExecuted struct{ error }
+
+// Is shows that the connection to the daemon has ended, which is so whoever says it.
+func (h hideNotExecuted) Is(target error) bool { return target == ErrClosed && errors.Is(h.error, target) }

@@ -48,7 +48,7 @@ type Stream struct {
 // is the handler's. Every stream must be closed, or received from until an error.
 //
 // Errors are those of Call, and ErrInvalid of a method with Idempotent: messages that were
-// exchanged cannot be sent again. A stream to a method that is none ends in ErrNotExecuted.
+// exchanged cannot be sent again. A stream to a method that is none ends in ErrNoService.
 func (m *Method) Stream(ctx context.Context) (*Stream, error) { return m.stream(ctx, nil, false) }
 
 // StreamWith is Stream and a first Send, with fewer requests: a message of up to 128 KiB,

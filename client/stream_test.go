@@ -284,7 +284,7 @@ func TestStreamOutcomes(t *testing.T) {
 		t.Errorf("nil: %v", err)
 	}
 	// What is no stream, and what is one.
-	if _, err := method(t, c, "b/t/echo").Stream(t.Context()); !errors.Is(err, client.ErrNotExecuted) {
+	if _, err := method(t, c, "b/t/echo").Stream(t.Context()); !errors.Is(err, client.ErrNotExecuted) || !errors.Is(err, client.ErrNoService) {
 		t.Errorf("a stream to a method that is none: %v", err)
 	}
 	if _, err := c.Call(t.Context(), "b/t/nil", nil); !errors.Is(err, client.ErrRemote) {

@@ -108,7 +108,7 @@ func TestOutcomesOfTries(t *testing.T) {
 		{&noWayError{"x", ErrNoService}, true, false},
 		{fmt.Errorf("%w: %w", ErrNotExecuted, &RemoteError{Text: "no room for a large request"}), true, false},
 		{fmt.Errorf("%w: %w", ErrMaybeExecuted, text), true, true},
-		{fmt.Errorf("%w: %w", ErrMaybeExecuted, hideNotExecuted{ErrClosed}), true, true},
+		{fmt.Errorf("%w: %w", ErrMaybeExecuted, hideNotExecuted{ErrClosed}), false, true},
 		{fmt.Errorf("%w: %w", ErrNotExecuted, ErrClosed), false, false},
 		{&DeadlineError{Cause: io.EOF}, false, false},
 		{&DeadlineError{Sent: true, Cause: io.EOF}, false, true},

@@ -124,6 +124,9 @@ func (i *callInfo) metadata(ctx context.Context, node, service string) (metadata
 		}
 		for k, v := range more {
 			k = strings.ToLower(k)
+			if err := checkPair(k, v); err != nil {
+				return nil, status.Error(codes.Internal, err.Error())
+			}
 			md[k] = append(md[k], v)
 		}
 	}

@@ -188,6 +188,11 @@ var errNoStream = errors.New("grpcx: the call was not begun")
 func (s *clientStream) open(first []byte) error {
 	out, err := s.conn.open(s.caller, s.service, s.method, s.info.wait, first)
 	if err != nil {
+		s.mu.Lock()
+		if s.failure == nil {
+			s.failure = err // for who waits for opened
+		}
+		s.mu.Unlock()
 		close(s.opened)
 		return err
 	}

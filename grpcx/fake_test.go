@@ -24,10 +24,13 @@ type fakeNet struct {
 	// onSend and onAnswer may change what is on the way to the handler and back.
 	onSend   func(msg []byte) []byte
 	onAnswer func(msg []byte) []byte
+	// answerError, if set, says what an answer's Send returns instead of sending it; nil means that it is sent.
+	answerError func(msg []byte) error
 	// sent counts the frames of callers, answered those of handlers.
 	sent, answered int
 
-	ctx     context.Context
+	ctx     context.Context // of the server, which close closes
+	close   context.CancelFunc
 	running sync.WaitGroup
 }
 
@@ -46,6 +49,8 @@ func (n *fakeNet) handle(service, method string, h func(incoming) error) error {
 }
 
 func (n *fakeNet) withdraw(context.Context) error { return nil }
+
+func (n *fakeNet) fetched(context.Context) error { return nil }
 
 func (n *fakeNet) absent(_ context.Context, service string) absence {
 	n.mu.Lock()
@@ -195,6 +200,11 @@ func (i *fakeIncoming) Recv() ([]byte, error) {
 }
 
 func (i *fakeIncoming) Send(msg []byte) error {
+	if i.s.net.answerError != nil {
+		if err := i.s.net.answerError(msg); err != nil {
+			return err
+		}
+	}
 	i.s.net.mu.Lock()
 	i.s.net.answered++
 	i.s.net.mu.Unlock()

@@ -350,3 +350,17 @@ func TestNames(t *testing.T) {
 	err := conn.Invoke(limit(t), "/s/m", &testgrpc.Empty{}, &testgrpc.Empty{})
 	want(t, err, codes.Canceled, "closed")
 }
+
+// Who receives hears why the stream could not be begun as soon as that is certain, and not only when who
+// has sent the first message has ended the call.
+func TestReceiverOfUnopenedStream(t *testing.T) {
+	n, conn := fake(t, stackOptions{register: func(grpc.ServiceRegistrar) {}})
+	n.openError = func(string) error { return fmt.Errorf("%w: no", client.ErrLimit) }
+	desc := &grpc.StreamDesc{StreamName: "UnaryCall", ServerStreams: true}
+	stream, err := conn.NewStream(limit(t), desc, "/grpc.testing.TestService/UnaryCall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, stream.(*clientStream).open(nil), codes.ResourceExhausted, "no") // as SendMsg does first
+	want(t, stream.RecvMsg(&testgrpc.SimpleResponse{}), codes.ResourceExhausted, "no")
+}

@@ -53,7 +53,7 @@ func appendMetadata(b []byte, md metadata.MD) ([]byte, error) {
 			continue
 		}
 		for _, v := range vs {
-			if err := checkPair(k, v); err != nil {
+			if err := checkSent(k, v); err != nil {
 				return b, err
 			}
 			n++
@@ -87,7 +87,7 @@ func readMetadata(c *cursor) (metadata.MD, error) {
 		if reserved(k) {
 			return nil, fmt.Errorf("%w: metadata with the key %.80q", errFrame, k)
 		}
-		if err := checkPair(k, v); err != nil {
+		if err := checkSent(k, v); err != nil {
 			return nil, fmt.Errorf("%w: %w", errFrame, err)
 		}
 		md[k] = append(md[k], v)
@@ -108,22 +108,33 @@ func reserved(key string) bool {
 	return strings.HasPrefix(key, ":")
 }
 
-// checkMetadata returns an error for the first pair that gRPC does not allow.
+// checkMetadata returns an error for the first pair that gRPC does not allow where it looks before it
+// sends: keys of digits, lower-case letters and "_-.", and printable values except under keys that end in
+// "-bin". It does not look at trailers, nor at what handlers give grpc.SetHeader and grpc.SendHeader.
 func checkMetadata(md metadata.MD) error {
 	for k, vs := range md {
 		if reserved(k) {
 			continue
 		}
-		if err := checkPair(k, vs...); err != nil {
-			return err
+		for _, v := range vs {
+			if err := checkPair(k, v); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// checkPair has the rules of gRPC: keys of digits, lower-case letters and "_-.",
-// and printable values except under keys that end in "-bin".
-func checkPair(key string, values ...string) error {
+func checkPair(key, value string) error {
+	return check(key, value, func(c byte) bool { return c >= 0x20 && c <= 0x7e })
+}
+
+// checkSent has the rules for what goes over the wire. Those for values are HTTP/2's: RFC 9110, section 5.5.
+func checkSent(key, value string) error {
+	return check(key, value, func(c byte) bool { return c >= 0x20 && c != 0x7f || c == '\t' })
+}
+
+func check(key, value string, allowed func(c byte) bool) error {
 	if key == "" {
 		return fmt.Errorf("there is an empty key in the metadata")
 	}
@@ -135,11 +146,9 @@ func checkPair(key string, values ...string) error {
 	if strings.HasSuffix(key, "-bin") {
 		return nil
 	}
-	for _, v := range values {
-		for _, c := range []byte(v) {
-			if c < 0x20 || c > 0x7e {
-				return fmt.Errorf("metadata key %.80q contains value with non-printable ASCII characters", key)
-			}
+	for _, c := range []byte(value) {
+		if !allowed(c) {
+			return fmt.Errorf("metadata key %.80q contains value with non-printable ASCII characters", key)
 		}
 	}
 	return nil

@@ -272,3 +272,31 @@ func TestAbsenceIsShared(t *testing.T) {
 	}
 	<-caller.asking
 }
+
+// A method that is none of gRPC is not there for gRPC, also for who would wait for it.
+func TestMethodsOfOthers(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s, err := server.Attach(t.Context(), b.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := func(c *server.Call) error { return c.Reply(nil) }
+	if err := errors.Join(s.Handle("grpc.testing.TestService", "UnaryCall", plain), s.Handle("grpc.testing.TestService", "EmptyCall", plain)); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(context.Background()) }()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		<-done
+	})
+	c := testgrpc.NewTestServiceClient(dialFrom(t, a, dialOptions{node: "b"}))
+	for _, wait := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		_, err := c.UnaryCall(ctx, &testgrpc.SimpleRequest{}, grpc.WaitForReady(wait))
+		want(t, err, codes.Unimplemented, "UnaryCall")
+		cancel()
+	}
+}

@@ -135,6 +135,32 @@ func TestMetadata(t *testing.T) {
 	})
 }
 
+// A trailer, and what grpc.SetHeader sets, may have values that a stream's SetHeader refuses; what cannot be
+// sent at all makes the call fail.
+func TestMetadataOfAnyText(t *testing.T) {
+	each(t, func(t *testing.T, k stack) {
+		var trailer metadata.MD
+		s := &scripted{unary: func(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+			if err := grpc.SetHeader(ctx, trailer); err != nil {
+				t.Error(err)
+			}
+			return &testgrpc.SimpleResponse{Username: "me"}, grpc.SetTrailer(ctx, trailer)
+		}}
+		c := s.client(t, k, stackOptions{})
+		trailer = metadata.Pairs("k", "gr\u00fc\u00dfe\t\xff", "k", "plain")
+		var head, got metadata.MD
+		answer, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.Header(&head), grpc.Trailer(&got))
+		if err != nil || answer.Username != "me" || !reflect.DeepEqual(got["k"], trailer["k"]) || !reflect.DeepEqual(head["k"], trailer["k"]) {
+			t.Errorf("%v, %v, with the header %q and the trailer %q", answer, err, head, got)
+		}
+		trailer = metadata.Pairs("k", "a line\nand another")
+		_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+		want(t, err, codes.Internal, "")
+		_, err = c.UnaryCall(metadata.AppendToOutgoingContext(limit(t), "k", "gr\u00fc\u00dfe"), &testgrpc.SimpleRequest{})
+		want(t, err, codes.Internal, "non-printable")
+	})
+}
+
 // Header returns when the header is there, though another goroutine waits for a message that comes
 // after what is sent then.
 func TestHeaderBesideRecv(t *testing.T) {

@@ -133,6 +133,8 @@ func (h rdmadHost) node() string { return h.server.Node() }
 
 func (h rdmadHost) withdraw(ctx context.Context) error { return h.server.Withdraw(ctx) }
 
+func (h rdmadHost) fetched(ctx context.Context) error { return h.server.Fetched(ctx) }
+
 func (h rdmadHost) handle(service, method string, run func(incoming) error) error {
 	return h.server.HandleStream(service, method, func(s *server.Stream) error { return run(s) })
 }

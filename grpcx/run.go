@@ -27,7 +27,7 @@ func (s *Server) run(m *method, in incoming) error {
 		return r.end(st)
 	}
 	st := handlerStatus(s.call(m, r))
-	if st.Code() == codes.Canceled && (r.stopped() || r.noRoom()) {
+	if st.Code() != codes.OK && r.stopped() || st.Code() == codes.Canceled && r.noRoom() {
 		st = r.broken(context.Canceled) // says why, which is not the caller
 	}
 	return r.end(st)
@@ -129,6 +129,21 @@ type transportStream struct{ *serverStream }
 
 // Method returns "/service/method".
 func (t transportStream) Method() string { return t.method.full }
+
+// SetHeader and SendHeader are those of grpc.SetHeader and grpc.SendHeader.
+func (t transportStream) SetHeader(md metadata.MD) error {
+	if md.Len() == 0 {
+		return nil
+	}
+	return t.setHeader(md)
+}
+
+func (t transportStream) SendHeader(md metadata.MD) error {
+	if err := t.SetHeader(md); err != nil {
+		return err
+	}
+	return t.sendHeader()
+}
 
 // SetTrailer adds to the trailer metadata.
 func (t transportStream) SetTrailer(md metadata.MD) error { return t.setTrailer(md) }

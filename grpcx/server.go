@@ -88,8 +88,8 @@ func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo {
 	return all
 }
 
-// GracefulStop has new calls go to other processes that serve the same, or end with codes.Unavailable, and returns a
-// moment after the last of those that run has ended, or with the error of ctx when that ends first. The underlying
+// GracefulStop has new calls go to other processes that serve the same, or end with codes.Unavailable, and returns when those
+// that run have ended and their callers have received all of them, or with the error of ctx when that ends first. The underlying
 // server.Server serves nothing else any more either. Afterwards end the context of Serve, or Close the server of
 // package server. It may be called more than once.
 func (s *Server) GracefulStop(ctx context.Context) error {
@@ -110,21 +110,16 @@ func (s *Server) GracefulStop(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	// A status lies in this process until its caller's process has asked for it, which
-	// it does at once, and nobody says when it has. A server that is closed loses it.
-	select {
-	case <-time.After(linger):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	// Messages lie in this process until their readers have room for them, and a status behind them. A
+	// server that is closed loses what nobody asks for.
+	if err := s.host.fetched(ctx); err != nil && !errors.Is(err, server.ErrClosed) {
+		return err
 	}
+	return nil
 }
 
 // withdrawTime is how long the daemon may take to have calls go elsewhere.
 const withdrawTime = 5 * time.Second
-
-// linger is how long GracefulStop gives callers to fetch their statuses.
-const linger = 100 * time.Millisecond
 
 // method is a method of a service, of any kind.
 type method struct {

@@ -3,14 +3,17 @@ package grpcx
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
 
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/server"
@@ -98,6 +101,99 @@ func TestGracefulStop(t *testing.T) {
 	if err := errors.Join(srv.GracefulStop(limit(t)), idle.GracefulStop(limit(t))); err != nil {
 		t.Error(err)
 	}
+}
+
+// What handlers have sent and slow readers have no room for is waited for, too: a server that is closed loses it.
+func TestGracefulStopBesideSlowReader(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	const messages, size = 3, 150 << 10 // more than the reader's window, and less than with the handler's
+	returned := make(chan struct{})
+	s := &scripted{output: func(_ *testgrpc.StreamingOutputCallRequest, stream testgrpc.TestService_StreamingOutputCallServer) error {
+		defer close(returned)
+		for range messages {
+			if err := stream.Send(&testgrpc.StreamingOutputCallResponse{Payload: payload(size)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	srv := serveOn(t, b, s.register)
+	c := testgrpc.NewTestServiceClient(dialFrom(t, a, dialOptions{node: "b"}))
+	stream, err := c.StreamingOutputCall(limit(t), &testgrpc.StreamingOutputCallRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-returned
+	hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := srv.GracefulStop(hasty); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("stopped while a reader has not received everything: %v", err)
+	}
+	stopped := make(chan error)
+	go func() { stopped <- srv.GracefulStop(limit(t)) }()
+	for range messages {
+		if r, err := stream.Recv(); err != nil || len(r.Payload.Body) != size {
+			t.Fatal(err)
+		}
+	}
+	if _, err := stream.Recv(); err != io.EOF {
+		t.Error(err)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// What handlers make of the end of their contexts when the server is closed is not what callers see.
+func TestClosedWhileHandlersRun(t *testing.T) {
+	for _, returned := range []error{status.Error(codes.Internal, "the database is closed"), errors.New("no more"), context.Canceled} {
+		n, conn := fake(t, stackOptions{register: func(grpc.ServiceRegistrar) {}})
+		entered := make(chan struct{})
+		s := &scripted{duplex: func(stream testgrpc.TestService_FullDuplexCallServer) error {
+			close(entered)
+			<-stream.Context().Done()
+			return returned
+		}}
+		s.register(newServer(n, nil, nil))
+		stream, err := testgrpc.NewTestServiceClient(conn).FullDuplexCall(limit(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-entered
+		n.close()
+		_, err = stream.Recv()
+		want(t, err, codes.Unavailable, stoppedText)
+	}
+}
+
+// An answer that cannot be sent for its size ends the call with a status that says so, the first message of
+// a stream and the answer of a unary call as well.
+func TestAnswerBeyondAllLimits(t *testing.T) {
+	n, conn := fake(t, stackOptions{register: func(grpc.ServiceRegistrar) {}})
+	n.answerError = func(msg []byte) error {
+		if len(msg) > 1000 { // instead of 1 GiB
+			return fmt.Errorf("server: %w: a message of %d bytes", server.ErrInvalid, len(msg))
+		}
+		return nil
+	}
+	s := &scripted{
+		unary: func(context.Context, *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+			return &testgrpc.SimpleResponse{Payload: payload(2000)}, nil
+		},
+		output: func(_ *testgrpc.StreamingOutputCallRequest, stream testgrpc.TestService_StreamingOutputCallServer) error {
+			return stream.Send(&testgrpc.StreamingOutputCallResponse{Payload: payload(2000)})
+		},
+	}
+	s.register(newServer(n, nil, nil))
+	c := testgrpc.NewTestServiceClient(conn)
+	_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+	want(t, err, codes.ResourceExhausted, "a message of")
+	stream, err := c.StreamingOutputCall(limit(t), &testgrpc.StreamingOutputCallRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	want(t, err, codes.ResourceExhausted, "a message of")
 }
 
 func TestRegister(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/rdmad/rdmad/server"
 )
 
 // serverStream is a call at its handler. One goroutine may send while another
@@ -57,6 +59,11 @@ func (r *serverStream) SetHeader(md metadata.MD) error {
 	if err := checkMetadata(md); err != nil {
 		return status.Error(codes.Internal, err.Error())
 	}
+	return r.setHeader(md)
+}
+
+// setHeader is SetHeader without a look at what md has.
+func (r *serverStream) setHeader(md metadata.MD) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sealed {
@@ -72,6 +79,10 @@ func (r *serverStream) SendHeader(md metadata.MD) error {
 	if err := r.SetHeader(md); err != nil {
 		return err
 	}
+	return r.sendHeader()
+}
+
+func (r *serverStream) sendHeader() error {
 	r.mu.Lock()
 	again := r.sealed
 	r.sealed = true
@@ -125,10 +136,10 @@ func (r *serverStream) begin(b []byte, flags byte) ([]byte, error) {
 
 // send sends a frame that begin has begun. sending is held.
 func (r *serverStream) send(b []byte) error {
-	r.begun = true
 	if err := r.in.Send(b); err != nil {
 		return r.broken(err).Err()
 	}
+	r.begun = true
 	return nil
 }
 
@@ -206,8 +217,11 @@ func (r *serverStream) sendEnd(flags byte, e ending) error {
 		if flags&flagMessage != 0 {
 			*b = appendMessage(*b, r.held)
 		}
-		r.begun = true
-		return r.in.Send(*b)
+		err = r.in.Send(*b)
+		if r.begun = r.begun || err == nil; errors.Is(err, server.ErrInvalid) {
+			return failed(codes.ResourceExhausted, err)
+		}
+		return err
 	})
 }
 

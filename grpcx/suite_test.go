@@ -95,6 +95,7 @@ func startFake(t *testing.T, o stackOptions) grpc.ClientConnInterface {
 func fake(t *testing.T, o stackOptions) (*fakeNet, *Conn) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := newFakeNet(ctx)
+	n.close = cancel
 	srv := newServer(n, nil, o.server())
 	o.register(srv)
 	if err := srv.Err(); err != nil {

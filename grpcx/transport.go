@@ -46,6 +46,8 @@ type host interface {
 	handle(service, method string, h func(incoming) error) error
 	// withdraw has new calls go to other processes, until ctx ends.
 	withdraw(ctx context.Context) error
+	// fetched waits until callers have received what handlers have sent.
+	fetched(ctx context.Context) error
 	node() string
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/server"
 )
 
@@ -188,4 +189,51 @@ func ExampleServer_Withdraw() {
 	// Output:
 	// answer: the new release
 	// closed: <nil>
+}
+
+func ExampleServer_Fetched() {
+	socket, stop := node()
+	defer stop()
+	ctx := context.Background()
+	srv, err := server.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := srv.HandleStream("demo", "page", func(s *server.Stream) error {
+		return s.Send(make([]byte, 400<<10)) // more than callers have room for
+	}); err != nil {
+		log.Fatal(err)
+	}
+	go func() { _ = srv.Serve(ctx) }()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	s, err := conn.Stream(ctx, "demo/page")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := srv.Withdraw(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fetched := make(chan error, 1)
+	go func() { fetched <- srv.Fetched(ctx) }()
+	for {
+		page, err := s.Recv(ctx)
+		if err != nil {
+			fmt.Println("end:", err)
+			break
+		}
+		fmt.Println("received:", len(page))
+	}
+	// Its callers have everything: the process may end.
+	fmt.Println("fetched:", <-fetched)
+	if err := srv.Close(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// received: 409600
+	// end: EOF
+	// fetched: <nil>
 }

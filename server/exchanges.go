@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"sync"
@@ -39,6 +40,8 @@ type exchanges struct {
 	// streams are the handlers of streams that run.
 	streams int
 	closed  bool
+	// fewer is closed, and nil again, when there is less of what left counts; nil if nobody wants to know.
+	fewer chan struct{}
 	// running are stream handlers and goroutines that move parts.
 	running sync.WaitGroup
 }
@@ -181,7 +184,16 @@ func (x *exchanges) remove(e *serverExchange) bool {
 	x.bytes -= e.bytes
 	e.lease.Stop()
 	e.block.Release()
+	x.lessLeft()
 	return true
+}
+
+// lessLeft tells who waits in fetched. mu is held.
+func (x *exchanges) lessLeft() {
+	if x.fewer != nil {
+		close(x.fewer)
+		x.fewer = nil
+	}
 }
 
 // expire ends an exchange whose requester has not been heard of.
@@ -222,6 +234,7 @@ func (x *exchanges) renew(e *serverExchange) bool {
 func (x *exchanges) streamOver() {
 	x.mu.Lock()
 	x.streams--
+	x.lessLeft()
 	x.mu.Unlock()
 }
 
@@ -230,6 +243,36 @@ func (x *exchanges) streamOver() {
 func (x *exchanges) left() (n int, running bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return x.leftLocked()
+}
+
+// fetched waits until nothing is left, nor a handler of a stream running, or one of the two contexts ends.
+func (x *exchanges) fetched(ctx, base context.Context) error {
+	for {
+		x.mu.Lock()
+		n, running := x.leftLocked()
+		if n > 0 || running {
+			if x.fewer == nil {
+				x.fewer = make(chan struct{})
+			}
+		}
+		fewer := x.fewer
+		x.mu.Unlock()
+		if n == 0 && !running {
+			return nil
+		}
+		select {
+		case <-fewer: // closed by the one that ends
+		case <-base.Done():
+			return ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// leftLocked is left for who holds mu.
+func (x *exchanges) leftLocked() (n int, running bool) {
 	for _, e := range x.open {
 		if e.stream != nil || e.answer != nil {
 			n++

@@ -76,7 +76,7 @@ func refuseCall(*Call) error { return errors.New("the method is a stream (client
 func (x *exchanges) openStream(p *part, data []byte) {
 	h := x.server.streamHandler(p.header.Method)
 	if h == nil {
-		p.fail(slots.StatusInvalid, "the method is no stream")
+		p.fail(slots.StatusNoService, "the method is no stream")
 		return
 	}
 	s := &Stream{

@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
@@ -238,4 +240,70 @@ func TestWithdrawnOrdersAndStreams(t *testing.T) {
 	if err := one.Handle("t", "more", g.handle); !errors.Is(err, server.ErrInvalid) {
 		t.Errorf("offered again: %v", err)
 	}
+}
+
+// Fetched waits for handlers of streams, and for callers to have received what they have sent, however slowly; and for
+// nobody when the server is closed.
+func TestFetched(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s := attach(t, b)
+	if err := s.Fetched(t.Context()); err != nil {
+		t.Errorf("before there was anything: %v", err)
+	}
+	const messages, size = 3, 150 << 10 // more than the caller's window
+	entered, leave := make(chan struct{}), make(chan struct{})
+	if err := s.HandleStream("t", "pages", func(s *server.Stream) error {
+		close(entered)
+		<-leave
+		for range messages {
+			if err := s.Send(make([]byte, size)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	done := start(t, s)
+	stream, err := caller(t, a, "b/t/pages").Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unfetched := func(what string) {
+		t.Helper()
+		hasty, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if err := s.Fetched(hasty); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	<-entered
+	unfetched("while a handler runs")
+	close(leave)
+	unfetched("while its caller has not received everything")
+	fetched := make(chan error, 2)
+	for range cap(fetched) {
+		go func() { fetched <- s.Fetched(t.Context()) }()
+	}
+	for n := 0; ; n++ {
+		msg, err := stream.Recv(t.Context())
+		if err != nil {
+			if n != messages || err != io.EOF {
+				t.Errorf("after %d messages: %v", n, err)
+			}
+			break
+		}
+		if len(msg) != size {
+			t.Errorf("%d bytes", len(msg))
+		}
+	}
+	for range cap(fetched) {
+		if err := <-fetched; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	<-done
 }
