@@ -29,11 +29,24 @@ type Inbox struct {
 
 	frame  [FrameSize]byte
 	nframe int
-	msg    []byte // the message that is not complete
-	need   int    // its size, when the frame is
-	ready  [][]byte
-	first  int
+	need   int // the size of the message that is not complete, when its frame is
+	have   int // bytes of it that have come
+
+	// Messages wait as they have come, with their frames, in queue from first on, but for the bytes of
+	// those larger than smallMost, which are in large. The last one may not be complete. A message
+	// is made of them when it is taken: a slice for each that waits would take many times the window.
+	queue   []byte
+	first   int
+	large   fifo
+	waiting int // complete messages
 }
+
+const (
+	// smallMost is the largest message that waits in Inbox.queue.
+	smallMost = 256
+	// keptQueue is how much room of an empty Inbox.queue is kept.
+	keptQueue = 16 << 10
+)
 
 // NewInbox returns an inbox with a window in bytes, for messages of at most max bytes.
 func NewInbox(window, max int) *Inbox {
@@ -66,11 +79,10 @@ func (in *Inbox) Add(offset uint64, p []byte) error {
 			if uint64(size) > uint64(in.max) {
 				return fmt.Errorf("%w: a message of %d bytes, at most %d", ErrProtocol, size, in.max)
 			}
-			in.need = int(size)
-			in.msg = make([]byte, 0, min(in.need, firstGrowth))
+			in.begin(int(size))
 		}
-		n := min(len(p), in.need-len(in.msg))
-		in.msg = append(in.msg, p[:n]...)
+		n := min(len(p), in.need-in.have)
+		in.keep(p[:n])
 		p = p[n:]
 		in.complete()
 	}
@@ -78,18 +90,40 @@ func (in *Inbox) Add(offset uint64, p []byte) error {
 	return nil
 }
 
-// complete moves a message that is all there to those that are ready.
+// begin begins a message of which the frame is complete.
+func (in *Inbox) begin(size int) {
+	in.need, in.have = size, 0
+	in.enqueue(in.frame[:])
+	if size > smallMost {
+		in.large.push(make([]byte, 0, min(size, firstGrowth)))
+	}
+}
+
+// keep keeps the next bytes of the message that has begun.
+func (in *Inbox) keep(p []byte) {
+	in.have += len(p)
+	if in.need > smallMost {
+		last := in.large.last()
+		*last = append(*last, p...)
+		return
+	}
+	in.enqueue(p)
+}
+
+// enqueue appends to the queue, in the room of what was taken before it gets more.
+func (in *Inbox) enqueue(p []byte) {
+	if len(in.queue)+len(p) > cap(in.queue) && in.first > len(in.queue)/2 {
+		in.queue = in.queue[:copy(in.queue, in.queue[in.first:])]
+		in.first = 0
+	}
+	in.queue = append(in.queue, p...)
+}
+
+// complete notes that a message is all there.
 func (in *Inbox) complete() {
-	if in.nframe == FrameSize && len(in.msg) == in.need {
-		if len(in.ready) == cap(in.ready) && in.first > len(in.ready)/2 {
-			// The room of those that were given out is used before there is more: a reader may never
-			// come to the last one.
-			n := copy(in.ready, in.ready[in.first:])
-			clear(in.ready[n:])
-			in.ready, in.first = in.ready[:n], 0
-		}
-		in.ready = append(in.ready, in.msg)
-		in.msg, in.nframe = nil, 0
+	if in.nframe == FrameSize && in.have == in.need {
+		in.waiting++
+		in.nframe = 0
 	}
 }
 
@@ -106,14 +140,25 @@ func (in *Inbox) End() error {
 // Take returns the next message, which is the caller's. ok is false if there is none;
 // end, if there will be none.
 func (in *Inbox) Take() (msg []byte, ok, end bool) {
-	if in.first == len(in.ready) {
+	if in.waiting == 0 {
 		return nil, false, in.ended
 	}
-	msg, in.ready[in.first] = in.ready[in.first], nil
-	if in.first++; in.first == len(in.ready) {
-		in.ready, in.first = in.ready[:0], 0
+	in.waiting--
+	size := int(binary.LittleEndian.Uint32(in.queue[in.first:]))
+	in.first += FrameSize
+	if size > smallMost {
+		msg = in.large.pop()
+	} else {
+		msg = append(make([]byte, 0, size), in.queue[in.first:in.first+size]...)
+		in.first += size
 	}
-	in.taken += uint64(FrameSize + len(msg))
+	if in.first == len(in.queue) {
+		if in.queue = in.queue[:0]; cap(in.queue) > keptQueue {
+			in.queue = nil
+		}
+		in.first = 0
+	}
+	in.taken += uint64(FrameSize + size)
 	return msg, true, false
 }
 
@@ -125,7 +170,7 @@ func (in *Inbox) Got() uint64 { return in.got }
 // complete is then as good as given out.
 func (in *Inbox) Credit(waiting bool) (limit, gain uint64) {
 	from := in.taken
-	if waiting && in.first == len(in.ready) {
+	if waiting && in.waiting == 0 {
 		from = in.got
 	}
 	if to := from + in.window; to > in.limit {
@@ -140,7 +185,7 @@ func (in *Inbox) Tell(limit uint64) { in.limit = max(in.limit, limit) }
 // Large returns the size of the message that a reader who waits gets next, if it is larger than the
 // window and has begun, else 0: what the inbox takes of it beyond the window it takes for that reader.
 func (in *Inbox) Large() int {
-	if in.first < len(in.ready) || in.nframe < FrameSize || uint64(in.need) <= in.window {
+	if in.waiting > 0 || in.nframe < FrameSize || uint64(in.need) <= in.window {
 		return 0
 	}
 	return in.need
@@ -148,3 +193,32 @@ func (in *Inbox) Large() int {
 
 // Window returns the window in bytes.
 func (in *Inbox) Window() uint64 { return in.window }
+
+// fifo is a queue of messages, oldest first.
+type fifo struct {
+	list  [][]byte
+	first int
+}
+
+func (q *fifo) push(msg []byte) {
+	if len(q.list) == cap(q.list) && q.first > len(q.list)/2 {
+		// The room of those that were given out is used before there is more: a reader may never
+		// come to the last one.
+		n := copy(q.list, q.list[q.first:])
+		clear(q.list[n:])
+		q.list, q.first = q.list[:n], 0
+	}
+	q.list = append(q.list, msg)
+}
+
+// last returns where the newest message is, of which there must be one.
+func (q *fifo) last() *[]byte { return &q.list[len(q.list)-1] }
+
+// pop returns the oldest message, of which there must be one.
+func (q *fifo) pop() (msg []byte) {
+	msg, q.list[q.first] = q.list[q.first], nil
+	if q.first++; q.first == len(q.list) {
+		q.list, q.first = q.list[:0], 0
+	}
+	return msg
+}

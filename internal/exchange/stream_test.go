@@ -2,6 +2,7 @@ package exchange_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"runtime"
 	"testing"
@@ -227,5 +228,39 @@ func TestInboxCutOff(t *testing.T) {
 	}
 	if _, ok, end := in.Take(); ok || end {
 		t.Errorf("message %v, end %v", ok, end)
+	}
+}
+
+// However small the messages of a window are, they take not much more than the window while they wait.
+func TestInboxOfTinyMessages(t *testing.T) {
+	for _, size := range []int{0, 1, 7, 100, 256, 257, 1000} {
+		var stream []byte
+		for len(stream)+exchange.FrameSize+size <= exchange.Window {
+			stream = append(binary.LittleEndian.AppendUint32(stream, uint32(size)), make([]byte, size)...)
+		}
+		in := exchange.NewInbox(exchange.Window, exchange.MaxMessage)
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		if err := in.Add(0, stream[:1001]); err != nil {
+			t.Fatal(err)
+		}
+		if err := in.Add(1001, stream[1001:]); err != nil {
+			t.Fatal(err)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 3*exchange.Window/2 {
+			t.Errorf("messages of %d bytes: %d bytes for %d", size, grown, len(stream))
+		}
+		n := 0
+		for msg, ok, _ := in.Take(); ok; msg, ok, _ = in.Take() {
+			if n++; len(msg) != size {
+				t.Fatalf("a message of %d bytes, not %d", len(msg), size)
+			}
+		}
+		if want := len(stream) / (exchange.FrameSize + size); n != want {
+			t.Errorf("%d messages of %d", n, want)
+		}
 	}
 }
