@@ -124,6 +124,18 @@ func ExampleStream_Send() {
 	// THERE
 }
 
+func ExampleStream_Err() {
+	talk(func(ctx context.Context, s *client.Stream) error {
+		fmt.Println("it lives:", s.Err() == nil)
+		err := s.Close()
+		fmt.Println("it was closed:", errors.Is(s.Err(), client.ErrClosed))
+		return err
+	})
+	// Output:
+	// it lives: true
+	// it was closed: true
+}
+
 func ExampleStream_Recv() {
 	talk(func(ctx context.Context, s *client.Stream) error {
 		if err := s.CloseSend(ctx); err != nil {

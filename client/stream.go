@@ -232,6 +232,14 @@ func (s *Stream) Recv(ctx context.Context) ([]byte, error) {
 	}
 }
 
+// Err returns how the stream has ended, whether or not Recv has come to it: io.EOF if its handler has returned nil, and
+// nil while it has not ended. It is safe for concurrent use.
+func (s *Stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
 // Close ends the stream, if it has not ended, without waiting: the context of the
 // handler ends. Calls of Send and Recv return, and later ones fail. Again it does
 // nothing.

@@ -3,6 +3,8 @@ package otelx
 import (
 	"context"
 	"errors"
+	"io"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -21,7 +23,8 @@ const (
 	// NodeKey is the node that the target names, if it does.
 	NodeKey = attribute.Key("rdmad.node")
 	// OutcomeKey, of a client span, says what is known about the execution of a request
-	// that has failed: OutcomeNotExecuted, OutcomeMaybeExecuted or OutcomeExecuted.
+	// that has failed: OutcomeNotExecuted, OutcomeMaybeExecuted or OutcomeExecuted. It is missing
+	// where the error, which is not of package client, does not say.
 	OutcomeKey = attribute.Key("rdmad.outcome")
 	// ErrorKey is the kind of the error: "deadline", "no service" and so on.
 	ErrorKey = attribute.Key("error.type")
@@ -43,14 +46,17 @@ var kinds = []struct {
 }{
 	{client.ErrRemote, "remote"},
 	{client.ErrTooLarge, "too large"},
+	{context.Canceled, "canceled"}, // of which a DeadlineError is an ErrDeadline, too
 	{client.ErrDeadline, "deadline"},
 	{client.ErrBackpressure, "backpressure"},
 	{client.ErrNoService, "no service"},
 	{client.ErrInvalid, "invalid"},
 	{client.ErrClosed, "closed"},
 	{client.ErrLimit, "limit"},
-	{context.Canceled, "canceled"},
 }
+
+// unsent are the errors besides ErrNotExecuted with which a request is refused before it is accepted.
+var unsent = []error{client.ErrTooLarge, client.ErrBackpressure, client.ErrNoService, client.ErrInvalid, client.ErrClosed, client.ErrLimit}
 
 // kindOf returns the word for an error.
 func kindOf(err error) string {
@@ -62,26 +68,25 @@ func kindOf(err error) string {
 	return "_OTHER"
 }
 
-// outcomeOf returns what an error of a call says about its execution.
+// outcomeOf returns what an error of a call says about its execution, "" if it says nothing.
 func outcomeOf(err error) string {
-	var late *client.DeadlineError
+	var large *client.TooLargeError
 	switch {
-	case errors.Is(err, client.ErrMaybeExecuted), errors.As(err, &late) && late.Sent:
+	case errors.Is(err, client.ErrMaybeExecuted):
 		return OutcomeMaybeExecuted
-	case errors.Is(err, client.ErrRemote):
+	case errors.Is(err, client.ErrNotExecuted): // also if it says where the request was refused
+		return OutcomeNotExecuted
+	case errors.Is(err, client.ErrRemote), errors.As(err, &large) && large.What == "answer":
 		return OutcomeExecuted
-	case errors.Is(err, client.ErrTooLarge):
-		var large *client.TooLargeError
-		if errors.As(err, &large) && large.What == "answer" {
-			return OutcomeExecuted
-		}
+	case slices.ContainsFunc(unsent, func(e error) bool { return errors.Is(err, e) }):
+		return OutcomeNotExecuted
 	}
-	return OutcomeNotExecuted
+	return ""
 }
 
-// endSpan ends a client span with the outcome of its request.
+// endSpan ends a client span with the outcome of its request, or of its stream.
 func endSpan(span trace.Span, err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		fail(span, outcomeOf(err), err)
 	}
 	span.End()
@@ -96,6 +101,9 @@ func endExecuted(span trace.Span, err error) {
 }
 
 func fail(span trace.Span, outcome string, err error) {
-	span.SetAttributes(OutcomeKey.String(outcome), ErrorKey.String(kindOf(err)))
+	if outcome != "" {
+		span.SetAttributes(OutcomeKey.String(outcome))
+	}
+	span.SetAttributes(ErrorKey.String(kindOf(err)))
 	span.SetStatus(codes.Error, err.Error())
 }

@@ -3,7 +3,6 @@ package otelx
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync"
 
@@ -128,6 +127,8 @@ type Future struct {
 	ctx  context.Context // the request's
 	span trace.Span
 	once sync.Once
+	// unseen is used by the first Cancel that comes too late: perhaps nobody waits any more.
+	unseen sync.Once
 }
 
 // Go is client.Method.Go.
@@ -153,18 +154,24 @@ func (f *Future) Wait(ctx context.Context) ([]byte, error) {
 	return answer, err
 }
 
-// Cancel is client.Future.Cancel. True ends the span.
+// Cancel is client.Future.Cancel. It ends the span, at once if it returns true, and otherwise when the outcome is known.
 func (f *Future) Cancel() bool {
 	ok := f.f.Cancel()
-	if ok {
-		_, err, _ := f.f.Result()
+	if _, err, known := f.f.Result(); known {
 		f.once.Do(func() { endSpan(f.span, err) })
+		return ok
 	}
+	f.unseen.Do(func() {
+		go func() { // ends with the outcome, which the end of the connection is too
+			_, err := f.f.Wait(context.Background())
+			f.once.Do(func() { endSpan(f.span, err) })
+		}()
+	})
 	return ok
 }
 
 // Stream is a client.Stream with a span, which ends with the stream: when Recv returns an
-// error that is not its own context's, or with Close.
+// error that is not its own context's, or with Close, which says how the stream had ended before.
 type Stream struct {
 	*client.Stream
 	ctx  context.Context // the stream's
@@ -188,8 +195,6 @@ func (s *Stream) Recv(ctx context.Context) ([]byte, error) {
 	msg, err := s.Stream.Recv(ctx)
 	switch {
 	case err == nil:
-	case errors.Is(err, io.EOF):
-		s.once.Do(func() { endSpan(s.span, nil) })
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && s.ctx.Err() == nil: // the wait has ended, and not the stream
 	default:
 		s.once.Do(func() { endSpan(s.span, err) })
@@ -199,6 +204,6 @@ func (s *Stream) Recv(ctx context.Context) ([]byte, error) {
 
 // Close is client.Stream.Close.
 func (s *Stream) Close() error {
-	s.once.Do(func() { s.span.End() })
+	s.once.Do(func() { endSpan(s.span, s.Stream.Err()) })
 	return s.Stream.Close()
 }
