@@ -255,4 +255,6 @@ var errUnwanted = fmt.Errorf("%w: it was executed, and its answer was not fetche
 type hideNotExecuted struct{ error }
 
 // Is shows that the connection to the daemon has ended, which is so whoever says it.
-func (h hideNotExecuted) Is(target error) bool { return target == ErrClosed && errors.Is(h.error, target) }
+func (h hideNotExecuted) Is(target error) bool {
+	return target == ErrClosed && errors.Is(h.error, target)
+}
