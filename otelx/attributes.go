@@ -86,7 +86,7 @@ func outcomeOf(err error) string {
 
 // endSpan ends a client span with the outcome of its request, or of its stream.
 func endSpan(span trace.Span, err error) {
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && err != io.EOF { // itself: the context of a request may have ended with it
 		fail(span, outcomeOf(err), err)
 	}
 	span.End()

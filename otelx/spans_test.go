@@ -514,6 +514,7 @@ func TestOutcomesOfOthers(t *testing.T) {
 		{&client.TooLargeError{What: "request"}, otelx.OutcomeNotExecuted, "too large"},
 		{&client.TooLargeError{What: "answer"}, otelx.OutcomeExecuted, "too large"},
 		{client.ErrBackpressure, otelx.OutcomeNotExecuted, "backpressure"},
+		{&client.DeadlineError{Sent: true, Cause: io.EOF}, otelx.OutcomeMaybeExecuted, "deadline"}, // of a context that ended with it
 	} {
 		_, _, end := r.method("echo").Start(t.Context())
 		end(c.err)

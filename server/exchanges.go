@@ -39,7 +39,9 @@ type exchanges struct {
 	bytes int64
 	// streams are the handlers of streams that run.
 	streams int
-	closed  bool
+	// ending are the exchanges that are over with the answers that are being given.
+	ending int
+	closed bool
 	// fewer is closed, and nil again, when there is less of what left counts; nil if nobody wants to know.
 	fewer chan struct{}
 	// running are stream handlers and goroutines that move parts.
@@ -271,8 +273,26 @@ func (x *exchanges) fetched(ctx, base context.Context) error {
 	}
 }
 
+// end forgets an exchange that is over with an answer. What is left counts it until answered is called, when the answer
+// is there for its caller.
+func (x *exchanges) end(e *serverExchange) {
+	x.mu.Lock()
+	x.ending++
+	x.mu.Unlock()
+	x.remove(e)
+}
+
+// answered follows end.
+func (x *exchanges) answered() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ending--
+	x.lessLeft()
+}
+
 // leftLocked is left for who holds mu.
 func (x *exchanges) leftLocked() (n int, running bool) {
+	n = x.ending
 	for _, e := range x.open {
 		if e.stream != nil || e.answer != nil {
 			n++

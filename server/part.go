@@ -254,15 +254,21 @@ func (x *exchanges) pull(p *part, e *serverExchange, b *attach.Block) {
 		return
 	}
 	from := a.buf[off : off+uint64(p.head.Length)]
-	done := func(n int) *exchange.PartAnswer {
-		if a.give(n) {
-			x.remove(e)
+	give := func(n int, data []byte) {
+		last := a.give(n)
+		if last {
+			x.end(e)
 		}
-		return &exchange.PartAnswer{ID: e.id, Offset: off, Kind: exchange.KindData, Flags: p.head.Flags & exchange.FlagRegion, Length: uint32(n)}
+		p.answer(&exchange.PartAnswer{
+			ID: e.id, Offset: off, Kind: exchange.KindData, Flags: p.head.Flags & exchange.FlagRegion, Length: uint32(n),
+		}, data, nil)
+		if last {
+			x.answered()
+		}
 	}
 	if p.head.Flags&exchange.FlagRegion == 0 {
 		from = from[:min(len(from), p.room())]
-		p.answer(done(len(from)), from, nil)
+		give(len(from), from)
 		return
 	}
 	p.elsewhere(b, func(c *Call) {
@@ -276,7 +282,7 @@ func (x *exchanges) pull(p *part, e *serverExchange, b *attach.Block) {
 			p.notMoved(err)
 			return
 		}
-		p.answer(done(len(from)), nil, nil)
+		give(len(from), nil)
 	})
 }
 

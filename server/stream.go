@@ -355,13 +355,18 @@ func (s *Stream) tell() {
 	data, off := s.out.Next(room)
 	a := exchange.PartAnswer{Offset: off, Length: uint32(len(data))}
 	var outcome []byte
+	last := false
 	if left := room - len(data); left >= exchange.OutcomeSize && s.out.TakeEnd() {
 		a.Flags, s.over = exchange.FlagEnd, true
 		outcome = exchange.AppendOutcome(nil, uint32(s.status), s.text)
 		outcome = outcome[:min(len(outcome), left)]
-		s.x.remove(s.e)
+		last = true
+		s.x.end(s.e)
 	}
 	s.answerHeld(a, data, outcome)
+	if last {
+		s.x.answered()
+	}
 	poke(s.writable)
 }
 

@@ -137,9 +137,6 @@ func (e *ActiveEnd) Release() {
 	if e.Endpoint != nil {
 		errs = append(errs, e.Endpoint.Close())
 	}
-	for _, mr := range e.locals {
-		errs = append(errs, mr.Close())
-	}
 	if e.words != nil {
 		errs = append(errs, e.words.Close())
 	}

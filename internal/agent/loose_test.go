@@ -1,9 +1,6 @@
 package agent
 
 import (
-	"context"
-	"errors"
-	"sync"
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -64,7 +61,10 @@ func TestGivenUpWhileLoose(t *testing.T) {
 					t.Fatal("the call has ended before its operation")
 				}
 				if link {
-					x.loseLink()
+					x.loseLink() // its answer waits for the next one
+					if x.b.a.cycle(); x.service.ops.Empty() {
+						t.Error("the operation goes on without a session")
+					}
 					x.regainLink(x.far)
 				} else {
 					open()
@@ -109,54 +109,36 @@ func TestRedoLimitWhileLoose(t *testing.T) {
 	}
 }
 
-// Of two connections that the peer asks for, the one that it asked for last is its connection, however
-// late the other is made.
-func TestLateAccept(t *testing.T) {
+// What is to be done again on a connection that is up does not make its loss worse: nothing of it is loose.
+func TestCertainOnceConnected(t *testing.T) {
 	x := newRegionRig(t, fabrictest.NewFake())
-	p := x.out.Peer
-	talk := new(liveTalk)
-	var ends []*PassiveEnd
-	for n := range uint64(2) {
-		e := &PassiveEnd{Agent: x.a.a, Tag: 500 + n, Opening: Opening{talk, 1 + n}}
-		if err := p.Expect(e.Opening); err != nil {
-			t.Fatal(err)
+	c, u := x.begin(whole(x.far, slots.AllRights))
+	m := x.in.Peer.Mover
+	x.submit(x.service, op(u, slots.OpWrite, 0, 3<<20, x.own))
+	open := x.breakLoose(t)
+	open()
+	for n := 0; m.End == nil; n++ {
+		if n > 20 {
+			t.Fatal("no connection")
 		}
-		var err error
-		e.Endpoint, err = x.pd.CreateEndpoint(fabric.EndpointAttr{CQ: x.a.a.CQs[0], Tag: e.Tag, SendDepth: 1, RecvDepth: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		remote, err := NewActiveEnd(x.b.a, x.b.dev, x.b.a.CQs[0], 600+n, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { remote.Over = true; remote.Release() })
-		var wg sync.WaitGroup
-		wg.Go(func() { err = e.Endpoint.Connect(context.Background(), remote.Endpoint.Address(), fabric.Passive) })
-		rerr := remote.Endpoint.Connect(context.Background(), e.Endpoint.Address(), fabric.Active)
-		if wg.Wait(); err != nil || rerr != nil {
-			t.Fatal(err, rerr)
-		}
-		ends = append(ends, e)
+		x.b.a.Commands.run()
 	}
-	if err := p.Accept(ends[1]); err != nil {
-		t.Fatal(err)
+	if m.End.next != 1 || len(m.redo) == 0 {
+		t.Fatalf("%d work requests are posted already", m.End.next-1)
 	}
-	if err := p.Accept(ends[0]); !errors.Is(err, errReplaced) || p.Passive != ends[1] {
-		t.Errorf("the first one is accepted late: %v", err)
+	x.refuse = true
+	if m.Broken(nil); m.Uncertain() {
+		t.Error("what was not sent again may still arrive")
 	}
-	if err := p.Expect(ends[0].Opening); !errors.Is(err, errReplaced) || p.Passive != ends[1] {
-		t.Errorf("the first one is expected late: %v", err)
+	if r := x.result(x.service); r.Status != slots.OpLost {
+		t.Errorf("without another connection the operation ended with %v", r.Status)
 	}
-	if err := ends[0].Endpoint.Close(); err != nil {
-		t.Error(err)
+	x.finish(u)
+	settle(x.a, x.b)
+	if _, ok := c.outcome(t); !ok {
+		t.Error("no answer")
 	}
 }
-
-// liveTalk is a session that lives.
-type liveTalk struct{ _ int }
-
-func (*liveTalk) Reason() error { return nil }
 
 // A connection that is closed while memory is being registered with it keeps none of the other memory
 // registered: that may be unmapped before.
@@ -172,18 +154,31 @@ func TestCloseBesideRegistration(t *testing.T) {
 	}
 	kept := &countedRegion{MemoryRegion: mr}
 	e.locals[x.own] = kept
-	other := x.addRegion(x.b, 4, rigService)
-	e.asked[other] = true
-	other.hold()
+	var late []*countedRegion
+	others := []*Region{x.addRegion(x.b, 4, rigService), x.addRegion(x.b, 5, rigService)}
+	for _, r := range others {
+		e.asked[r] = true
+		r.hold()
+	}
 	e.Close()
 	if kept.closed != 1 || e.PD == nil {
 		t.Errorf("closed %d times while a registration is under way; all is released: %v", kept.closed, e.PD == nil)
 	}
-	late, err := e.PD.Register(other.Mem, 0)
-	if err != nil {
-		t.Fatal(err)
+	for i, r := range others {
+		mr, err := e.PD.Register(r.Mem, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		late = append(late, &countedRegion{MemoryRegion: mr})
+		r.OnQuiet = func() {
+			if late[i].closed != 1 {
+				t.Errorf("region %d is free to be unmapped, and its registration was closed %d times", i, late[i].closed)
+			}
+		}
+		r.Free()
+		x.in.Peer.Mover.Registered(e, r, late[i])
 	}
-	if x.in.Peer.Mover.Registered(e, other, late); kept.closed != 1 || e.PD != nil {
+	if kept.closed != 1 || e.PD != nil {
 		t.Errorf("closed %d times; all is released: %v", kept.closed, e.PD == nil)
 	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/binary"
 
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -114,8 +115,10 @@ func (m *mover) move() (work int) {
 	if m.domain.agent.alone() {
 		chunk = roomyChunk
 	}
-	budget := chunk // of bytes that are copied between processes of this node, while messages wait
-	for len(m.active) > 0 && (m.near && budget > 0 || !m.near && m.End.room()) {
+	// While messages wait: of bytes that are copied between processes of this node, and of what reading lists
+	// costs. What is posted to another node has the connection's bounds.
+	budget := chunk
+	for len(m.active) > 0 && budget > 0 && (m.near || m.End.room()) {
 		f := m.active[0]
 		if !f.inTurn {
 			f.inTurn = true
@@ -125,21 +128,23 @@ func (m *mover) move() (work int) {
 		f.deficit = min(f.deficit, chunk)
 		parked := false
 		for f.head != nil && f.deficit > 0 && !parked {
-			if m.near && budget <= 0 || !m.near && !m.End.room() {
+			if budget <= 0 || !m.near && !m.End.room() {
 				return work + m.flush()
 			}
 			o := f.head
-			cost := max(smallCost, pieceCost*m.domain.advance(o))
+			reading := pieceCost * m.domain.advance(o)
+			n := 0
 			if !o.done {
-				var n int
 				if n, parked = m.step(o, chunk); parked {
 					break
 				}
 				work++
-				cost = max(cost, n)
 			}
+			cost := max(n, smallCost, reading)
 			f.deficit -= cost
-			budget -= cost
+			if budget -= reading; m.near {
+				budget -= cost - reading
+			}
 			if o.done {
 				f.pop()
 				if o.posted == 0 {
@@ -250,6 +255,9 @@ func (m *mover) Connected(attempt uint64, e *ActiveEnd) error {
 	}
 	e.mover = m
 	m.End = e
+	for i := range m.redo {
+		m.redo[i].loose = false // the peer has closed the last connection before
+	}
 	return e.start()
 }
 
@@ -257,9 +265,11 @@ func (m *mover) Connected(attempt uint64, e *ActiveEnd) error {
 func (m *mover) Registered(e *ActiveEnd, r *Region, mr fabric.MemoryRegion) {
 	delete(e.asked, r)
 	switch {
-	case m.End != e: // broken meanwhile
+	case m.End != e: // broken meanwhile, and nothing else keeps r from being unmapped
 		if mr != nil {
-			e.locals[r] = mr
+			if err := mr.Close(); err != nil {
+				event.RegistrationClose.On(&e.agent.log).Err(err).Msg("closing a region's registration")
+			}
 		}
 		e.Release()
 	case mr == nil:

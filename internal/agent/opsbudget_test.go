@@ -8,8 +8,9 @@ import (
 
 // However many workers submit however long lists, an agent accepts as much of them in a cycle as cycleOps
 // says, exceeded by one worker, and carries out as many as a chunk's worth; all of them in the end, in turns.
-func TestOperationsOfACycle(t *testing.T) {
-	x := newRegionRig(t, nil)
+func TestOperationsOfACycle(t *testing.T) { eachRig(t, operationsOfACycle) }
+
+func operationsOfACycle(t *testing.T, x *regionRig) {
 	const pieces, lists, workers = slots.MaxPieces, 16, 12
 	var all []*rigWorker
 	var calls []slots.Run
@@ -19,7 +20,7 @@ func TestOperationsOfACycle(t *testing.T) {
 		w.view.Mapped[rigLane/64] |= 1 << (rigLane % 64)
 		x.b.d.methods[x.b.d.MethodNumber(rigMethod)].workers = []*Worker{w.view}
 		x.call(x.caller, whole(x.far, slots.RightWrite))
-		settle(x.a)
+		settle(x.a, x.b)
 		h, _ := w.rings.Down.Pop()
 		u, ok := x.in.Ring.Pick(h.Index(), w.id)
 		if !ok {
@@ -72,5 +73,5 @@ func TestOperationsOfACycle(t *testing.T) {
 		w.rings.Up.Push(slots.MakeHint(rigLane, calls[i].Index, calls[i].Ticket))
 		x.b.bells.MarkWorker(w.id)
 	}
-	settle(x.a)
+	settle(x.a, x.b)
 }

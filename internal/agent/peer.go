@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"errors"
-
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/status"
@@ -19,9 +17,8 @@ type Peer struct {
 	imports map[slots.RegionID]*importedRegion
 	leaving map[*importedRegion]struct{}
 	// Passive is the endpoint by which the peer reaches this node's regions; nil
-	// while there is none. expected is the newest that the peer has asked for.
-	Passive  *PassiveEnd
-	expected Opening
+	// while there is none.
+	Passive *PassiveEnd
 }
 
 // newPeer returns what an agent knows of the node name, with which there is no connection yet.
@@ -119,38 +116,18 @@ func (d *Domain) BulkStatus(domain string) (list []status.Bulk) {
 	return list
 }
 
-// errReplaced is returned for a connection after which the peer has asked for another.
-var errReplaced = errors.New("the peer has asked for a newer connection")
-
-// Expect begins to make a connection that the peer asks for, which it does when it has none: the last
-// one is closed. What the peer has sent by that does not happen any more when it hears that there is
-// another.
-func (p *Peer) Expect(o Opening) error {
-	if err := o.Session.Reason(); err != nil {
-		return err
-	}
-	if o.Session == p.expected.Session && o.Seq < p.expected.Seq {
-		return errReplaced
-	}
-	p.expected = o
-	if p.Passive != nil {
-		p.Passive.Close(p.Mover.domain.agent)
-		p.Passive = nil
-	}
-	return nil
-}
-
-// Accept makes e the peer's connection, if it is what was expected last.
+// Accept makes e the peer's connection, in place of the last one.
 func (p *Peer) Accept(e *PassiveEnd) error {
 	if err := e.Opening.Session.Reason(); err != nil {
 		return err
 	}
-	switch {
-	case p.Mover.domain.Retired:
+	if p.Mover.domain.Retired {
 		return ErrRetired
-	case e.Opening != p.expected:
-		return errReplaced
 	}
+	if p.Passive != nil {
+		p.Passive.Close(e.Agent)
+	}
+	p.Passive = nil
 	if err := e.Endpoint.Activate(); err != nil {
 		return err
 	}

@@ -13,9 +13,10 @@ import (
 //
 // Until the next connection is up, what was handed to the last one is loose: a peer that stands
 // still, or is slow, may still take it from there. Only then is it certain that nothing happens
-// any more: the peer closes its end of the old connection before it accepts another, and before
-// it makes another session. So an operation with something loose has no result before, whether it
-// was given up or not: what its handler says thereafter must find a region that does not change.
+// any more: the peer closes its end of the old connection before it accepts another. So an operation
+// with something loose has no result before, whether it was given up or not: what its handler says
+// thereafter must find a region that does not change. The end of the session ends the wait, too: what the
+// handler says goes by the next one, before which the peer has closed everything of the last.
 
 // redoLimit is how often a work request is done again while the link lives. A link that
 // was lost counts for nothing: then it was not the request's fault.

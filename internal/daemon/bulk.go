@@ -33,8 +33,10 @@ type bulk struct {
 	mu      sync.Mutex
 	session *session // nil while nothing is registered
 	pd      fabric.ProtectionDomain
-	// accepting are the peer's connections that are being made in pd.
-	accepting sync.WaitGroup
+	// accept is the newest connection that the peer has asked for, nil before the first. connecting are those that
+	// are being made in pd.
+	accept     *acceptance
+	connecting sync.WaitGroup
 	// exports are the regions that the peer knows, with their registrations, which are
 	// nil for those that it was not told of again yet.
 	exports map[*region]fabric.MemoryRegion

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -9,6 +10,43 @@ import (
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
 )
+
+// acceptance is the making of the answering end of a peer's connection for operations.
+type acceptance struct {
+	session *session
+	seq     uint64
+	cancel  context.CancelFunc
+	over    chan struct{}
+}
+
+// errOutdated is returned for a connection after which the peer has asked for another.
+var errOutdated = errors.New("the peer has asked for a newer connection")
+
+// accepting begins to make the answering end of a connection. The peer asks for one when it has none: the last one
+// is over when accepting returns, made or not, and what was sent by it does not happen any more when the peer hears that
+// there is another.
+func (b *bulk) accepting(s *session, seq uint64, cancel context.CancelFunc) (*acceptance, error) {
+	b.mu.Lock()
+	last := b.accept
+	if last != nil && last.session == s && seq <= last.seq {
+		b.mu.Unlock()
+		return nil, errOutdated
+	}
+	a := &acceptance{session: s, seq: seq, cancel: cancel, over: make(chan struct{})}
+	b.accept = a
+	b.mu.Unlock()
+	if last != nil {
+		last.cancel()
+		<-last.over
+	}
+	b.domain.agent.Commands.Call(func() {
+		if p := b.view.Passive; p != nil && s.Reason() == nil {
+			p.Close(b.domain.agent)
+			b.view.Passive = nil
+		}
+	})
+	return a, nil
+}
 
 // acceptBulk makes the answering end of a peer's connection for operations.
 func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
@@ -19,27 +57,28 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	if len(m.Lane.Address) > fabric.MaxAddress {
 		return fmt.Errorf("%w: a connection without a usable address", peerproto.ErrFrame)
 	}
+	ctx, cancel := s.within(c.ctx, openTimeout)
+	defer cancel()
 	b := c.bulkWith(d, s.link.name)
-	e := &agent.PassiveEnd{Agent: d.agent, Tag: c.tags.Add(1), Opening: agent.Opening{Session: s, Seq: m.Seq}}
-	var err error
-	if d.agent.Commands.Call(func() { err = b.view.Expect(e.Opening) }); err != nil {
+	a, err := b.accepting(s, m.Seq, cancel)
+	if err != nil {
 		return err
 	}
+	defer close(a.over)
+	e := &agent.PassiveEnd{Agent: d.agent, Tag: c.tags.Add(1), Opening: agent.Opening{Session: s, Seq: m.Seq}}
 	b.mu.Lock()
 	err = b.prepare(s)
 	if err == nil {
 		e.Endpoint, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.CQs[s.fabric.number], Tag: e.Tag, SendDepth: 1, RecvDepth: 1, Peer: b.peer})
 	}
 	if err == nil {
-		b.accepting.Add(1) // not after suspend: the session has ended then, and prepare says so
+		b.connecting.Add(1) // not after suspend: the session has ended then, and prepare says so
 	}
 	b.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	defer b.accepting.Done()
-	ctx, cancel := s.within(c.ctx, openTimeout)
-	defer cancel()
+	defer b.connecting.Done()
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
 		Address: e.Endpoint.Address(), NoAtomics: !s.fabric.device.Caps().Atomics,
 	}})

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/tcp"
 	"github.com/rdmad/rdmad/internal/status"
 )
 
@@ -317,4 +319,74 @@ func TestExportWhileRegionIsGivenBack(t *testing.T) {
 		t.Errorf("the export of a free region: %v", err)
 	}
 	p.send(frame{"type": "unexported", "seq": held["seq"]})
+}
+
+// Of the connections for operations that a peer asks for the newest is made, and none before it goes on; what was
+// asked for before, or again, is refused.
+func TestPeerAsksForConnections(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	check(t, b.Halt())
+	p := pose(t, a)
+	dev, err := tcp.New(tcp.Config{}).Open(fabric.Options{Listen: "127.0.0.1:0"})
+	check(t, err)
+	defer dev.Close()
+	cq, err := dev.CreateCQ(16, nil)
+	check(t, err)
+	defer cq.Close()
+	pd, err := dev.AllocPD()
+	check(t, err)
+	defer pd.Close()
+	open := func(seq int) fabric.Endpoint {
+		e, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, SendDepth: 4, RecvDepth: 1})
+		check(t, err)
+		p.send(frame{"type": "open", "seq": seq, "lane": frame{"domain": "default", "bulk": true, "address": e.Address()}})
+		return e
+	}
+	accepted := func(e fabric.Endpoint, m frame) {
+		t.Helper()
+		address, err := base64.StdEncoding.DecodeString(m["lane"].(map[string]any)["address"].(string))
+		check(t, err)
+		check(t, e.Connect(t.Context(), address, fabric.Active))
+		daemontest.Eventually(t, "it is up", func() error {
+			if s := bulk(t, a); s.In != "up" {
+				return fmt.Errorf("%+v", s)
+			}
+			return nil
+		})
+	}
+	defer open(10).Close() // never connected: its other end waits, for longer than this test
+	if m := p.receive("accept"); m["seq"] != float64(10) {
+		t.Fatalf("the answer is %v", m)
+	}
+	newer := open(11)
+	defer newer.Close()
+	seen := map[string]float64{}
+	var answer frame
+	for seen["accept"] == 0 || seen["broken"] == 0 {
+		m := p.next("broken and accept")
+		seen[m["type"].(string)], _ = m["seq"].(float64)
+		if m["type"] == "accept" {
+			answer = m
+		}
+	}
+	if seen["broken"] != 10 || seen["accept"] != 11 {
+		t.Errorf("answers: %v", seen)
+	}
+	accepted(newer, answer)
+	for _, seq := range []int{11, 10} {
+		defer open(seq).Close()
+		if m := p.receive("refuse"); m["seq"] != float64(seq) {
+			t.Errorf("asked for again: %v", m)
+		}
+	}
+	if s := bulk(t, a); s.In != "up" {
+		t.Errorf("after what was refused: %+v", s)
+	}
+	last := open(12)
+	defer last.Close()
+	m := p.receive("accept")
+	if s := bulk(t, a); s.In != "down" {
+		t.Errorf("while the next one is made: %+v", s)
+	}
+	accepted(last, m)
 }

@@ -38,7 +38,7 @@ func (b *bulk) suspend() {
 	registered := b.session != nil
 	b.mu.Unlock()
 	if registered {
-		b.accepting.Wait() // they end with the session
+		b.connecting.Wait() // they end with the session
 		b.mu.Lock()
 		b.unregister()
 		b.mu.Unlock()
