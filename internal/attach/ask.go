@@ -3,20 +3,28 @@ package attach
 import (
 	"cmp"
 	"context"
+	"slices"
 )
 
 // question waits for its answer.
 type question struct {
 	m      *Message
 	answer chan *Message
+	// left: nobody waits for the answer any more. Guarded by Session.mu.
+	left bool
 }
 
 // Ask sends a question and waits for its answer, at most until ctx ends. The
 // daemon's refusal is an error of this package.
+//
+// A question that nobody waits for any more is one that the daemon answers all the same, and counts until it has: so it
+// is counted here, too. Who asks for the way to the same target meanwhile waits for that answer.
 func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
+	if c := s.takeUp(m); c != nil {
+		return s.await(ctx, c)
+	}
 	select {
-	case s.asks <- struct{}{}:
-		defer func() { <-s.asks }()
+	case s.asks <- struct{}{}: // until the answer is there
 	case <-s.done:
 		return nil, s.Err()
 	case <-s.quiet:
@@ -28,6 +36,7 @@ func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 	s.mu.Lock()
 	if s.err != nil {
 		defer s.mu.Unlock()
+		<-s.asks
 		return nil, s.err
 	}
 	s.seq++
@@ -37,10 +46,31 @@ func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 	s.pending[q.Seq] = c
 	s.mu.Unlock()
 	if err := s.conn.Send(&q); err != nil {
-		s.forget(q.Seq)
+		s.take(q.Seq)
 		return nil, err
 	}
 	return s.await(ctx, c)
+}
+
+// takeUp returns a question for the way to m's target that nobody waits for any more, if there is one that the daemon takes
+// as much time for.
+func (s *Session) takeUp(m *Message) *question {
+	if m.Type != TypeResolve || m.Target == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.pending {
+		if !c.left || c.m.Type != TypeResolve || c.m.Target.WaitMillis != 0 && (m.Target.WaitMillis == 0 || c.m.Target.WaitMillis < m.Target.WaitMillis) {
+			continue
+		}
+		if have := c.m.Target; have.Node == m.Target.Node && have.Service == m.Target.Service && have.Method == m.Target.Method &&
+			slices.Equal(have.Avoid, m.Target.Avoid) {
+			c.left = false
+			return c
+		}
+	}
+	return nil
 }
 
 // StopAsking ends all waits for answers of the daemon, now and later, with ErrClosed: for an owner who is about to
@@ -64,10 +94,10 @@ func (s *Session) await(ctx context.Context, c *question) (*Message, error) {
 			return nil, s.Err()
 		}
 	case <-s.quiet:
-		s.forget(c.m.Seq)
+		s.leave(c)
 		return nil, cmp.Or(s.Err(), ErrClosed)
 	case <-ctx.Done():
-		s.forget(c.m.Seq)
+		s.leave(c)
 		return nil, ctx.Err()
 	}
 	if a.Fail != nil {
@@ -76,20 +106,29 @@ func (s *Session) await(ctx context.Context, c *question) (*Message, error) {
 	return a, nil
 }
 
-func (s *Session) forget(seq uint64) {
+// leave notes that nobody waits for the answer to a question any more.
+func (s *Session) leave(c *question) {
 	s.mu.Lock()
+	c.left = true
+	s.mu.Unlock()
+}
+
+// take returns the question with that number, which is answered with that, or nil.
+func (s *Session) take(seq uint64) *question {
+	s.mu.Lock()
+	c := s.pending[seq]
 	delete(s.pending, seq)
 	s.mu.Unlock()
+	if c != nil {
+		<-s.asks
+	}
+	return c
 }
 
 // answer gives a message to who has asked; to a question that was asked twice the second
 // answer is nobody's.
 func (s *Session) answer(m *Message) {
-	s.mu.Lock()
-	q := s.pending[m.Seq]
-	delete(s.pending, m.Seq)
-	s.mu.Unlock()
-	if q != nil {
-		q.answer <- m
+	if c := s.take(m.Seq); c != nil {
+		c.answer <- m
 	}
 }

@@ -58,8 +58,8 @@ type Session struct {
 	// quiet is closed when nobody is to wait for the daemon's answers any more.
 	quiet     chan struct{}
 	quietOnce sync.Once
-	// asks bounds the questions that wait for an answer: the daemon takes more
-	// for an attack.
+	// asks bounds the questions without an answer, whether somebody waits for that or not: the daemon
+	// takes more for an attack.
 	asks chan struct{}
 	// allocs bounds those that ask for regions, among them such as nobody waits for any more.
 	allocs  chan struct{}

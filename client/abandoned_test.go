@@ -1,0 +1,80 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+)
+
+// stillAttached checks that a process has not been disconnected, and that m's node answers it.
+func stillAttached(t *testing.T, c *client.Conn, m *client.Method) {
+	t.Helper()
+	if _, err := m.Call(t.Context(), []byte("x")); err != nil {
+		t.Errorf("a call: %v", err)
+	}
+	select {
+	case <-c.Done():
+		t.Error("the daemon has disconnected the process")
+	default:
+	}
+}
+
+// Callers that do not wait for a node that is down do not count as an attack, however many they are; nor do they keep
+// others from asking for the way to other nodes.
+func TestAbandonedLookups(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	if err := b.Halt(); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, a, 1, nil)
+	c := attach(t, a)
+	m := method(t, c, "a/t/echo")
+	for range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		timer := time.AfterFunc(time.Millisecond, cancel)
+		if _, err := c.Call(ctx, "b/t/echo", nil); err == nil {
+			t.Fatal("a node that is down answers")
+		}
+		timer.Stop()
+		cancel()
+	}
+	stillAttached(t, c, m)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // less than the daemon waits for b
+	defer cancel()
+	if _, err := c.Call(ctx, "a/t/echo", nil); err != nil {
+		t.Errorf("a way that was not asked for before: %v", err)
+	}
+}
+
+// A daemon that stands still for a moment finds no more questions than it takes.
+func TestQuestionsOfStandstill(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b, 1, nil)
+	c := attach(t, a)
+	m := method(t, c, "b/t/echo")
+	stillAttached(t, c, m)
+	resume, err := a.StopCore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 150 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if _, err := c.Call(ctx, fmt.Sprintf("b/t/none%d", i), nil); err == nil {
+			t.Fatal("nobody answers")
+		}
+		cancel()
+	}
+	if err := resume(); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		stillAttached(t, c, m)
+	}
+	if _, err := c.Ping(t.Context(), "b"); err != nil {
+		t.Errorf("a question afterwards: %v", err)
+	}
+}
