@@ -58,6 +58,9 @@ func (r *Request) CallInPlace(ctx context.Context) (Answer, error) {
 		return Answer{}, fmt.Errorf("client: %s: %w: request was committed or aborted before", r.m.name, ErrInvalid)
 	}
 	m := r.m
+	if end := deadline(ctx); end != 0 && (r.h.Deadline == 0 || end < r.h.Deadline) {
+		r.h.Deadline = end // who waits has less time than who has reserved
+	}
 	f, err := m.commit(&r.draft, nil, &sink{inPlace: true})
 	r.l = nil
 	if err != nil {

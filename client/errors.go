@@ -152,6 +152,15 @@ func (e *DeadlineError) Unwrap() error {
 	return elsewhere{e.Cause}
 }
 
+// roomError is the cause of the end of a request that has waited for room, with what it has waited for.
+type roomError struct {
+	wanted error
+	cause  error // what its context ended with
+}
+
+func (e *roomError) Error() string { return e.wanted.Error() }
+func (e *roomError) Unwrap() error { return e.cause }
+
 // elsewhere is an error about something else than the request whose error it is the cause of.
 type elsewhere struct{ error }
 

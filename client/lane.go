@@ -202,7 +202,7 @@ func (l *lane) turn(ctx context.Context, why error, kept int64) (mine bool, err 
 	case <-over:
 		return false, nil
 	case <-ctx.Done():
-		return false, l.overdue(why, ctx.Err())
+		return false, l.overdue(why, context.Cause(ctx))
 	case <-l.conn.session.Done():
 		return false, ErrClosed
 	}
@@ -224,7 +224,7 @@ func (l *lane) await(ctx context.Context, k int, since int64) (slots.Run, error)
 			return u, ErrClosed
 		}
 		if ctx.Err() != nil {
-			return u, l.overdue(err, ctx.Err())
+			return u, l.overdue(err, context.Cause(ctx))
 		}
 		l.kept.Store(keptUntil(since, shm.Nanotime()))
 		// Answers of this process that nobody fetches hold slots too: take

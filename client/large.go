@@ -51,16 +51,25 @@ func (m *Method) sendLarge(ctx context.Context, req []byte, to *sink) (*Future, 
 
 // postLarge is sendLarge for a one-way message.
 func (m *Method) postLarge(ctx context.Context, msg []byte) error {
-	_, err := m.sendLargeOnce(ctx, msg, func(t *transfer) (*Future, error) {
-		var d draft
-		if err := m.writePart(ctx, t.r, t.run(), &d); err != nil {
+	for tries := 0; ; tries++ {
+		_, err := m.sendLargeOnce(ctx, msg, func(t *transfer) (*Future, error) {
+			var d draft
+			if err := m.writePart(ctx, t.r, t.run(), &d); err != nil {
+				return nil, err
+			}
+			d.h.Kind = slots.KindOneWay
+			d.h.Encode(d.l.ring.Header(d.u))
+			err := d.l.publish(d.u, false)
+			if err == nil && m.conn.ended.Load() && d.l.revoke(d.u) {
+				err = ErrClosed // the daemon ended before it took the message
+			}
 			return nil, err
+		})
+		followed := tries < maxReroutes && errors.Is(err, slots.ErrClosed) || tries == 0 && refused(err) // what was cached is forgotten
+		if !followed {
+			return err
 		}
-		d.h.Kind = slots.KindOneWay
-		d.h.Encode(d.l.ring.Header(d.u))
-		return nil, d.l.publish(d.u, false)
-	})
-	return err
+	}
 }
 
 // sendLargeOnce moves a request and lets run publish what makes the handler run.
@@ -213,6 +222,11 @@ func (f *Future) stopFetching() {
 
 // fetch fetches the rest of an answer, into dst, or a block if it is to be read in place.
 func (f *Future) fetch(ctx context.Context, more *moreError, inPlace bool) ([]byte, error) {
+	t := &more.transfer
+	if err := ctx.Err(); err != nil { // nobody wants it, and it can be large
+		t.giveUp()
+		return nil, f.notFetched(err)
+	}
 	buf := f.dst
 	if inPlace {
 		if f.block = f.m.conn.session.Pool.Take(ctx, more.total); f.block != nil {
@@ -225,7 +239,6 @@ func (f *Future) fetch(ctx context.Context, more *moreError, inPlace bool) ([]by
 		buf = make([]byte, more.total)
 	}
 	buf = buf[:more.total]
-	t := &more.transfer
 	if err := t.move(ctx, buf, copy(buf, more.first), false); err != nil {
 		t.giveUp()
 		f.block.Discard() // the handler's process may go on with a part

@@ -366,7 +366,7 @@ func (m *Method) claim(ctx context.Context, size int, d *draft) (err error) {
 	}
 	if errors.Is(err, ErrDeadline) {
 		late := m.late(ctx, false)
-		late.Cause = err
+		late.Cause = &roomError{err, late.Cause}
 		return late
 	}
 	return fmt.Errorf("client: %s: %w", m.name, err)

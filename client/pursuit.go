@@ -125,7 +125,10 @@ func (p *pursuit) again(last error) {
 // settle gives the request its outcome.
 func (p *pursuit) settle(res []byte, err error) {
 	p.stop()
-	p.m.conn.kept.give(len(p.req))
+	// The copy is not needed any more, though the future that has it may be kept for long.
+	n := len(p.req)
+	p.req, p.to.dst = nil, nil
+	p.m.conn.kept.give(n)
 	if q := p.to.queue; q != nil {
 		q.push(p.to.tag, Result{res, err})
 		return

@@ -73,6 +73,9 @@ func (m *Method) StreamWith(ctx context.Context, first []byte) (*Stream, error) 
 // stream begins a stream, with a first message that fits the window.
 func (m *Method) stream(ctx context.Context, first []byte, with bool) (*Stream, error) {
 	s, err := m.openStream(ctx, first, with)
+	for tries := 0; errors.Is(err, slots.ErrClosed) && tries < maxReroutes; tries++ {
+		s, err = m.openStream(ctx, first, with) // the lanes of its way were closed, and nothing was sent
+	}
 	if refused(err) {
 		s, err = m.openStream(ctx, first, with) // what was cached is forgotten
 		return s, secondTry(err)

@@ -148,9 +148,6 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 
 func (s *Session) handshake(ctx context.Context, hello Hello) error {
 	deadline := time.Now().Add(10 * time.Second)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
 	err := s.exchange(deadline, hello)
 	if !stop() {
