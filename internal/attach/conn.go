@@ -95,8 +95,9 @@ func (c *Conn) Recv() (*Message, []int, error) {
 	defer buffers.Put(buf)
 	n, fds, err := shm.RecvFDs(c.sock, buf[:])
 	if errors.Is(err, shm.ErrFDsLost) {
-		// What comes with this one can be done without.
-		if m, err := DecodeMessage(buf[:n]); err == nil && m.Type == TypeResumed {
+		// What comes with these can be done without, or is missing to who has asked for it only.
+		if m, err := DecodeMessage(buf[:n]); err == nil && (m.Type == TypeResumed || m.Type == TypeRegion || m.Type == TypeStatusIs) {
+			m.lost = true
 			return m, nil, nil
 		}
 	}

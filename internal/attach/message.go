@@ -145,6 +145,8 @@ type Message struct {
 
 	// taken is the region of a TypeRegion that a session has received.
 	taken *Region
+	// lost: the descriptors that came with it could not be taken.
+	lost bool
 }
 
 // Hello introduces a worker.

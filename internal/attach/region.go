@@ -7,6 +7,8 @@ import (
 	"math"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -94,7 +96,7 @@ func (s *Session) alloc(n int) (*Region, error) {
 
 // region maps the region that has come with m for whoever has asked for it.
 func (s *Session) region(m *Message, fds []int) error {
-	if m.Region == nil || len(fds) != 1 || m.Region.Size < 1 || m.Region.Size > math.MaxInt-shm.HeaderSize {
+	if m.Region == nil || len(fds) != 1 && !m.lost || m.Region.Size < 1 || m.Region.Size > math.MaxInt-shm.HeaderSize {
 		shm.CloseFDs(fds)
 		return fmt.Errorf("%w: a malformed region message", ErrInvalid)
 	}
@@ -116,15 +118,29 @@ func (s *Session) region(m *Message, fds []int) error {
 		shm.CloseFDs(fds)
 		return fmt.Errorf("%w: a region of %d bytes instead of %d", ErrInvalid, m.Region.Size, q.m.Region.Size)
 	}
+	if m.lost {
+		return s.forgo(m, shm.ErrFDsLost)
+	}
 	var err error
 	r := &Region{session: s, id: id, size: int(q.m.Region.Size), exported: make(map[string]bool)}
 	if r.seg, err = s.open(fds[0], shm.KindRegion, shm.HeaderSize+int(m.Region.Size)); err != nil {
+		if errno := unix.Errno(0); errors.As(err, &errno) {
+			return s.forgo(m, err) // there is no room for the mapping
+		}
 		return err
 	}
 	m.taken = r
 	s.mu.Lock()
 	s.regions[id] = r
 	s.mu.Unlock()
+	s.answer(m)
+	return nil
+}
+
+// forgo gives a region back that this process has no room for: a descriptor, or a mapping.
+func (s *Session) forgo(m *Message, why error) error {
+	_ = s.Tell(&Message{Type: TypeFree, Region: m.Region}) // fails if the session ends
+	m.Fail = FailFor(fmt.Errorf("%w: a region of %d bytes: %w", ErrLimit, m.Region.Size, why))
 	s.answer(m)
 	return nil
 }

@@ -319,6 +319,9 @@ func (s *Session) lane(m *Message, fds []int) error {
 
 // status takes a status that is too large for a message out of the memfd that comes with it.
 func (s *Session) status(m *Message, fds []int) error {
+	if m.lost {
+		m.Fail = FailFor(fmt.Errorf("%w: %w", ErrLimit, shm.ErrFDsLost))
+	}
 	if len(fds) != 1 || m.StatusJSON != nil {
 		shm.CloseFDs(fds)
 		s.answer(m)

@@ -1,0 +1,76 @@
+package client_test
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+)
+
+// withoutDescriptors calls f while this process can open no file.
+func withoutDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := 0
+	for _, e := range open {
+		n, _ := strconv.Atoi(e.Name())
+		top = max(top, n)
+	}
+	low := limit
+	low.Cur = uint64(top + 1)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	var taken []int
+	for range top + 2 {
+		fd, err := unix.Dup(0)
+		if err != nil {
+			break
+		}
+		taken = append(taken, fd)
+	}
+	f()
+	for _, fd := range taken {
+		_ = unix.Close(fd)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process that can open no more files gets no region, and keeps what it has: large messages go without.
+func TestRegionsWithoutDescriptors(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b, 1, nil)
+	c := attach(t, a)
+	m := method(t, c, "b/t/echo")
+	stillAttached(t, c, m)
+	withoutDescriptors(t, func() {
+		if _, err := c.AllocRegion(t.Context(), 1<<20); !errors.Is(err, client.ErrLimit) {
+			t.Errorf("a region: %v", err)
+		}
+		if answer, err := m.Call(t.Context(), make([]byte, 2<<20)); err != nil || len(answer) != 2<<20 {
+			t.Errorf("a large message: %d bytes, %v", len(answer), err)
+		}
+	})
+	stillAttached(t, c, m)
+	r, err := c.AllocRegion(t.Context(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Free(); err != nil {
+		t.Error(err)
+	}
+}
