@@ -15,12 +15,14 @@ import (
 // tcp that fails while the file exists, and penalties are short. While the file exists with
 // NoEndpoints at its end, no endpoint is made, and it gets a byte for each that was to be; with
 // NoOperations, writes to regions fail of which the first one is on its way. The core whose process id is
-// in the file with NoAtomics at its end has no atomic operations.
+// in the file with NoAtomics at its end has no atomic operations. While there is one with LateAccess, peers can come to
+// regions that are closed.
 const (
 	BrittleEnv   = "RDMAD_TEST_BRITTLE"
 	NoEndpoints  = ".endpoints"
 	NoOperations = ".operations"
 	NoAtomics    = ".atomics"
+	LateAccess   = ".late"
 )
 
 func init() {
@@ -62,6 +64,8 @@ func (d brittleDevice) Caps() fabric.Caps {
 	if pid, err := os.ReadFile(d.file + NoAtomics); err == nil && string(pid) == strconv.Itoa(os.Getpid()) {
 		caps.Atomics = false
 	}
+	_, err := os.Stat(d.file + LateAccess)
+	caps.LateAccess = err == nil
 	return caps
 }
 

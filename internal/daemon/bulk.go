@@ -40,6 +40,8 @@ type bulk struct {
 	// exports are the regions that the peer knows, with their registrations, which are
 	// nil for those that it was not told of again yet.
 	exports map[*region]fabric.MemoryRegion
+	// graves are needed as long as the peer has the connection that it has; see grave.go.
+	graves []*grave
 }
 
 // laneBulk is the class of a connection for operations.
@@ -124,6 +126,10 @@ func (b *bulk) unregister() {
 	}
 	errs = append(errs, b.pd.Close())
 	b.session, b.pd = nil, nil
+	for _, g := range b.graves { // the connection was closed before
+		g.leave(b.domain.conductor)
+	}
+	b.graves = nil
 	if err := errors.Join(errs...); err != nil {
 		event.RegistrationClose.On(&b.domain.conductor.log).Err(err).Str("peer", b.peer).Msg("closing registrations")
 	}
@@ -170,14 +176,17 @@ func (b *bulk) export(ctx context.Context, s *session, r *region) error {
 }
 
 // unexport takes a region back from the peer, whose handlers may have it until they
-// have answered, and ends its registration.
-func (b *bulk) unexport(r *region) {
-	for !b.tryUnexport(r) { // as often as the link is lost meanwhile
+// have answered, and ends its registration. It returns the session in which the peer may still come to it, or nil.
+func (b *bulk) unexport(r *region) *session {
+	for { // as often as the link is lost meanwhile
+		if late, done := b.tryUnexport(r); done {
+			return late
+		}
 	}
 }
 
-// tryUnexport is unexport in one session. False: that has ended.
-func (b *bulk) tryUnexport(r *region) bool {
+// tryUnexport is unexport in one session. Not done: that has ended.
+func (b *bulk) tryUnexport(r *region) (late *session, done bool) {
 	b.mu.Lock()
 	s, mr := b.session, b.exports[r]
 	if mr == nil {
@@ -185,7 +194,7 @@ func (b *bulk) tryUnexport(r *region) bool {
 		// hear of it again, and cannot reach it.
 		delete(b.exports, r)
 		b.mu.Unlock()
-		return true
+		return nil, true
 	}
 	b.mu.Unlock()
 	ctx, cancel := context.WithCancel(b.domain.conductor.ctx)
@@ -201,13 +210,17 @@ func (b *bulk) tryUnexport(r *region) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.session != s {
-		return false // the peer may have been told again
+		return nil, false // the peer may have been told again
 	}
 	delete(b.exports, r)
+	if s.fabric.device.Caps().LateAccess {
+		late = s
+	}
 	if err := mr.Close(); err != nil {
+		late = s
 		event.RegistrationClose.On(&b.domain.conductor.log).Err(err).Str("peer", b.peer).Msg("closing a region's registration")
 	}
-	return true
+	return late, true
 }
 
 // revoke makes operations of the peer's handlers on a region fail, whose owner is

@@ -39,12 +39,7 @@ func (b *bulk) accepting(s *session, seq uint64, cancel context.CancelFunc) (*ac
 		last.cancel()
 		<-last.over
 	}
-	b.domain.agent.Commands.Call(func() {
-		if p := b.view.Passive; p != nil && s.Reason() == nil {
-			p.Close(b.domain.agent)
-			b.view.Passive = nil
-		}
-	})
+	b.closePassive(s)
 	return a, nil
 }
 

@@ -69,3 +69,55 @@ func TestSessionEndsWithLooseOps(t *testing.T) {
 	close(stop)
 	check(t, <-over)
 }
+
+// Over a device that lets peers go on with what they have begun, the places of regions are kept, but not more and more
+// of them: the connection is made anew, and nobody notices.
+func TestRegionsComeAndGoOverLateDevice(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "broken")
+	t.Setenv(daemon.BrittleEnv, file)
+	check(t, os.WriteFile(file+daemon.LateAccess, nil, 0o600))
+	a, b := daemontest.Pair(t, "[fabric]\nlisten = \"127.0.0.1:0\"\nprovider = \"verbs\"\n")
+	attachServer(t, b, map[string]server.Handler{
+		"write": func(c *server.Call) error {
+			if _, err := c.Region(0).WriteAt([]byte("landed"), 1); err != nil {
+				return err
+			}
+			return c.Reply(nil)
+		},
+	})
+	core, err := a.Core()
+	check(t, err)
+	mapped := func() (pages int) { // neighbours become one mapping, which is why they are not counted
+		t.Helper()
+		sizes, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", core))
+		check(t, err)
+		_, err = fmt.Sscan(string(sizes), &pages)
+		check(t, err)
+		return pages
+	}
+	const size = 1 << 20
+	conn := attachClient(t, a)
+	use := func() {
+		t.Helper()
+		region, err := conn.AllocRegion(t.Context(), size)
+		check(t, err)
+		ref, err := region.Ref(0, region.Len(), client.MayWrite)
+		check(t, err)
+		_, err = conn.CallRegions(t.Context(), "b/text/write", nil, ref)
+		check(t, err)
+		if got := region.Bytes()[1:7]; string(got) != "landed" {
+			t.Fatalf("the region has %q", got)
+		}
+		check(t, region.Free())
+	}
+	use()
+	const rounds, most = 700, 256
+	before, greatest := mapped(), 0
+	for range rounds {
+		use()
+		greatest = max(greatest, (mapped()-before)*os.Getpagesize()/size)
+	}
+	if greatest < most/2 || greatest > most*3/2 {
+		t.Errorf("the places of up to %d regions of %d are kept", greatest, rounds)
+	}
+}

@@ -342,10 +342,18 @@ func (c *conductor) release(r *region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var peers sync.WaitGroup
-	for _, b := range d.allBulks() {
-		peers.Go(func() { b.unexport(r) })
+	bulks := d.allBulks()
+	late := make([]*session, len(bulks))
+	for i, b := range bulks {
+		peers.Go(func() { late[i] = b.unexport(r) })
 	}
 	peers.Wait()
+	var visits []visit
+	for i, s := range late {
+		if s != nil {
+			visits = append(visits, visit{bulks[i], s})
+		}
+	}
 	var locals []fabric.MemoryRegion
 	d.agent.Commands.Call(func() {
 		for _, m := range d.view.Movers {
@@ -373,7 +381,9 @@ func (c *conductor) release(r *region) {
 	r.disown()
 	// Its owner may hold it for ever, and that must not count for nobody.
 	_ = r.seg.Discard()
-	_ = r.seg.Close()
+	if err := r.bury(visits); err != nil {
+		event.RegistrationClose.On(&c.log).Err(err).Msg("giving up a region's memory")
+	}
 	c.dispose(d)
 }
 

@@ -63,6 +63,9 @@ type Caps struct {
 	// UnsizedImm reports that the completion of an arrived write-with-imm does not say how
 	// long the write was: its Len is 0.
 	UnsizedImm bool
+	// LateAccess reports that what the peer has begun when a memory region is closed may go on until the
+	// endpoint is closed by which it came: it reads and writes where the region was.
+	LateAccess bool
 	// Protection is what becomes of requests that the peer does not allow.
 	Protection Protection
 }
@@ -144,7 +147,8 @@ type MemoryRegion interface {
 	Bytes() []byte
 	// Remote is what a peer needs to write to or read from the region.
 	Remote() RemoteKey
-	// Close ends the registration. A peer's access fails from then on.
+	// Close ends the registration. A peer's access fails from then on, but for what has begun: see
+	// Caps.LateAccess. After an error the region may still be registered.
 	Close() error
 }
 
