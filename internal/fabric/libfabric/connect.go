@@ -65,7 +65,7 @@ func (e *Endpoint) begin(a address) error {
 	if e.dev.info.Provider == shmProvider && !present(string(a.name)) {
 		return errPeerGone
 	}
-	if err := e.takeName(string(a.name)); err != nil {
+	if err := e.takeName(a.name); err != nil {
 		return err
 	}
 	if err := e.lib.join(a); err != nil {

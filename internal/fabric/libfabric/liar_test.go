@@ -3,6 +3,7 @@
 package libfabric
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -15,23 +16,36 @@ import (
 
 // A peer that says to be where another one is does not end the connections to that one.
 func TestLiarEndsNobodysConnection(t *testing.T) {
-	eachProvider(t, func(t *testing.T, cfg Config) {
-		p := newPairing(t, cfg, 16, 4096)
-		// End 1 has dialled end 0. A liar has this node connect another endpoint, and names the place of end 0.
-		e, err := p.pd[1].CreateEndpoint(fabric.EndpointAttr{CQ: p.cq[1], Tag: 7, SendDepth: 16, RecvDepth: 16})
-		p.must(err)
-		lie := p.ep[0].addr
-		lie.token = newToken()
-		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-		defer cancel()
-		if err := e.Connect(ctx, lie.encode(), fabric.Passive); err == nil {
-			t.Error("connected")
-		}
-		p.writeFrom1(1)
-		p.must(e.Close())
-		p.writeFrom1(2)
-		p.close()
-	})
+	for what, twist := range map[string]func(name []byte) []byte{
+		"":               func(name []byte) []byte { return name },
+		"and a byte":     func(name []byte) []byte { return append(name, 0) },
+		"and 100":        func(name []byte) []byte { return append(name, make([]byte, 100)...) },
+		"padding":        func(name []byte) []byte { name[len(name)-1] = 1; return name },
+		"without an end": func(name []byte) []byte { return name[:8] },
+	} {
+		t.Run(what, func(t *testing.T) {
+			eachProvider(t, func(t *testing.T, cfg Config) { lieAboutPlace(t, cfg, twist) })
+		})
+	}
+}
+
+func lieAboutPlace(t *testing.T, cfg Config, twist func(name []byte) []byte) {
+	p := newPairing(t, cfg, 16, 4096)
+	// End 1 has dialled end 0. A liar has this node connect another endpoint, and names the place of end 0.
+	e, err := p.pd[1].CreateEndpoint(fabric.EndpointAttr{CQ: p.cq[1], Tag: 7, SendDepth: 16, RecvDepth: 16})
+	p.must(err)
+	lie := p.ep[0].addr
+	lie.token = newToken()
+	lie.name = twist(bytes.Clone(lie.name))
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if err := e.Connect(ctx, lie.encode(), fabric.Passive); err == nil {
+		t.Error("connected")
+	}
+	p.writeFrom1(1)
+	p.must(e.Close())
+	p.writeFrom1(2)
+	p.close()
 }
 
 // writeFrom1 writes from end 1 to end 0.
@@ -161,6 +175,44 @@ func TestCloseWithoutDescriptors(t *testing.T) {
 			p.must(err)
 			p.collect(func(end int, c fabric.Completion) bool { return end != closing && c.Op == fabric.OpDisconnect })
 			p.close()
+		}
+	})
+}
+
+// Who closes an endpoint beside another of this process, and who looks for such a one, do not wait for each other.
+func TestNeighboursDoNotWaitForEachOther(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		if cfg.Provider != shmProvider {
+			t.Skip("needs the provider whose devices in one process know each other: shm")
+		}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for range 20 {
+				p := newPairing(t, cfg, 16, 4096)
+				stop, stopped := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(stopped)
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							_, _ = p.dev[0].controlOf(p.dev[1].ctlName)
+						}
+					}
+				}()
+				p.must(errors.Join(p.ep[0].Close(), p.mr[0].Close(), p.pd[0].Close())) // which waits for its neighbour
+				p.must(p.ep[1].Close())
+				close(stop)
+				<-stopped
+				p.close()
+			}
+		}()
+		select {
+		case <-over:
+		case <-time.After(time.Minute):
+			t.Fatal("they wait for each other")
 		}
 	})
 }

@@ -40,12 +40,13 @@ type letter struct {
 
 // controlOf returns the control endpoint of a peer's device, to be released.
 func (d *Device) controlOf(name []byte) (*controlPeer, error) {
+	near := neighbour(string(name)) // before d.mu is held: who closes an endpoint beside others takes them the other way round
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, fabric.ErrClosed
 	}
-	if near := neighbour(string(name)); near != nil {
+	if near != nil {
 		return &controlPeer{near: near}, nil
 	}
 	p := d.peers[string(name)]
