@@ -159,7 +159,8 @@ func (b *batch) sendOne(ctx context.Context, req []byte) (*Future, error) {
 }
 
 // claim is Method.claim, but first lets the batch's own requests make room. Nothing
-// that was published stays unannounced while it waits.
+// that was published stays unannounced while it waits, but where the lanes of its way are closed
+// under its hands: then until the daemon has found another.
 func (b *batch) claim(ctx context.Context, size int, d *draft) error {
 	if b.m.route.p.Load() == nil {
 		b.announce() // the daemon may take its time to find the new route

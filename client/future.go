@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/faultpoint"
@@ -265,21 +266,34 @@ func (m *Method) cancelled() error {
 	return fmt.Errorf("%s: %w: cancelled", m.name, ErrNotExecuted)
 }
 
+// Between two looks whether a request that somebody had in hand is to be had.
+const (
+	firstLook = time.Millisecond
+	lastLook  = 100 * time.Millisecond
+)
+
 // giveUp ends a call whose context has ended: it takes the request back, or
 // leaves the future behind to receive the answer and free the slots. Nobody
 // touches the caller's buffer after it has returned.
 func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 	c, sent := f.m.conn, true
-	c.spills.mu.Lock() // as in cancel
-	held := f.lane.hold(f.run.Index, f.run.Ticket) != nil
-	if !held && !c.spills.stray(f) {
+	var held bool
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		c.spills.mu.Lock() // as in cancel
+		held = f.lane.hold(f.run.Index, f.run.Ticket) != nil
+		if held || c.spills.stray(f) {
+			break
+		}
 		c.spills.mu.Unlock()
 		f.stopFetching()
-		<-f.channel() // somebody is completing it at this moment
-		if errors.Is(f.err, errUnwanted) {
-			return nil, f.m.late(ctx, true)
+		select {
+		case <-f.channel(): // somebody is completing it at this moment
+			if errors.Is(f.err, errUnwanted) {
+				return nil, f.m.late(ctx, true)
+			}
+			return f.res, f.err
+		case <-time.After(pause): // or was about to, and it was no answer
 		}
-		return f.res, f.err
 	}
 	f.mu.Lock()
 	f.quit = true // the rest of a large answer is not fetched

@@ -133,3 +133,27 @@ func TestLargeAnswerNobodyWaitsFor(t *testing.T) {
 		t.Errorf("%d bytes for an answer that nobody waits for", grown)
 	}
 }
+
+// A call whose context ends while the leader has it in hand, because of what turns out to be no answer, ends all the same.
+func TestGiveUpBesideLeader(t *testing.T) {
+	s := newSolo(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() {
+		_, err := s.method.Call(ctx, []byte("x"))
+		over <- err
+	}()
+	slot := s.published(t)
+	f := s.lane.hold(slot, s.lane.ring.Word(slot).Ticket())
+	cancel()
+	select {
+	case err := <-over:
+		t.Fatalf("it has ended while somebody had it in hand: %v", err)
+	case <-time.After(20 * time.Millisecond): // or a look later
+	}
+	s.lane.letGo(f)
+	var late *DeadlineError
+	if err := <-over; !errors.As(err, &late) || !late.Sent {
+		t.Errorf("%v", err)
+	}
+}

@@ -320,7 +320,7 @@ func (w *waiting) scan() (completed int) {
 	return completed
 }
 
-// recheck makes the leader, or the caller if there is none, look at every
+// recheck makes the leader, or the next one if there is none, look at every
 // outstanding request.
 func (w *waiting) recheck() {
 	w.conn.session.Rings.SetOverflow()

@@ -39,8 +39,8 @@ const (
 )
 
 // Endpoint implements fabric.Endpoint. The methods that may be called from any
-// goroutine are Address and Connect, and Close until Activate; the rest belongs
-// to the agent of the CQ.
+// goroutine are Address and Connect, and Close until Activate if nothing was posted; the rest
+// belongs to the agent of the CQ.
 type Endpoint struct {
 	dev  *Device
 	pd   *protectionDomain
@@ -196,7 +196,8 @@ func (e *Endpoint) Ready(_ int, events uint32) {
 
 // Close implements fabric.Endpoint. What the kernel has taken is still sent
 // unless the peer has sent something that was not read. No OpDisconnect follows.
-// Until Activate it may be called from any goroutine, and ends a Connect.
+// Until Activate, and without work requests, which the CQ would have to be told of, it may be called from any goroutine, and
+// ends a Connect.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	if e.phase == phaseClosed {
