@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -33,10 +34,10 @@ func TestAbandonedLookups(t *testing.T) {
 	serve(t, a, 1, nil)
 	c := attach(t, a)
 	m := method(t, c, "a/t/echo")
-	for range 200 {
+	for i := range 200 {
 		ctx, cancel := context.WithCancel(t.Context())
 		timer := time.AfterFunc(time.Millisecond, cancel)
-		if _, err := c.Call(ctx, "b/t/echo", nil); err == nil {
+		if _, err := c.Call(ctx, fmt.Sprintf("b/t/echo%d", i%24), nil); err == nil {
 			t.Fatal("a node that is down answers")
 		}
 		timer.Stop()
@@ -76,5 +77,26 @@ func TestQuestionsOfStandstill(t *testing.T) {
 	}
 	if _, err := c.Ping(t.Context(), "b"); err != nil {
 		t.Errorf("a question afterwards: %v", err)
+	}
+}
+
+// Who takes up a question of somebody who waits no more has all of the time that the daemon waits for a node.
+func TestTakenUpLookupHasItsTime(t *testing.T) {
+	a, b := daemontest.Pair(t, "[limits]\nconnect_wait = \"1s\"\n")
+	if err := b.Halt(); err != nil {
+		t.Fatal(err)
+	}
+	c := attach(t, a)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(600*time.Millisecond, cancel)
+	if _, err := c.Call(ctx, "b/t/echo", nil); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if _, err := c.Call(t.Context(), "b/t/echo", nil); !errors.Is(err, client.ErrNoService) {
+		t.Error(err)
+	}
+	if took := time.Since(start); took < 950*time.Millisecond {
+		t.Errorf("the node was given up after %v", took)
 	}
 }

@@ -34,6 +34,14 @@ func withoutDescriptors(t *testing.T, f func()) {
 		t.Fatal(err)
 	}
 	var taken []int
+	defer func() {
+		for _, fd := range taken {
+			_ = unix.Close(fd)
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	}()
 	for range top + 2 {
 		fd, err := unix.Dup(0)
 		if err != nil {
@@ -42,12 +50,6 @@ func withoutDescriptors(t *testing.T, f func()) {
 		taken = append(taken, fd)
 	}
 	f()
-	for _, fd := range taken {
-		_ = unix.Close(fd)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A process that can open no more files gets no region, and keeps what it has: large messages go without.

@@ -12,7 +12,7 @@ import (
 // such as a device: it puts memory of nobody's there, in which what is written is lost, and what is read is zero. No
 // other process sees any of it. It takes no room but for what is written. When nobody can come any more, end unmaps it.
 //
-// After an error the segment is as before.
+// After an error it is not known what is there: neither use nor Close the segment.
 func (s *Segment) Shroud() (end func() error, err error) {
 	const flags = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE | unix.MAP_FIXED
 	mem := s.mem

@@ -65,6 +65,7 @@ func (p *Peer) Withdrawn(id slots.RegionID, quiet func()) {
 	}
 	delete(p.imports, id)
 	p.leaving[r] = struct{}{}
+	p.Mover.takenBack++
 	r.onQuiet = func() {
 		delete(p.leaving, r)
 		quiet()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -132,6 +133,47 @@ func TestCertainOnceConnected(t *testing.T) {
 	}
 	if r := x.result(x.service); r.Status != slots.OpLost {
 		t.Errorf("without another connection the operation ended with %v", r.Status)
+	}
+	x.finish(u)
+	settle(x.a, x.b)
+	if _, ok := c.outcome(t); !ok {
+		t.Error("no answer")
+	}
+}
+
+// A connection that is to be made anew after so many regions is when nothing is under way on it: nothing fails, also no atomic
+// operations, which could not be done again.
+func TestConnectionIsRenewed(t *testing.T) {
+	x := newRegionRig(t, fabrictest.NewFake())
+	c, u := x.begin(whole(x.far, slots.AllRights))
+	m := x.in.Peer.Mover
+	m.Renews = true
+	const rounds, each = 5, 60
+	for range rounds {
+		for range each {
+			add := op(u, slots.OpFetchAdd, 0, 8, x.own)
+			add.Swap = 1
+			x.submit(x.service, add)
+			x.submit(x.service, op(u, slots.OpWrite, 4096, 64<<10, x.own))
+		}
+		for n := 0; m.End == nil || m.End.next == m.End.done; n++ {
+			if n > 20 {
+				t.Fatal("nothing is under way")
+			}
+			x.b.a.cycle()
+		}
+		m.takenBack = RenewAfter
+		for range 2 * each {
+			if r := x.result(x.service); r.Status != slots.OpOK {
+				t.Fatalf("an operation ended with %v", r.Status)
+			}
+		}
+	}
+	if x.opened != 1+rounds {
+		t.Errorf("%d connections", x.opened)
+	}
+	if n := shm.Uint64At(x.far.Mem, 0).Load(); n != rounds*each {
+		t.Errorf("%d additions were done, of %d", n, rounds*each)
 	}
 	x.finish(u)
 	settle(x.a, x.b)

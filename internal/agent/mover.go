@@ -56,7 +56,15 @@ type mover struct {
 	watching bool
 	watched  *ActiveEnd
 	doneThen uint64
+	// Renews: the connection is made anew after RenewAfter regions that the peer has taken back since it was made, which are
+	// takenBack.
+	Renews    bool
+	takenBack int
 }
+
+// RenewAfter is after how many regions that a peer has taken back the connection to it is made anew, if the peer must keep
+// places free for as long as it has the connection (fabric.Caps.LateAccess).
+const RenewAfter = 8 << 10
 
 // flow is the operations of one worker, oldest first.
 type flow struct {
@@ -107,6 +115,9 @@ func (m *mover) move() (work int) {
 	if !m.near && m.End == nil {
 		m.open()
 		return 0
+	}
+	if m.renew() {
+		return m.flush()
 	}
 	if work = m.again(); len(m.redo) > 0 {
 		return work + m.flush()
@@ -165,6 +176,21 @@ func (m *mover) move() (work int) {
 		}
 	}
 	return work + m.flush()
+}
+
+// renew closes a connection that is to be made anew when nothing is under way on it, and until then keeps more from being posted.
+// It reports whether it is one.
+func (m *mover) renew() bool {
+	if !m.Renews || m.takenBack < RenewAfter || m.End == nil {
+		return false
+	}
+	if e := m.End; e.next == e.done {
+		m.End = nil
+		e.Close()
+		m.unpark()
+		m.open()
+	}
+	return true
 }
 
 // step moves the next chunk of o, of at most the given size, and returns how much it was.
@@ -254,7 +280,7 @@ func (m *mover) Connected(attempt uint64, e *ActiveEnd) error {
 		return nil
 	}
 	e.mover = m
-	m.End = e
+	m.End, m.takenBack = e, 0
 	for i := range m.redo {
 		m.redo[i].loose = false // the peer has closed the last connection before
 	}

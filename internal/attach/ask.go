@@ -3,6 +3,7 @@ package attach
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -10,9 +11,14 @@ import (
 type question struct {
 	m      *Message
 	answer chan *Message
-	// left: nobody waits for the answer any more. Guarded by Session.mu.
-	left bool
+	// left: nobody waits for the answer any more. apart: it counts in Session.left, since somebody left it, and
+	// not in asks. Both are guarded by Session.mu.
+	left, apart bool
 }
+
+// maxLeft is how many questions that nobody waits for are not in the way of others: with those that somebody waits for
+// they must be less than MaxAsks, which the daemon takes for an attack.
+const maxLeft = MaxAsks/2 - 8
 
 // Ask sends a question and waits for its answer, at most until ctx ends. The
 // daemon's refusal is an error of this package.
@@ -21,7 +27,10 @@ type question struct {
 // is counted here, too. Who asks for the way to the same target meanwhile waits for that answer.
 func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 	if c := s.takeUp(m); c != nil {
-		return s.await(ctx, c)
+		// The daemon has waited for a node since it was asked first: there may be time left for it.
+		if a, err := s.await(ctx, c); !errors.Is(err, ErrNoService) {
+			return a, err
+		}
 	}
 	select {
 	case s.asks <- struct{}{}: // until the answer is there
@@ -52,8 +61,8 @@ func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 	return s.await(ctx, c)
 }
 
-// takeUp returns a question for the way to m's target that nobody waits for any more, if there is one that the daemon takes
-// as much time for.
+// takeUp returns a question for the way to m's target that nobody waits for any more, if there is one for which the daemon was
+// given as much time.
 func (s *Session) takeUp(m *Message) *question {
 	if m.Type != TypeResolve || m.Target == nil {
 		return nil
@@ -109,17 +118,26 @@ func (s *Session) await(ctx context.Context, c *question) (*Message, error) {
 // leave notes that nobody waits for the answer to a question any more.
 func (s *Session) leave(c *question) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	c.left = true
-	s.mu.Unlock()
+	if !c.apart && s.left < maxLeft && s.pending[c.m.Seq] == c {
+		c.apart = true
+		s.left++
+		<-s.asks
+	}
 }
 
 // take returns the question with that number, which is answered with that, or nil.
 func (s *Session) take(seq uint64) *question {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	c := s.pending[seq]
 	delete(s.pending, seq)
-	s.mu.Unlock()
-	if c != nil {
+	switch {
+	case c == nil:
+	case c.apart:
+		s.left--
+	default:
 		<-s.asks
 	}
 	return c

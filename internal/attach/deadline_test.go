@@ -20,12 +20,17 @@ func TestAttachUntilDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for range 30 {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	for i := range 600 {
+		// However early the end comes: at a hundredth of a millisecond it is about when the connection is there.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+i%100)*10*time.Microsecond)
+		start := time.Now()
 		_, err := attach.Open(ctx, socket, attach.Hello{Role: attach.RoleTool, Name: "hasty"}, attach.Events{})
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("not the context's error: %v", err)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Fatalf("after %v, of a context that ended at once", took)
 		}
 	}
 }

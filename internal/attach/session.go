@@ -61,6 +61,8 @@ type Session struct {
 	// asks bounds the questions without an answer, whether somebody waits for that or not: the daemon
 	// takes more for an attack.
 	asks chan struct{}
+	// left is how many of them do not count there because nobody waits: at most maxLeft. Guarded by mu.
+	left int
 	// allocs bounds those that ask for regions, among them such as nobody waits for any more.
 	allocs  chan struct{}
 	mu      sync.Mutex
@@ -147,9 +149,12 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 }
 
 func (s *Session) handshake(ctx context.Context, hello Hello) error {
-	deadline := time.Now().Add(10 * time.Second)
+	// Before the end of ctx may set one that is past.
+	if err := s.conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
-	err := s.exchange(deadline, hello)
+	err := s.exchange(hello)
 	if !stop() {
 		// The past deadline is set or about to be.
 		return errors.Join(ctx.Err(), err)
@@ -161,10 +166,7 @@ func (s *Session) handshake(ctx context.Context, hello Hello) error {
 }
 
 // exchange says hello and takes the welcome.
-func (s *Session) exchange(deadline time.Time, hello Hello) error {
-	if err := s.conn.SetDeadline(deadline); err != nil {
-		return err
-	}
+func (s *Session) exchange(hello Hello) error {
 	faultpoint.Here("attach.connected")
 	if err := s.conn.Send(&Message{Type: TypeHello, Hello: &hello}); err != nil {
 		return &lostError{err}

@@ -12,7 +12,7 @@ import (
 )
 
 // BrittleEnv names a file: in a core that has the variable the provider verbs is one over
-// tcp that fails while the file exists, and penalties are short. While the file exists with
+// tcp that fails while the file exists, penalties are short, and few graves are kept. While the file exists with
 // NoEndpoints at its end, no endpoint is made, and it gets a byte for each that was to be; with
 // NoOperations, writes to regions fail of which the first one is on its way. The core whose process id is
 // in the file with NoAtomics at its end has no atomic operations. While there is one with LateAccess, peers can come to
@@ -31,6 +31,7 @@ func init() {
 		return
 	}
 	firstPenalty = 200 * time.Millisecond
+	maxGraves = 256
 	libibverbs = verbsPackage{
 		built: true,
 		devices: func() ([]verbs.DeviceInfo, error) {

@@ -331,6 +331,8 @@ func (b *bulk) connect(ctx context.Context, s *session) (*agent.ActiveEnd, error
 		err = e.Endpoint.Connect(ctx, answer.Lane.Address, fabric.Active)
 	}
 	e.Opening = agent.Opening{Session: s, Seq: question.Seq}
+	renews := s.fabric.device.Caps().LateAccess
+	d.agent.Commands.Call(func() { b.view.Mover.Renews = renews })
 	e.Atomics = e.Atomics && err == nil && !answer.Lane.NoAtomics
 	if err != nil {
 		d.agent.Commands.Call(func() {

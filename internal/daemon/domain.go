@@ -352,6 +352,7 @@ func (d *domain) close() {
 		l.close()
 	}
 	for _, b := range d.bulks {
+		b.endAccept()
 		b.mu.Lock()
 		b.unregister()
 		b.mu.Unlock()

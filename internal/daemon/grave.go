@@ -18,9 +18,10 @@ type grave struct {
 	end  func() error
 }
 
-// maxGraves is how many of them a connection may have: each is a mapping, of which a process has 65,530 unless the system
-// is told otherwise.
-const maxGraves = 256
+// maxGraves is how many of them a connection may have: each may be a mapping, of which a process has 65,530 unless the system
+// is told otherwise. The peer makes another connection before, when nothing is under way (agent.RenewAfter); one that does
+// not is cut off, and what is under way to it counts as on a connection that breaks.
+var maxGraves = 2 * agent.RenewAfter
 
 // leave is called by each who does not need it any more.
 func (g *grave) leave(c *conductor) {
@@ -45,11 +46,11 @@ func (r *region) bury(visits []visit) error {
 	}
 	c := r.domain.conductor
 	end, err := r.seg.Shroud()
-	if err != nil { // then nobody may come
+	if err != nil { // then nobody may come; and what is at the addresses now is not known
 		for _, v := range visits {
 			v.bulk.cutOff(v.session)
 		}
-		return errors.Join(err, r.seg.Close())
+		return err
 	}
 	g := &grave{end: end}
 	g.left.Store(1)
@@ -108,8 +109,21 @@ func (b *bulk) closePassive(s *session) (last *agent.PassiveEnd) {
 
 var errTooManyGraves = errors.New("regions were freed that this connection might still be used for: it is made anew")
 
-// cutOff closes the peer's connection, which makes another one when it needs one.
+// endAccept ends the making of a connection that the peer has asked for, if there is one.
+func (b *bulk) endAccept() {
+	b.mu.Lock()
+	a := b.accept
+	b.mu.Unlock()
+	if a != nil {
+		a.cancel()
+		<-a.over
+	}
+}
+
+// cutOff closes the peer's connection, also one that is just being made, which it could use already. The peer makes another
+// one when it needs one.
 func (b *bulk) cutOff(s *session) {
+	b.endAccept()
 	if last := b.closePassive(s); last != nil {
 		b.domain.tellBulkBroken(last.Opening, true, errTooManyGraves)
 	}

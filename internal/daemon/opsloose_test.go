@@ -71,7 +71,7 @@ func TestSessionEndsWithLooseOps(t *testing.T) {
 }
 
 // Over a device that lets peers go on with what they have begun, the places of regions are kept, but not more and more
-// of them: the connection is made anew, and nobody notices.
+// of them: a peer that does not make its connection anew before is cut off, and its reads and writes are done again.
 func TestRegionsComeAndGoOverLateDevice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "broken")
 	t.Setenv(daemon.BrittleEnv, file)
