@@ -139,22 +139,21 @@ func TestMetadata(t *testing.T) {
 // sent at all makes the call fail.
 func TestMetadataOfAnyText(t *testing.T) {
 	each(t, func(t *testing.T, k stack) {
-		var trailer metadata.MD
-		s := &scripted{unary: func(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
-			if err := grpc.SetHeader(ctx, trailer); err != nil {
+		texts := []metadata.MD{metadata.Pairs("k", "gr\u00fc\u00dfe\t\xff", "k", "plain"), metadata.Pairs("k", "a line\nand another")}
+		s := &scripted{unary: func(ctx context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+			md := texts[r.ResponseSize]
+			if err := grpc.SetHeader(ctx, md); err != nil {
 				t.Error(err)
 			}
-			return &testgrpc.SimpleResponse{Username: "me"}, grpc.SetTrailer(ctx, trailer)
+			return &testgrpc.SimpleResponse{Username: "me"}, grpc.SetTrailer(ctx, md)
 		}}
 		c := s.client(t, k, stackOptions{})
-		trailer = metadata.Pairs("k", "gr\u00fc\u00dfe\t\xff", "k", "plain")
 		var head, got metadata.MD
 		answer, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.Header(&head), grpc.Trailer(&got))
-		if err != nil || answer.Username != "me" || !reflect.DeepEqual(got["k"], trailer["k"]) || !reflect.DeepEqual(head["k"], trailer["k"]) {
+		if err != nil || answer.Username != "me" || !reflect.DeepEqual(got["k"], texts[0]["k"]) || !reflect.DeepEqual(head["k"], texts[0]["k"]) {
 			t.Errorf("%v, %v, with the header %q and the trailer %q", answer, err, head, got)
 		}
-		trailer = metadata.Pairs("k", "a line\nand another")
-		_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+		_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{ResponseSize: 1})
 		want(t, err, codes.Internal, "")
 		_, err = c.UnaryCall(metadata.AppendToOutgoingContext(limit(t), "k", "gr\u00fc\u00dfe"), &testgrpc.SimpleRequest{})
 		want(t, err, codes.Internal, "non-printable")
