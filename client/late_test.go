@@ -104,16 +104,21 @@ func TestDeadlineOfCallInPlace(t *testing.T) {
 	}
 }
 
+// calling makes a call, and returns the slot of its request, what ends its context, and how it will have ended.
+func (s *solo) calling(t *testing.T) (slot int, cancel context.CancelFunc, over <-chan error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.method.Call(ctx, []byte("x"))
+		ended <- err
+	}()
+	return s.published(t), cancel, ended
+}
+
 // The large answer to a call that was given up is not made room for.
 func TestLargeAnswerNobodyWaitsFor(t *testing.T) {
 	s := newSolo(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan error, 1)
-	go func() {
-		_, err := s.method.Call(ctx, []byte("x"))
-		over <- err
-	}()
-	slot := s.published(t)
+	slot, cancel, over := s.calling(t)
 	cancel()
 	if err := <-over; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -137,13 +142,7 @@ func TestLargeAnswerNobodyWaitsFor(t *testing.T) {
 // A call whose context ends while the leader has it in hand, because of what turns out to be no answer, ends all the same.
 func TestGiveUpBesideLeader(t *testing.T) {
 	s := newSolo(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan error, 1)
-	go func() {
-		_, err := s.method.Call(ctx, []byte("x"))
-		over <- err
-	}()
-	slot := s.published(t)
+	slot, cancel, over := s.calling(t)
 	f := s.lane.hold(slot, s.lane.ring.Word(slot).Ticket())
 	cancel()
 	select {
