@@ -41,7 +41,7 @@ type ActiveEnd struct {
 	Opening  Opening
 	// OnBroken is as that of an InLane.
 	OnBroken func(error)
-	// Atomics: both devices can do atomic operations.
+	// Atomics: the devices of both nodes can do atomic operations. Until the peer has said so, this one's.
 	Atomics bool
 
 	// locals are the regions of this node's workers that are registered, asked
