@@ -121,7 +121,7 @@ func (c *cluster) remove() {
 			continue
 		}
 		c.stop(name)
-		for _, left := range []string{n.Socket, n.Socket + ".lock"} {
+		for _, left := range []string{n.Socket, n.Socket + ".lock", n.Socket + ".pid"} {
 			if exists(left) {
 				c.t.Errorf("node %s left %s behind", name, filepath.Base(left))
 			}

@@ -290,6 +290,7 @@ func TestForeignFilesAreLeft(t *testing.T) {
 		"a link at node.socket":         {func(p string) error { return os.Symlink("own", p) }, "a.sock", "node.socket: "},
 		"a file at observe.socket":      {func(p string) error { return os.WriteFile(p, []byte(content), 0o600) }, "a.http", "observe.socket: "},
 		"a link at the place of a lock": {func(p string) error { return os.Symlink("own", p) }, "a.sock.lock", "lock file: "},
+		"a link at the place of a pid":  {func(p string) error { return os.Symlink("own", p) }, "a.sock.pid", "pid file: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, sandbox.Settings{}, "a")

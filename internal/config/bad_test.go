@@ -141,6 +141,7 @@ var badKeys = []struct {
 	{"observe", `counters_mode = 640`, "counters_mode", `must be an octal string such as "0660", got an integer`},
 	{"observe", `socket = ""`, "socket", `must be an absolute path, got ""`},
 	{"observe", `socket = "/run/rdmad/rdmad.sock.lock"`, "socket", `is the lock of node.socket`},
+	{"observe", `counters = "/run/rdmad/rdmad.sock.pid"`, "counters", `is the process id beside node.socket`},
 	{"observe", "counters = \"/a\"\nsocket = \"/a\"", "counters", `"/a" is observe.socket`},
 	{"observe", `socket = "/` + strings.Repeat("s", 107) + `"`, "socket", `must be at most 107 bytes long`},
 	{"observe", `socket_mode = "1777"`, "socket_mode", `must be an octal string from "0600" to "0777"`},

@@ -134,7 +134,7 @@ func (p *parser) checkObserve(c *Config) {
 	if len(socket) > maxSocketPath {
 		p.fail("observe.socket", "needs a path of its own: %q would be longer than %d bytes", socket, maxSocketPath)
 	}
-	taken := map[string]string{c.Node.Socket: "node.socket", c.Node.Socket + ".lock": "the lock of node.socket"}
+	taken := map[string]string{c.Node.Socket: "node.socket", LockFile(c.Node.Socket): "the lock of node.socket", PIDFile(c.Node.Socket): "the process id beside node.socket"}
 	for _, at := range []struct{ key, path string }{{"observe.socket", socket}, {"observe.counters", counters}} {
 		if at.path == "" {
 			continue

@@ -282,6 +282,13 @@ const (
 	Off  = "off"
 )
 
+// LockFile returns the path of the file that the daemon on a socket has locked, and PIDFile that of the one with the
+// process id of its supervisor, in decimal and with a newline.
+func LockFile(socket string) string { return socket + ".lock" }
+
+// PIDFile is described at LockFile.
+func PIDFile(socket string) string { return socket + ".pid" }
+
 // CountersPath returns where the file of counters is; "" for nowhere. By default it is
 // next to the socket, with the ending ".counters" instead of ".sock".
 func (c *Config) CountersPath() string { return c.beside(c.Observe.Counters, ".counters") }

@@ -53,7 +53,7 @@ func TestHaltWithIdleWorkers(t *testing.T) {
 	if took > 4*time.Second {
 		t.Errorf("the stop took %v", took)
 	}
-	for _, f := range []string{a.Socket, a.Socket + ".lock"} {
+	for _, f := range []string{a.Socket, a.Socket + ".lock", a.Socket + ".pid"} {
 		if _, err := os.Stat(f); err == nil {
 			t.Errorf("%s is left behind", f)
 		}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -15,9 +14,6 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// ErrInUse is returned by Run when another daemon has the socket.
-var ErrInUse = errors.New("the socket is in use")
-
 // open takes the lock and opens the listening sockets, or takes those that the service
 // manager has passed.
 func (s *supervisor) open(passed []*os.File) error {
@@ -25,7 +21,7 @@ func (s *supervisor) open(passed []*os.File) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("directory of node.socket: %w", err)
 	}
-	if err := s.takeLock(path + ".lock"); err != nil {
+	if err := s.takeLock(); err != nil {
 		return err
 	}
 	if err := s.adoptSockets(passed); err != nil {
@@ -129,47 +125,6 @@ func (s *supervisor) listenPeers() error {
 	return nil
 }
 
-// takeLock locks path for the life of this process.
-func (s *supervisor) takeLock(path string) error {
-	for s.lock == nil {
-		if err := s.tryLock(path); err != nil {
-			return err
-		}
-	}
-	if err := s.lock.Truncate(0); err != nil {
-		return fmt.Errorf("lock file: %w", err)
-	}
-	if _, err := fmt.Fprintf(s.lock, "%d\n", os.Getpid()); err != nil {
-		return fmt.Errorf("lock file: %w", err)
-	}
-	return nil
-}
-
-// tryLock sets lock, unless the daemon that had the file has removed it between
-// our opening and our locking it.
-func (s *supervisor) tryLock(path string) error {
-	// Not what a link leads to: the file is overwritten.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
-	if err != nil {
-		return fmt.Errorf("lock file: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		holder := make([]byte, 16)
-		n, _ := f.ReadAt(holder, 0)
-		_ = f.Close()
-		return fmt.Errorf("%w: another rdmad (pid %s) serves %s", ErrInUse, strings.TrimSpace(string(holder[:n])), s.cfg.Node.Socket)
-	}
-	locked, err := f.Stat()
-	if err != nil {
-		return errors.Join(fmt.Errorf("lock file: %w", err), f.Close())
-	}
-	if there, err := os.Stat(path); err != nil || !os.SameFile(there, locked) {
-		return f.Close()
-	}
-	s.lock = f
-	return nil
-}
-
 // removeCounters removes the counters of a core that will not write any more.
 func (s *supervisor) removeCounters() {
 	if path := s.cfg.CountersPath(); path != "" {
@@ -179,7 +134,7 @@ func (s *supervisor) removeCounters() {
 	}
 }
 
-// close gives everything back. The lock file goes last and while it is locked.
+// close gives everything back, the lock last.
 func (s *supervisor) close() {
 	if s.socket != nil {
 		if !s.activated { // or nobody could start the service by it
@@ -202,8 +157,5 @@ func (s *supervisor) close() {
 	if s.exe != nil {
 		s.exe.close()
 	}
-	if s.lock != nil {
-		_ = os.Remove(s.lock.Name())
-		_ = s.lock.Close()
-	}
+	s.giveLock()
 }

@@ -64,6 +64,7 @@ type supervisor struct {
 	setup     Setup
 	log       zerolog.Logger
 	lock      *os.File
+	pidFile   string // "" until it is written
 	socket    *os.File
 	bootstrap *os.File // nil without peers
 	// observe are the listening sockets for HTTP: the Unix socket and that of TCP; nil for

@@ -9,18 +9,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rdmad/rdmad/internal/config"
 )
 
-// Processes are those of a daemon: the supervisor, which holds the lock of the socket, and
+// Processes are those of a daemon: the supervisor, whose process id is beside the socket, and
 // its children, of which one is the core. They are found without asking the daemon.
 func Processes(socket string) (pids []int, err error) {
-	data, err := os.ReadFile(socket + ".lock")
+	data, err := os.ReadFile(config.PIDFile(socket))
 	if err != nil {
 		return nil, fmt.Errorf("no daemon has the socket: %w", err)
 	}
 	supervisor, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil {
-		return nil, fmt.Errorf("%s.lock: %w", socket, err)
+		return nil, fmt.Errorf("%s: %w", config.PIDFile(socket), err)
 	}
 	pids = []int{supervisor}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")

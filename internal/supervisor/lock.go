@@ -1,0 +1,87 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/config"
+)
+
+// ErrInUse is returned by Run when another daemon has the socket.
+var ErrInUse = errors.New("the socket is in use")
+
+// takeLock locks the file of node.socket for the life of this process, and says in another one, which everybody
+// may read, which process that is.
+func (s *supervisor) takeLock() error {
+	for s.lock == nil {
+		if err := s.tryLock(config.LockFile(s.cfg.Node.Socket)); err != nil {
+			return err
+		}
+	}
+	// Not what a link leads to: the file is overwritten. It is never empty, for those who read it meanwhile.
+	f, err := os.OpenFile(config.PIDFile(s.cfg.Node.Socket), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return fmt.Errorf("pid file: %w", err)
+	}
+	s.pidFile = f.Name()
+	n, err := fmt.Fprintf(f, "%d\n", os.Getpid())
+	if err = errors.Join(err, f.Truncate(int64(n)), f.Close()); err != nil {
+		return fmt.Errorf("pid file: %w", err)
+	}
+	return nil
+}
+
+// tryLock sets lock, unless the daemon that had the file has removed it between
+// our opening and our locking it.
+func (s *supervisor) tryLock(path string) error {
+	// Nobody else is to open it: who can read a file can lock it, and no daemon would start then.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err == nil {
+		err = f.Chmod(0o600) // also that of an older rdmad
+	}
+	if err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return fmt.Errorf("%w: %s", ErrInUse, s.holder(path))
+	}
+	locked, err := f.Stat()
+	if err != nil {
+		return errors.Join(fmt.Errorf("lock file: %w", err), f.Close())
+	}
+	if there, err := os.Stat(path); err != nil || !os.SameFile(there, locked) {
+		return f.Close()
+	}
+	s.lock = f
+	return nil
+}
+
+// holder says who has the lock at path.
+func (s *supervisor) holder(path string) string {
+	text, err := os.ReadFile(config.PIDFile(s.cfg.Node.Socket))
+	if err == nil {
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err == nil && pid > 0 && !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			return fmt.Sprintf("another rdmad (pid %d) serves %s", pid, s.cfg.Node.Socket)
+		}
+	}
+	return fmt.Sprintf("a process that is no rdmad of this node, or one that starts just now, has locked %s (see: fuser -v %s)", path, path)
+}
+
+// giveLock removes what takeLock has made, the lock last and while it is locked.
+func (s *supervisor) giveLock() {
+	if s.lock == nil {
+		return
+	}
+	if s.pidFile != "" {
+		_ = os.Remove(s.pidFile)
+	}
+	_ = os.Remove(s.lock.Name())
+	_ = s.lock.Close()
+}

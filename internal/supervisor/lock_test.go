@@ -1,0 +1,66 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/rdmad/rdmad/internal/config"
+)
+
+// Nobody but the daemon's own user can lock its lock, also one that an older rdmad has left, and everybody can
+// read who has it. Only one that lives is said to serve.
+func TestLock(t *testing.T) {
+	cfg := configOf(t, "")
+	lock, pid := config.LockFile(cfg.Node.Socket), config.PIDFile(cfg.Node.Socket)
+	if err := errors.Join(os.WriteFile(lock, []byte("1234567\n"), 0o644), os.WriteFile(pid, []byte("1234567890\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	first, second := &supervisor{cfg: cfg, log: zerolog.Nop()}, &supervisor{cfg: cfg, log: zerolog.Nop()}
+	if err := first.takeLock(); err != nil {
+		t.Fatal(err)
+	}
+
+	for path, want := range map[string]os.FileMode{lock: 0o600, pid: 0o644} {
+		if there, err := os.Stat(path); err != nil || there.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", path, there.Mode(), err)
+		}
+	}
+	if text, err := os.ReadFile(pid); err != nil || string(text) != fmt.Sprintln(os.Getpid()) {
+		t.Errorf("%q, %v", text, err)
+	}
+	refused := func(says string) {
+		t.Helper()
+		if err := second.takeLock(); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; it is to say %q", err, says)
+		}
+	}
+	refused(fmt.Sprintf("pid %d) serves", os.Getpid()))
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(pid, fmt.Appendln(nil, gone.Process.Pid), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refused("has locked " + lock)
+	second.giveLock()
+	if _, err := os.Stat(lock); err != nil {
+		t.Errorf("who was refused has removed the lock: %v", err)
+	}
+	first.giveLock()
+	for _, path := range []string{lock, pid} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
+	}
+	if err := second.takeLock(); err != nil {
+		t.Error(err)
+	}
+	second.giveLock()
+}
