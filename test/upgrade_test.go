@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
@@ -153,5 +154,47 @@ func TestUpgrade(t *testing.T) {
 	works("after an upgrade to another version")
 	if got := run(t, rdmad(t, "status", "--socket", r.socket("a"))); !strings.Contains(got.out, "from rdmad "+version.Version+" to 7.7.7: done") {
 		t.Errorf("status says %s", got.out)
+	}
+}
+
+// gated makes a program that is the real one as long as there is no file at gate, and otherwise does something else
+// when it is to be a core.
+func gated(gate, core string) []byte {
+	return script(fmt.Sprintf("test -e %s || exec %s \"$@\"\n%s", gate, programs.rdmad, core))
+}
+
+// A program whose core does not become ready, or cannot start any more, can be replaced: it is what keeps the workers.
+func TestUpgradeOfWhatDoesNotStart(t *testing.T) {
+	for name, core := range map[string]string{"hangs": "exec sleep 600", "ends": "exit 3"} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplaceable(t)
+			startService(t, r.cluster, "a", "jobs")
+			conn := r.attach("a")
+			gate := filepath.Join(r.dir, "gate")
+			r.replace(gated(gate, core+" # "+gate))
+			supervisor := r.status("a").PIDs.Supervisor
+			r.upgrade(0, status.UpgradeDone, "")
+			if err := os.WriteFile(gate, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			kill(t, r.status("a").PIDs.Core)
+			own, err := os.ReadFile(programs.rdmad)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.replace(own)
+			if got := run(t, rdmad(t, "upgrade", "--timeout=100ms", "--socket", r.socket("a"))); got.status != 1 || !strings.Contains(got.errOut, fmt.Sprint("kill -USR2 ", supervisor)) {
+				t.Errorf("without a core: %+v", got)
+			}
+			if err := syscall.Kill(supervisor, syscall.SIGUSR2); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Call(bounded(t), "a/jobs/who", nil); err != nil {
+				t.Error(err)
+			}
+			if u := r.status("a").Upgrade; u == nil || u.Number != 2 || u.Result != status.UpgradeDone || u.PauseMS <= 0 || u.From.Version != version.Version {
+				t.Errorf("%+v", u)
+			}
+		})
 	}
 }

@@ -2,13 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmad/rdmad/cmd/rdmad/bundle"
+	"github.com/rdmad/rdmad/cmd/rdmad/look"
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/status"
 )
 
@@ -36,7 +41,7 @@ func newUpgrade() *cobra.Command {
 		Long: "Replace the core of the running daemon by the program that is now where the daemon was started from.\n" +
 			"Workers stay attached, and see a pause. A program that cannot go on where the core ends is refused, and\n" +
 			"one that does not start is replaced by the old one again. The supervisor stays what it is: its process\n" +
-			"must be restarted to change it. Who may send the daemon signals may do this.",
+			"must be restarted to change it. Without a core that serves, send the supervisor SIGUSR2. Who may send the daemon signals may do this.",
 		Example: "  install -m 0755 bin/rdmad /usr/bin/rdmad\n  rdmad upgrade",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c.OutOrStdout()) },
@@ -53,7 +58,7 @@ func (f *upgradeFlags) run(ctx context.Context, out io.Writer) error {
 	defer cancel()
 	before, err := signalled(ctx, f.socket, syscall.SIGUSR2, func(*status.Node) error { return nil })
 	if err != nil {
-		return err
+		return withoutCore(f.socket, err)
 	}
 	last := 0
 	if before.Upgrade != nil {
@@ -82,4 +87,16 @@ func (f *upgradeFlags) run(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("node %s goes on with rdmad %s, the program was refused: %s", r.Node, r.From.Version, r.Reason)
 	}
 	return fmt.Errorf("node %s goes on with rdmad %s after %.1f ms without a core: %s", r.Node, r.From.Version, r.PauseMS, r.Reason)
+}
+
+// withoutCore adds to the error of a daemon whose core does not answer how its program is replaced all the same.
+func withoutCore(socket string, err error) error {
+	if !errors.Is(err, look.ErrNoAnswer) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	pids, perr := bundle.Processes(attach.SocketPath(socket))
+	if perr != nil {
+		return err
+	}
+	return fmt.Errorf("%w; if the core does not start, kill -USR2 %d has the supervisor start the program that is now in its place", err, pids[0])
 }

@@ -48,7 +48,7 @@ var processEvents = []Info{
 	},
 	{
 		Code: CoreHung, Level: zerolog.ErrorLevel,
-		Meaning: "The core made no progress for node.hang_limit, so the supervisor ends it and starts another, which adopts the workers.",
+		Meaning: "The core made no progress for node.hang_limit, or was not ready 10 minutes after its start, so the supervisor ends it and starts another, which adopts the workers.",
 		Cause:   "As of core-stalled, or somebody has stopped the core, perhaps with a debugger: use node.hang_limit = \"0s\" then.",
 		Action:  "Its stacks are in the log after this line, unless it could not run at all. If it comes again: `rdmad support-bundle` and report it.",
 		Shown:   "TestHangingCoreIsReplaced",

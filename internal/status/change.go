@@ -25,7 +25,7 @@ type Upgrade struct {
 	// Result is one of the constants above, Reason why it is not UpgradeDone.
 	Result string `json:"result"`
 	Reason string `json:"reason,omitempty"`
-	// From are the versions of the core that ran before, and To those of the program
+	// From are the versions of the core that served before, and To those of the program
 	// that was to replace it, if it has said them.
 	From version.Set `json:"from"`
 	To   version.Set `json:"to"`

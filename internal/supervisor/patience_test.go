@@ -9,7 +9,7 @@ import (
 )
 
 func TestPatience(t *testing.T) {
-	p := &patience{every: time.Second, most: 4, last: time.Now(), beats: 7}
+	p := &patience{every: time.Second, most: 4, starts: 8, last: time.Now(), beats: 7}
 	now, beats := p.last, p.beats
 	tick := func(after time.Duration) bool {
 		t.Helper()
@@ -29,10 +29,13 @@ func TestPatience(t *testing.T) {
 		}
 	}
 	// It takes longer to start than it may be silent afterwards.
-	for range 2 * p.most {
+	starts := func() (over, alive bool) {
 		now = now.Add(time.Second)
-		if over, _ := p.count(now, beats, false); over {
-			t.Fatal("over before the core is ready")
+		return p.count(now, beats, false)
+	}
+	for range p.starts {
+		if over, alive := starts(); over || !alive {
+			t.Fatalf("before the core is ready: over %v, all is well %v", over, alive)
 		}
 	}
 	quiet()
@@ -49,7 +52,18 @@ func TestPatience(t *testing.T) {
 	if !tick(time.Second) {
 		t.Error("not over after more than the limit")
 	}
+	for range p.starts {
+		if over, alive := starts(); over || !alive {
+			t.Fatalf("while another core starts: over %v, all is well %v", over, alive)
+		}
+	}
+	if over, alive := starts(); !over || alive {
+		t.Errorf("when it should be ready: over %v, all is well %v", over, alive)
+	}
 	p.most = 0
+	if over, alive := starts(); over || alive {
+		t.Errorf("without a limit, when it should be ready: over %v, all is well %v", over, alive)
+	}
 	if tick(time.Second) {
 		t.Error("over without a limit")
 	}

@@ -89,8 +89,10 @@ type supervisor struct {
 	core *runningCore
 	// ready: a core of this supervisor has served.
 	ready bool
-	// upgraded is how the last upgrade went; nil before the first.
-	upgraded *status.Upgrade
+	// upgraded is how the last upgrade went; nil before the first. pauseBegan is when that began if no core has been
+	// ready since; otherwise zero.
+	upgraded   *status.Upgrade
+	pauseBegan time.Time
 	// reloaded is how the last reload went; nil before the first.
 	reloaded *status.Reload
 	// applied: a reload has put another configuration in force, which cores must be told of.
@@ -174,6 +176,8 @@ func (s *supervisor) run(ctx context.Context) error {
 		s.backup.Tell("WATCHDOG=1\nSTATUS=The core died and is started again" + s.extension(wait))
 		select {
 		case <-time.After(wait):
+		case <-s.upgrades:
+			s.upgrade(ctx, false)
 		case <-ctx.Done():
 			return nil
 		}
@@ -224,15 +228,13 @@ func (s *supervisor) follow(ctx context.Context) error {
 		case now := <-patience.ticks:
 			over, alive := patience.count(now, s.pulse.Beats.Load(), s.core.known)
 			if alive {
-				s.backup.Tell("WATCHDOG=1")
+				s.backup.Tell("WATCHDOG=1" + s.extension(0))
 			}
 			if over {
 				return s.giveUp()
 			}
 		case <-s.upgrades:
-			s.backup.Tell("WATCHDOG=1\nSTATUS=The core is being replaced")
-			s.upgrade(ctx)
-			s.backup.Tell("WATCHDOG=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket)
+			s.upgrade(ctx, true)
 		case <-s.reloads:
 			s.reload()
 		case <-changed:
@@ -252,6 +254,10 @@ func (s *supervisor) follow(ctx context.Context) error {
 // served notes that the core that runs is ready.
 func (s *supervisor) served() {
 	s.core.known, s.ready = true, true
+	if !s.pauseBegan.IsZero() && s.upgraded.Result != status.UpgradeRefused {
+		s.upgraded.PauseMS = float64(time.Since(s.pauseBegan).Microseconds()) / 1000
+	}
+	s.pauseBegan = time.Time{}
 	s.backup.Tell("READY=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket)
 	s.tell()
 }

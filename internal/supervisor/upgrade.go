@@ -29,40 +29,53 @@ const (
 	readyTimeout    = 10 * time.Second
 )
 
-// upgrade replaces the core by the program at path, if that can go on where it ends.
-func (s *supervisor) upgrade(ctx context.Context) {
+// upgrade replaces the core by the program at path, if that can go on where it ends. If none runs, the program is
+// what is started next.
+func (s *supervisor) upgrade(ctx context.Context, runs bool) {
+	s.backup.Tell("WATCHDOG=1\nSTATUS=The core is being replaced" + s.extension(0))
 	u := &status.Upgrade{Number: 1}
 	if s.upgraded != nil {
 		u.Number += s.upgraded.Number
 	}
-	err := s.replace(ctx, u)
-	switch {
-	case err == nil:
-		u.Result = status.UpgradeDone
-		s.log.Info().Str("from", u.From.Version).Str("to", u.To.Version).Float64("pause_ms", u.PauseMS).Msg("the core was replaced")
-	case u.PauseMS == 0:
-		u.Result = status.UpgradeRefused
-	default:
-		u.Result = status.UpgradeUndone
-	}
-	if err != nil {
-		u.Reason = err.Error()
-		event.UpgradeFailed.On(&s.log).Err(err).Str("result", u.Result).Str("program", s.path).Msg("the core was not replaced")
-	}
 	s.upgraded = u
-	s.tell()
+	next, err := s.successor(ctx, u)
+	switch {
+	case err != nil:
+		u.Result = status.UpgradeRefused
+	case !runs:
+		s.use(next)
+		s.pauseBegan = time.Now()
+		u.Result = status.UpgradeDone
+		s.log.Info().Str("from", u.From.Version).Str("to", u.To.Version).Msg("there is no core; the program is started next")
+		return
+	default:
+		u.Result, err = s.replace(ctx, next)
+	}
+	if err == nil {
+		s.served()
+		s.log.Info().Str("from", u.From.Version).Str("to", u.To.Version).Float64("pause_ms", u.PauseMS).Msg("the core was replaced")
+		return
+	}
+	u.Reason = err.Error()
+	event.UpgradeFailed.On(&s.log).Err(err).Str("result", u.Result).Str("program", s.path).Msg("the core was not replaced")
+	if runs && s.core.known {
+		s.backup.Tell("WATCHDOG=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket)
+		s.tell()
+	}
 }
 
-// replace does the work of upgrade. PauseMS stays 0 if the old core was not touched.
-func (s *supervisor) replace(ctx context.Context, u *status.Upgrade) error {
-	if err := s.keptVersions(&u.From); err != nil {
-		return err
+// successor opens the program at path, asks it for its versions, and returns an error if it could not go on with what
+// is kept.
+func (s *supervisor) successor(ctx context.Context, u *status.Upgrade) (*executable, error) {
+	anything, err := s.keptVersions(&u.From)
+	if err != nil {
+		return nil, err
 	}
 	next, err := openExecutable(s.path, s.path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err = probe(ctx, next, &u.To); err == nil {
+	if err = probe(ctx, next, &u.To); err == nil && anything {
 		err = u.To.Adopts(u.From)
 	}
 	if err == nil {
@@ -70,27 +83,40 @@ func (s *supervisor) replace(ctx context.Context, u *status.Upgrade) error {
 	}
 	if err != nil {
 		next.close()
-		return err
+		return nil, err
 	}
+	return next, nil
+}
+
+// use makes a program the one that is started from now on.
+func (s *supervisor) use(next *executable) {
+	s.exe.close()
+	s.exe = next
+}
+
+// replace ends the core that runs and starts one of another program. If that does not become ready, the program before
+// is started again, which has all the time that any core has.
+func (s *supervisor) replace(ctx context.Context, next *executable) (result string, err error) {
 	// Each step has its limit, together they are more than the watchdog's time.
 	s.backup.Tell("WATCHDOG=1")
-	begin := time.Now()
+	s.pauseBegan = time.Now()
 	s.core.end(syscall.SIGUSR1, handOverTimeout)
 	s.backup.Tell("WATCHDOG=1")
-	err = s.succeed(ctx, next)
-	if err != nil {
-		s.backup.Tell("WATCHDOG=1")
-		next.close()
-		if ctx.Err() == nil {
-			// If that fails too, it is started again as after any death.
-			err = errors.Join(err, s.succeed(ctx, s.exe))
-		}
-	} else {
-		s.exe.close()
-		s.exe = next
+	if err = s.succeed(ctx, next); err == nil {
+		s.use(next)
+		return status.UpgradeDone, nil
 	}
-	u.PauseMS = float64(time.Since(begin).Microseconds()) / 1000
-	return err
+	s.backup.Tell("WATCHDOG=1\nSTATUS=The core was not replaced, and the one before is started again" + s.extension(0))
+	next.close()
+	if ctx.Err() == nil {
+		// If that fails, too, it is tried again as after any death.
+		core, err2 := s.startCore(s.exe)
+		if err2 == nil {
+			s.core = core
+		}
+		err = errors.Join(err, err2)
+	}
+	return status.UpgradeUndone, err
 }
 
 // filesUsable returns an error if the files of [tls] are such that a core which starts now would have no peers, as
@@ -109,14 +135,18 @@ func (s *supervisor) filesUsable() error {
 	return nil
 }
 
-// keptVersions finds out what the core has that runs.
-func (s *supervisor) keptVersions(v *version.Set) error {
+// keptVersions finds out what the core has that serves, or has served last, and whether there was any.
+func (s *supervisor) keptVersions(v *version.Set) (kept bool, err error) {
+	meta := s.depot.Meta(handoff.NodeKey)
+	if meta == nil {
+		return false, nil
+	}
 	var n handoff.Node
-	if err := json.Unmarshal(s.depot.Meta(handoff.NodeKey), &n); err != nil || !s.core.known {
-		return errors.New("there is no core that serves")
+	if err := json.Unmarshal(meta, &n); err != nil {
+		return false, fmt.Errorf("what is kept of the last core: %w", err)
 	}
 	*v = n.Versions
-	return nil
+	return true, nil
 }
 
 // probe asks a program for its versions.
@@ -158,7 +188,7 @@ func (s *supervisor) succeed(ctx context.Context, e *executable) error {
 		case <-ctx.Done():
 			return ctx.Err() // the core is told to stop by follow
 		case <-patience.ticks:
-			s.backup.Tell("WATCHDOG=1")
+			s.backup.Tell("WATCHDOG=1" + s.extension(0))
 		case <-late.C:
 			core.end(syscall.SIGKILL, readyTimeout)
 			return fmt.Errorf("the new core was not ready after %v", limit)
