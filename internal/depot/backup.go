@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,24 +19,23 @@ import (
 // items, catalogName with a number for catalogs, and these.
 const (
 	catalogName = "rdmad-catalog#"
-	// coreName is that of the pidfd of the core that runs.
-	coreName = "rdmad-core#0"
+	// coreName, with its process id, is that of the pidfd of a core that may run.
+	coreName = "rdmad-core#"
 )
 
 // Backup keeps what a Store keeps in the store of descriptors of a service manager too,
 // systemd's, so that it survives the supervisor. It is the other end of the protocol of
 // sd_pid_notify_with_fds(3) and sd_listen_fds_with_names(3).
 type Backup struct {
-	sock    int
+	*manager
 	catalog *catalog
-	report  func(error)
+	// core is the name of the pidfd of the core that was started last; "" before the first.
+	core string
 	// most is how many descriptors the manager stores, as far as that is known, stored how many it
 	// has been given of items, and names what their names are with a separator each.
 	most, stored, names int
 	// unkept are the items for which there was no room.
 	unkept map[string]bool
-	// deaf: the last message waited in vain, and the next one does not.
-	deaf atomic.Bool
 	// kept are the descriptors that were passed to this process, by name, until they
 	// are taken.
 	kept map[string]int
@@ -60,7 +60,7 @@ func OpenBackup(p *Passed, report func(error)) (*Backup, error) {
 		closeAll(kept)
 		return nil, fmt.Errorf("depot: NOTIFY_SOCKET: %w", err)
 	}
-	b := &Backup{sock: sock, report: report, kept: kept, most: math.MaxInt, unkept: make(map[string]bool)}
+	b := &Backup{manager: newManager(sock, report), kept: kept, most: math.MaxInt, unkept: make(map[string]bool)}
 	if n, err := strconv.Atoi(os.Getenv("FDSTORE")); err == nil && n > 0 { // since systemd 254
 		b.most = n - ownDescriptors
 	}
@@ -76,44 +76,31 @@ const (
 	ownDescriptors = 4
 )
 
-// dialManager connects a datagram socket, which has no net.Conn because those send no
-// descriptors once they are connected.
-func dialManager(address string) (int, error) {
-	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	limit := unix.NsecToTimeval(int64(notifyTimeout))
-	err = unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)
-	if err == nil {
-		err = unix.Connect(sock, &unix.SockaddrUnix{Name: address})
-	}
-	if err != nil {
-		return -1, errors.Join(err, unix.Close(sock))
-	}
-	return sock, nil
-}
-
 // coreGrace is how long the core of a supervisor that has died may take to end.
 const coreGrace = 10 * time.Second
 
 // awaitCore returns when the core of the supervisor before this one is gone: two must
 // not use the same memory.
 func (b *Backup) awaitCore() {
-	fd, ok := b.kept[coreName]
-	if !ok {
-		return
+	for name, fd := range b.kept {
+		if strings.HasPrefix(name, coreName) && fd != ambiguous && !ended(fd) {
+			b.report(errors.New("depot: the last core does not end"))
+		}
 	}
-	for _, patience := range []time.Duration{coreGrace, coreGrace} {
-		for end := time.Now().Add(patience); time.Now().Before(end); {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds())+1)
+}
+
+// ended waits for the end of the process of a pidfd, which is killed if that takes long.
+func ended(pidfd int) bool {
+	for range 2 {
+		for end := time.Now().Add(coreGrace); time.Now().Before(end); {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds())+1)
 			if n > 0 || err != nil && err != unix.EINTR {
-				return
+				return true
 			}
 		}
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
 	}
-	b.report(errors.New("depot: the last core does not end"))
+	return false
 }
 
 // CoreStarted keeps a supervisor that comes after this one from starting a core while
@@ -122,29 +109,43 @@ func (b *Backup) CoreStarted(pid int) {
 	if b == nil {
 		return
 	}
-	b.notify("FDSTOREREMOVE=1\nFDNAME=" + coreName)
+	before := b.core
+	b.core = coreName + strconv.Itoa(pid)
+	if before != "" {
+		b.remove(before)
+	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		b.report(fmt.Errorf("depot: the core's pidfd: %w", err))
 		return
 	}
-	b.notify("FDSTORE=1\nFDPOLL=0\nFDNAME="+coreName, fd)
+	b.store(b.core, fd)
 	_ = unix.Close(fd)
 }
 
 func closeAll(kept map[string]int) {
 	for _, fd := range kept {
-		_ = unix.Close(fd)
+		if fd != ambiguous {
+			_ = unix.Close(fd)
+		}
 	}
 }
 
 // Restore puts into an empty store what was passed, and makes the store keep everything
 // here from then on. What is not complete, because the supervisor died while it was being
-// kept, is left out.
+// kept, is left out. After an error the service manager has what it had.
 func (b *Backup) Restore(s *Store) error {
 	items, generation := b.restored()
-	c, err := newCatalog(generation + 1)
+	records := make([]record, len(items))
+	for k, i := range items {
+		records[k] = putOf(i)
+	}
+	c, err := newCatalogOf(generation+1, records)
 	if err != nil {
+		for _, i := range items {
+			i.Close()
+		}
+		closeAll(b.kept)
 		return err
 	}
 	s.mu.Lock()
@@ -156,18 +157,17 @@ func (b *Backup) Restore(s *Store) error {
 		s.order = append(s.order, i.Key)
 		s.fds += len(i.FDs)
 		b.count(i, 1)
-		b.record(record{Op: opPut, Key: i.Key, Meta: i.Meta, FDs: len(i.FDs)})
 	}
-	known := b.commit()
-	// Only now are the old catalogs, and what belongs to nothing, of no use.
-	for name, fd := range b.kept {
-		if known {
-			b.notify("FDSTOREREMOVE=1\nFDNAME=" + name)
-		}
-		_ = unix.Close(fd)
-	}
+	// Only when the manager has the new catalog are the old ones, and what belongs to nothing, of no use.
+	b.storeFirst(c.name(), c.fd, slices.Collect(maps.Keys(b.kept)))
+	closeAll(b.kept)
 	b.kept = nil
 	return nil
+}
+
+// putOf is the record of an item.
+func putOf(i *Item) record {
+	return record{Op: opPut, Key: i.Key, Meta: i.Meta, FDs: len(i.FDs)}
 }
 
 // restored returns the items of the newest complete catalog with their descriptors, and
@@ -214,10 +214,14 @@ func (b *Backup) restored() (items []*Item, generation int) {
 	return items, generation
 }
 
-// takeItem takes the descriptors of an item; nil if one is missing.
+// takeItem takes the descriptors of an item; nil if one is missing or not known for sure.
 func (b *Backup) takeItem(r record) *Item {
 	for n := range r.FDs {
-		if _, ok := b.kept[fdName(r.Key, n)]; !ok {
+		switch fd, ok := b.kept[fdName(r.Key, n)]; {
+		case !ok:
+			return nil
+		case fd == ambiguous:
+			b.report(fmt.Errorf("depot: %s is lost: the service manager has passed several descriptors of the name %s", r.Key, fdName(r.Key, n)))
 			return nil
 		}
 	}
@@ -246,17 +250,17 @@ func (b *Backup) put(i *Item) {
 		return
 	}
 	for n, fd := range i.FDs {
-		if !b.notify("FDSTORE=1\nFDPOLL=0\nFDNAME="+fdName(i.Key, n), fd) {
+		if !b.store(fdName(i.Key, n), fd) {
 			b.unkept[i.Key] = true // and has been reported
 			b.count(i, -1)
 			for n := range n {
-				b.notify("FDSTOREREMOVE=1\nFDNAME=" + fdName(i.Key, n))
+				b.remove(fdName(i.Key, n))
 			}
 			return
 		}
 	}
 	// After the descriptors: what is in the catalog is complete.
-	b.record(record{Op: opPut, Key: i.Key, Meta: i.Meta, FDs: len(i.FDs)})
+	b.record(putOf(i))
 }
 
 // count counts the descriptors of an item, with sign -1 those of one that goes.
@@ -284,7 +288,7 @@ func (b *Backup) drop(i *Item) {
 	b.count(i, -1)
 	b.record(record{Op: opDrop, Key: i.Key})
 	for n := range i.FDs {
-		b.notify("FDSTOREREMOVE=1\nFDNAME=" + fdName(i.Key, n))
+		b.remove(fdName(i.Key, n))
 	}
 }
 
@@ -295,74 +299,50 @@ func (b *Backup) record(r record) {
 	}
 }
 
-// commit makes the catalog count, once it says everything. False: the manager does not have it.
-func (b *Backup) commit() bool {
-	b.record(record{Op: opEnd})
-	return b.notify("FDSTORE=1\nFDPOLL=0\nFDNAME="+b.catalog.name(), b.catalog.fd)
-}
-
 // compact begins a new catalog when the old one is mostly about what was. Called with
 // the store's mu held.
 func (b *Backup) compact(s *Store) {
 	if b == nil || !b.catalog.wasteful() || b.deaf.Load() {
 		return
 	}
-	c, err := newCatalog(b.catalog.generation + 1)
+	var records []record
+	for _, key := range s.order {
+		if !b.unkept[key] {
+			records = append(records, putOf(s.items[key]))
+		}
+	}
+	c, err := newCatalogOf(b.catalog.generation+1, records)
 	if err != nil {
 		b.report(err)
 		return
 	}
-	old := b.catalog
-	b.catalog = c
-	for _, key := range s.order {
-		if i := s.items[key]; !b.unkept[key] {
-			b.record(record{Op: opPut, Key: key, Meta: i.Meta, FDs: len(i.FDs)})
-		}
-	}
-	if !b.commit() {
+	if !b.store(c.name(), c.fd) {
 		// The old one says the same.
 		_ = unix.Close(c.fd)
-		b.catalog = old
 		return
 	}
-	b.notify("FDSTOREREMOVE=1\nFDNAME=" + old.name())
+	old := b.catalog
+	b.catalog = c
+	b.remove(old.name())
 	_ = unix.Close(old.fd)
 }
 
-// Tell tells the service manager something of sd_notify(3), such as "READY=1". A nil Backup
-// tells nobody.
+// Tell tells the service manager something of sd_notify(3), such as "READY=1", which is what Heed repeats if it was not
+// heard. A nil Backup tells nobody.
 func (b *Backup) Tell(text string) {
 	if b != nil {
-		b.notify(text)
+		b.tell(text)
 	}
 }
 
-// ErrManager is wrapped by the errors about a service manager that does not take what it
-// is told.
-var ErrManager = errors.New("depot: notify the service manager")
+// Owes reports whether the manager has not heard what it must hear: call Heed then, a while later.
+func (b *Backup) Owes() bool { return b != nil && b.owes() }
 
-// notifyTimeout bounds the wait for a service manager that does not read: once, not for each
-// message, because a core is not started before they are sent.
-const notifyTimeout = 5 * time.Second
-
-// notify sends the service manager a message, and reports whether it has it.
-func (b *Backup) notify(text string, fds ...int) bool {
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
+// Heed says again what the manager must hear and has not heard.
+func (b *Backup) Heed() {
+	if b != nil {
+		b.heed()
 	}
-	flags, err := unix.MSG_NOSIGNAL, error(unix.EINTR)
-	if b.deaf.Load() {
-		flags |= unix.MSG_DONTWAIT
-	}
-	for errors.Is(err, unix.EINTR) {
-		err = unix.Sendmsg(b.sock, []byte(text), rights, nil, flags)
-	}
-	b.deaf.Store(errors.Is(err, unix.EAGAIN))
-	if err != nil {
-		b.report(fmt.Errorf("%w: %w", ErrManager, err))
-	}
-	return err == nil
 }
 
 // Close ends the backup in good order, after Store.Clear: nothing of it is left with the
@@ -372,9 +352,11 @@ func (b *Backup) Close() error {
 		return nil
 	}
 	var err error
-	b.notify("FDSTOREREMOVE=1\nFDNAME=" + coreName)
+	if b.core != "" {
+		b.remove(b.core)
+	}
 	if b.catalog != nil {
-		b.notify("FDSTOREREMOVE=1\nFDNAME=" + b.catalog.name())
+		b.remove(b.catalog.name())
 		err = unix.Close(b.catalog.fd)
 	}
 	return errors.Join(err, unix.Close(b.sock))

@@ -3,6 +3,7 @@ package depot
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -35,6 +36,26 @@ func newCatalog(generation int) (*catalog, error) {
 		return nil, fmt.Errorf("depot: catalog: %w", err)
 	}
 	return &catalog{fd: fd, generation: generation}, nil
+}
+
+// newCatalogOf makes a catalog that says everything: these records.
+func newCatalogOf(generation int, records []record) (*catalog, error) {
+	c, err := newCatalog(generation)
+	if err != nil {
+		return nil, err
+	}
+	for k := range records {
+		if err = c.append(&records[k]); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = c.append(&record{Op: opEnd})
+	}
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(c.fd))
+	}
+	return c, nil
 }
 
 func (c *catalog) name() string { return catalogName + strconv.Itoa(c.generation) }

@@ -16,6 +16,9 @@ type Passed struct {
 	kept map[string]int
 }
 
+// ambiguous stands for the descriptor of a name that several were passed under: nobody knows which of them is meant.
+const ambiguous = -1
+
 // TakePassed takes over the descriptors that were passed (LISTEN_FDS), and unsets the
 // variables: they are not for children. Call it before descriptors are opened and before
 // other goroutines use the environment.
@@ -37,12 +40,18 @@ func TakePassed() *Passed {
 		if err != nil {
 			continue
 		}
-		if old, twice := p.kept[name]; twice {
-			_ = unix.Close(old)
-		}
-		p.kept[name] = fd
+		p.keep(name, fd)
 	}
 	return p
+}
+
+// keep takes over a descriptor that was in the store.
+func (p *Passed) keep(name string, fd int) {
+	if old, twice := p.kept[name]; twice {
+		closeAll(map[string]int{"": old, name: fd})
+		fd = ambiguous
+	}
+	p.kept[name] = fd
 }
 
 // listens reports whether a descriptor is a socket that listens.

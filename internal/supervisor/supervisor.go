@@ -199,6 +199,9 @@ func (s *supervisor) extension(wait time.Duration) string {
 // tellErrorsEvery is how often the core is told of the supervisor's errors at most.
 const tellErrorsEvery = time.Second
 
+// heedAgain is after what time the service manager is told again what it has not heard.
+const heedAgain = 2 * time.Second
+
 // stopGrace is how long a core may take to end besides its drain.
 const stopGrace = 10 * time.Second
 
@@ -208,7 +211,11 @@ func (s *supervisor) follow(ctx context.Context) error {
 	changed, later := s.setup.Log.Changed(), (<-chan time.Time)(nil)
 	patience, stop := s.newPatience()
 	defer stop()
+	var heed <-chan time.Time
 	for {
+		if heed == nil && s.backup.Owes() {
+			heed = time.After(heedAgain)
+		}
 		ready := s.core.link.Ready()
 		if s.core.known {
 			ready = nil
@@ -233,6 +240,9 @@ func (s *supervisor) follow(ctx context.Context) error {
 			if over {
 				return s.giveUp()
 			}
+		case <-heed:
+			heed = nil
+			s.backup.Heed()
 		case <-s.upgrades:
 			s.upgrade(ctx, true)
 		case <-s.reloads:
