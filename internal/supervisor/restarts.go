@@ -17,8 +17,8 @@ const (
 	lastRestart   = 5 * time.Second
 )
 
-// restarts decides how soon a core is started again. The zero restarts has no credit
-// yet.
+// restarts decides how soon a core is started again. The zero restarts has all
+// the credit there can be.
 type restarts struct {
 	credit int
 	since  time.Time // credit is as of then
