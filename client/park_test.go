@@ -17,7 +17,7 @@ func parked(t *testing.T, n int) {
 	t.Helper()
 	buf := make([]byte, 1<<20)
 	daemontest.Eventually(t, "waits without a thread", func() error {
-		if found := bytes.Count(buf[:runtime.Stack(buf, true)], []byte("shm.(*Pages).Wait(")); found != n {
+		if found := bytes.Count(buf[:runtime.Stack(buf, true)], []byte("shm.(*Pages).WaitWhile(")); found != n {
 			return fmt.Errorf("%d goroutines wait for a page, not %d", found, n)
 		}
 		return nil

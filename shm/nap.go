@@ -144,7 +144,7 @@ func (n *Nap) note(over bool) {
 func (n *Nap) Lasting() bool { return n.lasting }
 
 // Park is Sleep for which no thread is kept: it waits for a page. It is for waits that last:
-// it costs more system calls. Its errors are those of Pages.Wait.
+// it costs more system calls. The page comes after the word has changed; see Pages.WaitWhile.
 func (n *Nap) Park(p *Pages, word *atomic.Uint32, old uint32) error {
 	if n.since == 0 {
 		n.since = Nanotime()
@@ -154,7 +154,7 @@ func (n *Nap) Park(p *Pages, word *atomic.Uint32, old uint32) error {
 		return nil
 	}
 	monitorRests.Store(true) // soon, for other threads
-	err := p.Wait()
+	err := p.WaitWhile(word, old)
 	monitorRests.Store(true) // by now, for this one
 	n.note(word.Load() != old)
 	return err

@@ -58,6 +58,13 @@ type Pages struct {
 	take func(fd uintptr) bool
 	over bool
 	buf  [64]byte
+	// look is take for WaitWhile(word, old); awaited says that the poller was asked in vain already. unread bounds
+	// the pages that were not read.
+	look    func(fd uintptr) bool
+	word    *atomic.Uint32
+	old     uint32
+	awaited bool
+	unread  int
 	// interrupted: the file has a deadline, which is past, or had one.
 	interrupted atomic.Bool
 }
@@ -83,12 +90,42 @@ func OpenPages(reader int) (*Pages, error) {
 		p.over = n == 0 && !again && !errors.Is(err, unix.EINTR)
 		return !again
 	}
+	p.look = func(fd uintptr) bool {
+		switch {
+		case p.awaited:
+			// SYNC POINT (page): the sender changes the word and then pages, so what has come is no page of
+			// this wait while the word is as it was, but the end, or an old page.
+			return p.word.Load() != p.old || p.take(fd)
+		case p.unread >= maxUnread:
+			if p.drain(fd); p.over {
+				return true
+			}
+		}
+		// The poller tells of what comes from now on, so after this look at the word nothing is missed.
+		p.awaited = true
+		return p.word.Load() != p.old
+	}
 	return p, nil
+}
+
+// maxUnread is how many pages may be left unread. A page that a full socket does not take ends no
+// wait, and the smallest that the kernel lets anybody configure has room for six.
+const maxUnread = 4
+
+// drain reads what has come, but for what comes meanwhile.
+func (p *Pages) drain(fd uintptr) {
+	p.unread = 0
+	for range 64 { // thousands of pages
+		if !p.take(fd) || p.over {
+			return
+		}
+	}
 }
 
 // Listen forgets interruptions so far. Look at what the wait is for between Listen and Wait:
 // an Interrupt before Listen need not end the Wait.
 func (p *Pages) Listen() {
+	p.unread++
 	if p.interrupted.Swap(false) {
 		_ = p.file.SetReadDeadline(time.Time{})
 	}
@@ -96,8 +133,19 @@ func (p *Pages) Listen() {
 
 // Wait parks the goroutine until a Page or an Interrupt, which may be one of before. An error
 // says that there will be no more pages: the other end is closed, or this one.
-func (p *Pages) Wait() error {
-	err := p.raw.Read(p.take)
+func (p *Pages) Wait() error { return p.wait(p.take) }
+
+// WaitWhile is Wait for a Page that comes after *word has changed from old, if there is at most one for each Listen. Since
+// the word says what there is to say, most pages need not be read, which is what a wait costs most. It may return early; that
+// the other end is closed may be told by a later wait only, which then ends with Close or Interrupt.
+func (p *Pages) WaitWhile(word *atomic.Uint32, old uint32) error {
+	p.word, p.old, p.awaited = word, old, false
+	return p.wait(p.look)
+}
+
+func (p *Pages) wait(until func(fd uintptr) bool) error {
+	p.over = false
+	err := p.raw.Read(until)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil

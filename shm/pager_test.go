@@ -215,14 +215,64 @@ func TestNapParks(t *testing.T) {
 	}
 	<-paged
 	_ = p.Close()
-	err := n.Park(r, word, 1)
-	if err == nil { // the page, if the word had changed before the first Park
-		err = n.Park(r, word, 1)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = r.Close()
+	}()
+	for err := error(nil); err == nil; { // the end of the pager alone need not be noticed
+		if err = n.Park(r, word, 1); err == io.EOF {
+			t.Error("a bare EOF tells nobody anything")
+		}
 	}
-	if err == nil {
-		t.Fatal("no error although the pager is closed")
-	} else if err == io.EOF {
-		t.Error("a bare EOF tells nobody anything")
+	<-closed
+}
+
+// However many pages are not read, because the word says what there is to say, the socket has room for the next one: who waits
+// would miss it otherwise.
+func TestUnreadPages(t *testing.T) {
+	socks, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(socks[1])
+	r, err := shm.OpenPages(socks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := unix.SetsockoptInt(socks[1], unix.SOL_SOCKET, unix.SO_SNDBUF, 1); err != nil {
+		t.Fatal(err)
+	}
+	word := new(atomic.Uint32)
+	page := func() {
+		word.Add(1)
+		if err := unix.Sendto(socks[1], []byte{1}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil); err != nil {
+			t.Errorf("a page: %v", err)
+		}
+	}
+	for n := range 300 {
+		old := word.Load()
+		r.Listen()
+		page() // before the wait
+		if n%7 > 0 {
+			if err := r.WaitWhile(word, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old = word.Load()
+		paged := make(chan struct{})
+		r.Listen()
+		go func() { // and perhaps within it
+			defer close(paged)
+			page()
+		}()
+		for word.Load() == old {
+			if err := r.WaitWhile(word, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-paged
 	}
 }
 

@@ -20,6 +20,8 @@ func (s *Session) resumed(m *Message, fds []int) error {
 	if len(fds) == 1 {
 		s.setPages(fds[0])
 		s.Wake() // who sleeps in another way since the pages of the last core have ended
+	} else {
+		s.NoPages(s.pages.Load()) // who is parked need not have noticed that those have ended
 	}
 	have := &Have{}
 	s.mu.Lock()
