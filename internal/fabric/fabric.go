@@ -148,7 +148,8 @@ type MemoryRegion interface {
 	// Remote is what a peer needs to write to or read from the region.
 	Remote() RemoteKey
 	// Close ends the registration. A peer's access fails from then on, but for what has begun: see
-	// Caps.LateAccess. After an error the region may still be registered.
+	// Caps.LateAccess. After an error the region may still be registered, and can be
+	// closed again.
 	Close() error
 }
 

@@ -142,11 +142,12 @@ func (r *region) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
-	err := r.lib.unregister()
-	if err == nil {
-		r.pd.open.Add(-1)
+	if err := r.lib.unregister(); err != nil {
+		r.closed.Store(false) // it is registered still, and can be closed once more
+		return err
 	}
-	return err
+	r.pd.open.Add(-1)
+	return nil
 }
 
 // local returns the address and descriptor of l if it is inside an open region of p. An

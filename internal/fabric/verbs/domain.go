@@ -117,7 +117,11 @@ func (r *region) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
-	return r.lib.unregister()
+	err := r.lib.unregister()
+	if err != nil {
+		r.closed.Store(false) // it is registered still, and can be closed once more
+	}
+	return err
 }
 
 // local returns the address and key of l if it is inside an open region of p. An
