@@ -251,6 +251,7 @@ func TestUnreadPages(t *testing.T) {
 			t.Errorf("a page: %v", err)
 		}
 	}
+	unread := 0
 	for n := range 300 {
 		old := word.Load()
 		r.Listen()
@@ -273,6 +274,14 @@ func TestUnreadPages(t *testing.T) {
 			}
 		}
 		<-paged
+		if left, err := unix.IoctlGetInt(socks[0], unix.TIOCINQ); err != nil {
+			t.Fatal(err)
+		} else if left > 0 {
+			unread++
+		}
+	}
+	if unread < 150 {
+		t.Errorf("after %d of 300 waits pages were left unread: to read each costs more than to wait", unread)
 	}
 }
 
