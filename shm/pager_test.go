@@ -5,6 +5,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -215,17 +218,33 @@ func TestNapParks(t *testing.T) {
 	}
 	<-paged
 	_ = p.Close()
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		_ = r.Close()
-	}()
-	for err := error(nil); err == nil; { // the end of the pager alone need not be noticed
-		if err = n.Park(r, word, 1); err == io.EOF {
-			t.Error("a bare EOF tells nobody anything")
+	_ = r.Close()
+	if err := n.Park(r, word, 1); err == nil {
+		t.Error("no error although the pages are closed")
+	}
+}
+
+// The end of a pager ends a wait that has begun, and who waits is told.
+func TestPagerEndsWithinWait(t *testing.T) {
+	p, r := pages(t)
+	word := new(atomic.Uint32)
+	ended := make(chan error, 1)
+	r.Listen()
+	go func() { ended <- r.WaitWhile(word, 0) }()
+	buf := make([]byte, 1<<20)
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+		if slices.ContainsFunc(stacks, func(s string) bool { return strings.Contains(s, "[IO wait]") && strings.Contains(s, "WaitWhile(") }) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits")
 		}
 	}
-	<-closed
+	_ = p.Close()
+	if err := <-ended; !errors.Is(err, io.EOF) || err == io.EOF {
+		t.Errorf("the end of the pager: %v", err)
+	}
 }
 
 // However many pages are not read, because the word says what there is to say, the socket has room for the next one: who waits

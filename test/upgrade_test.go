@@ -192,9 +192,36 @@ func TestUpgradeOfWhatDoesNotStart(t *testing.T) {
 			if _, err := conn.Call(bounded(t), "a/jobs/who", nil); err != nil {
 				t.Error(err)
 			}
-			if u := r.status("a").Upgrade; u == nil || u.Number != 2 || u.Result != status.UpgradeDone || u.PauseMS <= 0 || u.From.Version != version.Version {
+			// A core serves a moment before it hears how it came to be.
+			eventually(t, "the core knows of the upgrade", func() bool { return r.status("a").Upgrade != nil })
+			if u := r.status("a").Upgrade; u.Number != 2 || u.Result != status.UpgradeDone || u.PauseMS <= 0 || u.From.Version != version.Version {
 				t.Errorf("%+v", u)
 			}
 		})
+	}
+}
+
+// A program that does not start is replaced by the old one also if the core dies while the upgrade is asked for.
+func TestUpgradeBesideDeath(t *testing.T) {
+	r := newReplaceable(t)
+	startService(t, r.cluster, "a", "jobs")
+	conn := r.attach("a")
+	supervisor := r.status("a").PIDs.Supervisor
+	r.replace(script("exit 3"))
+	for n := range 5 {
+		kill(t, r.status("a").PIDs.Core)
+		if err := syscall.Kill(supervisor, syscall.SIGUSR2); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Call(bounded(t), "a/jobs/who", nil); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the upgrade is over", func() bool {
+			s, err := askStatus(t, r.socket("a"))
+			return err == nil && s.Upgrade != nil && s.Upgrade.Number == n+1
+		})
+		if u := r.status("a").Upgrade; u.Result != status.UpgradeUndone || u.PauseMS <= 0 {
+			t.Errorf("%+v", u)
+		}
 	}
 }

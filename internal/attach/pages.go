@@ -12,6 +12,7 @@ func (s *Session) Pages() *shm.Pages { return s.pages.Load() }
 func (s *Session) setPages(fd int) {
 	p, err := shm.OpenPages(fd)
 	if err != nil {
+		s.NoPages(s.pages.Load()) // those of the last core: nobody else need notice that they have ended
 		return
 	}
 	if old := s.pages.Swap(p); old != nil {

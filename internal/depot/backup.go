@@ -46,11 +46,12 @@ type Backup struct {
 // variable is unset: it is not for children. report is told of what cannot be kept.
 // Call it before other goroutines use the environment.
 func OpenBackup(p *Passed, report func(error)) (*Backup, error) {
-	kept := p.kept
+	kept, cores := p.kept, p.cores
 	address := os.Getenv("NOTIFY_SOCKET")
 	if err := os.Unsetenv("NOTIFY_SOCKET"); err != nil {
 		return nil, err
 	}
+	defer closeList(cores)
 	if address == "" {
 		closeAll(kept)
 		return nil, nil
@@ -64,7 +65,11 @@ func OpenBackup(p *Passed, report func(error)) (*Backup, error) {
 	if n, err := strconv.Atoi(os.Getenv("FDSTORE")); err == nil && n > 0 { // since systemd 254
 		b.most = n - ownDescriptors
 	}
-	b.awaitCore()
+	for _, core := range cores {
+		if !ended(core) {
+			report(errors.New("depot: the last core does not end"))
+		}
+	}
 	return b, nil
 }
 
@@ -79,17 +84,8 @@ const (
 // coreGrace is how long the core of a supervisor that has died may take to end.
 const coreGrace = 10 * time.Second
 
-// awaitCore returns when the core of the supervisor before this one is gone: two must
-// not use the same memory.
-func (b *Backup) awaitCore() {
-	for name, fd := range b.kept {
-		if strings.HasPrefix(name, coreName) && fd != ambiguous && !ended(fd) {
-			b.report(errors.New("depot: the last core does not end"))
-		}
-	}
-}
-
-// ended waits for the end of the process of a pidfd, which is killed if that takes long.
+// ended waits for the end of the process of a pidfd, a core of the supervisor before this one, which is killed if that takes
+// long: two must not use the same memory.
 func ended(pidfd int) bool {
 	for range 2 {
 		for end := time.Now().Add(coreGrace); time.Now().Before(end); {
@@ -119,12 +115,14 @@ func (b *Backup) CoreStarted(pid int) {
 		b.report(fmt.Errorf("depot: the core's pidfd: %w", err))
 		return
 	}
-	b.store(b.core, fd)
+	b.storeAtOnce(b.core, fd)
 	_ = unix.Close(fd)
 }
 
-func closeAll(kept map[string]int) {
-	for _, fd := range kept {
+func closeAll(kept map[string]int) { closeList(slices.Collect(maps.Values(kept))) }
+
+func closeList(fds []int) {
+	for _, fd := range fds {
 		if fd != ambiguous {
 			_ = unix.Close(fd)
 		}
@@ -171,17 +169,19 @@ func putOf(i *Item) record {
 }
 
 // restored returns the items of the newest complete catalog with their descriptors, and
-// the catalog's generation.
+// the highest generation of any.
 func (b *Backup) restored() (items []*Item, generation int) {
 	var best []record
+	newest := 0
 	for name, fd := range b.kept {
 		number, isCatalog := strings.CutPrefix(name, catalogName)
 		g, err := strconv.Atoi(number)
 		if !isCatalog || err != nil {
 			continue
 		}
-		if records, complete := readCatalog(fd); complete && g > generation {
-			best, generation = records, g
+		generation = max(generation, g)
+		if records, complete := readCatalog(fd); complete && g > newest {
+			best, newest = records, g
 		}
 	}
 	live := make(map[string]record)

@@ -3,6 +3,7 @@ package depot
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"os"
 	"os/signal"
@@ -368,6 +369,22 @@ func TestTwoOfOneName(t *testing.T) {
 	if r.kept["a#0"] != ambiguous {
 		t.Error("the third is taken for the one")
 	}
+	// All cores that may run are waited for.
+	p.keep(coreName+"0", someFD(t))
+	p.keep(coreName+"0", someFD(t))
+	if len(p.cores) != 2 || r.kept[coreName+"0"] != ambiguous {
+		t.Errorf("cores %v, kept %v", p.cores, r.kept)
+	}
+	closeList(p.cores)
+	// The next catalog has a name of its own, also beside one that nobody can read.
+	p.kept[catalogName+"7"] = ambiguous
+	b := &Backup{manager: newManager(-1, r.said.add), kept: maps.Clone(p.kept)}
+	items, generation := b.restored()
+	if len(items) != 1 || items[0].Key != "b" || generation != 7 {
+		t.Errorf("%d items, generation %d", len(items), generation)
+	}
+	delete(r.kept, "b#0") // the item's now
+	items[0].Close()
 }
 
 // That the service is ready is said until it was heard, but not when it ends.
@@ -459,6 +476,7 @@ func TestRestoreNotHeard(t *testing.T) {
 	r := newDeafRig(t)
 	r.put("a", "1")
 	r.reads()
+	r.kept["left#0"] = someFD(t) // in no catalog
 	again := make(map[string]int)
 	for name, fd := range r.kept {
 		var err error
@@ -480,9 +498,17 @@ func TestRestoreNotHeard(t *testing.T) {
 	if got := r.restart(); got != "a1" || !b.Owes() {
 		t.Errorf("the next supervisor gets %q", got)
 	}
+	// What was left over is removed before something else is stored under that name.
+	if err := next.apply(&message{Op: opPut, Key: "left", Meta: json.RawMessage("3")}, []int{someFD(t)}); err != nil {
+		t.Fatal(err)
+	}
+	r.reads()
+	if got := r.restart(); got != "a2 left3" {
+		t.Errorf("the next supervisor gets %q", got)
+	}
 	b.Heed()
 	r.reads()
-	if got := r.restart(); got != "a2" || len(r.kept) != 2 || b.Owes() {
+	if got := r.restart(); got != "a2 left3" || len(r.kept) != 3 || b.Owes() {
 		t.Errorf("the next supervisor gets %q of %d", got, len(r.kept))
 	}
 }

@@ -84,11 +84,22 @@ func (m *manager) notify(text string, fds ...int) bool {
 	return err == nil
 }
 
-// store has a descriptor stored under a name that no other has, and reports whether it is.
+// store has a descriptor stored under a name that no other has, and reports whether it is. What storeFirst has not done yet
+// comes before: its obsolete names may be this one, and what the manager has been told before would be about another.
 func (m *manager) store(name string, fd int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.storeUnstored(); m.unstored != "" {
+		return false
+	}
 	return m.storeLocked(name, fd)
+}
+
+// storeAtOnce is store for a name that is not obsolete and belongs to nothing else.
+func (m *manager) storeAtOnce(name string, fd int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.storeLocked(name, fd)
 }
 
 func (m *manager) storeLocked(name string, fd int) bool {

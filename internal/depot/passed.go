@@ -14,6 +14,8 @@ type Passed struct {
 	Sockets []*os.File
 	// kept are those that an earlier process has put into the store, by name.
 	kept map[string]int
+	// cores are the pidfds of cores that may run; in kept they are ambiguous.
+	cores []int
 }
 
 // ambiguous stands for the descriptor of a name that several were passed under: nobody knows which of them is meant.
@@ -47,8 +49,13 @@ func TakePassed() *Passed {
 
 // keep takes over a descriptor that was in the store.
 func (p *Passed) keep(name string, fd int) {
+	if strings.HasPrefix(name, coreName) {
+		p.cores = append(p.cores, fd)
+		p.kept[name] = ambiguous
+		return
+	}
 	if old, twice := p.kept[name]; twice {
-		closeAll(map[string]int{"": old, name: fd})
+		closeList([]int{old, fd})
 		fd = ambiguous
 	}
 	p.kept[name] = fd

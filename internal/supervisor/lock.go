@@ -65,6 +65,9 @@ func (s *supervisor) tryLock(path string) error {
 // holder says who has the lock at path.
 func (s *supervisor) holder(path string) string {
 	text, err := os.ReadFile(config.PIDFile(s.cfg.Node.Socket))
+	if errors.Is(err, os.ErrNotExist) { // an older rdmad has it in the lock
+		text, err = os.ReadFile(path)
+	}
 	if err == nil {
 		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 		if err == nil && pid > 0 && !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {

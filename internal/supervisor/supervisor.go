@@ -89,9 +89,10 @@ type supervisor struct {
 	core *runningCore
 	// ready: a core of this supervisor has served.
 	ready bool
-	// upgraded is how the last upgrade went; nil before the first. pauseBegan is when that began if no core has been
-	// ready since; otherwise zero.
-	upgraded   *status.Upgrade
+	// upgraded is how the last upgrade went; nil before the first. upgrading: no core has served since.
+	upgraded  *status.Upgrade
+	upgrading bool
+	// pauseBegan is since when no core serves; zero while one does, or if none has.
 	pauseBegan time.Time
 	// reloaded is how the last reload went; nil before the first.
 	reloaded *status.Reload
@@ -170,13 +171,18 @@ func (s *supervisor) run(ctx context.Context) error {
 			return errors.New("the core cannot start")
 		}
 		faultpoint.Here("supervise.ended")
-		wait := again.next(time.Now(), core != nil && s.core.known)
+		upgrades, served := s.upgrades, core != nil && s.core.known
+		if served {
+			s.pause()
+			upgrades = nil // the program has served: replaced while it runs, it is what a failed upgrade falls back to
+		}
+		wait := again.next(time.Now(), served)
 		event.CoreDied.On(&s.log).Err(err).Dur("restart_in", wait).Msg("the core died")
 		// Nothing hangs while there is no core, and the next one has all the time again.
 		s.backup.Tell("WATCHDOG=1\nSTATUS=The core died and is started again" + s.extension(wait))
 		select {
 		case <-time.After(wait):
-		case <-s.upgrades:
+		case <-upgrades:
 			s.upgrade(ctx, false)
 		case <-ctx.Done():
 			return nil
@@ -245,6 +251,7 @@ func (s *supervisor) follow(ctx context.Context) error {
 			s.backup.Heed()
 		case <-s.upgrades:
 			s.upgrade(ctx, true)
+			patience.starting = 0
 		case <-s.reloads:
 			s.reload()
 		case <-changed:
@@ -261,13 +268,20 @@ func (s *supervisor) follow(ctx context.Context) error {
 	}
 }
 
+// pause notes that no core serves any more.
+func (s *supervisor) pause() {
+	if s.pauseBegan.IsZero() {
+		s.pauseBegan = time.Now()
+	}
+}
+
 // served notes that the core that runs is ready.
 func (s *supervisor) served() {
 	s.core.known, s.ready = true, true
-	if !s.pauseBegan.IsZero() && s.upgraded.Result != status.UpgradeRefused {
+	if s.upgrading {
 		s.upgraded.PauseMS = float64(time.Since(s.pauseBegan).Microseconds()) / 1000
 	}
-	s.pauseBegan = time.Time{}
+	s.upgrading, s.pauseBegan = false, time.Time{}
 	s.backup.Tell("READY=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket)
 	s.tell()
 }

@@ -41,10 +41,11 @@ func (s *supervisor) upgrade(ctx context.Context, runs bool) {
 	next, err := s.successor(ctx, u)
 	switch {
 	case err != nil:
-		u.Result = status.UpgradeRefused
+		u.Result, s.upgrading = status.UpgradeRefused, false
 	case !runs:
 		s.use(next)
-		s.pauseBegan = time.Now()
+		s.pause()
+		s.upgrading = true
 		u.Result = status.UpgradeDone
 		s.log.Info().Str("from", u.From.Version).Str("to", u.To.Version).Msg("there is no core; the program is started next")
 		return
@@ -99,7 +100,8 @@ func (s *supervisor) use(next *executable) {
 func (s *supervisor) replace(ctx context.Context, next *executable) (result string, err error) {
 	// Each step has its limit, together they are more than the watchdog's time.
 	s.backup.Tell("WATCHDOG=1")
-	s.pauseBegan = time.Now()
+	s.pause()
+	s.upgrading = true
 	s.core.end(syscall.SIGUSR1, handOverTimeout)
 	s.backup.Tell("WATCHDOG=1")
 	if err = s.succeed(ctx, next); err == nil {

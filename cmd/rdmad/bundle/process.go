@@ -16,13 +16,18 @@ import (
 // Processes are those of a daemon: the supervisor, whose process id is beside the socket, and
 // its children, of which one is the core. They are found without asking the daemon.
 func Processes(socket string) (pids []int, err error) {
-	data, err := os.ReadFile(config.PIDFile(socket))
+	file := config.PIDFile(socket)
+	data, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) { // the supervisor of an older rdmad has it in its lock
+		file = config.LockFile(socket)
+		data, err = os.ReadFile(file)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("no daemon has the socket: %w", err)
 	}
 	supervisor, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", config.PIDFile(socket), err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	pids = []int{supervisor}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
