@@ -318,6 +318,13 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 func (b *bulk) connect(ctx context.Context, s *session) (*agent.ActiveEnd, error) {
 	d := b.domain
 	c := d.conductor
+	// As with lanes: the peer must come to read the answers to its own questions.
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	e, err := agent.NewActiveEnd(d.agent, s.fabric.device, d.agent.CQs[s.fabric.number], c.tags.Add(1), b.peer)
 	if err != nil {
 		return nil, err

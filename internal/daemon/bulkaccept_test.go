@@ -76,38 +76,65 @@ func (e *strictEnd) Close() error {
 	return e.Endpoint.Close()
 }
 
+// linkRig is node b with one domain, "default", and a session with node a.
+type linkRig struct {
+	*conductor
+	dev   *strictDevice
+	agent *agent.Agent
+	link  *link
+	s     *session
+	// peer is node a's end of the connection, on which nothing is kept that is not read.
+	peer net.Conn
+}
+
+func newLinkRig(t *testing.T) *linkRig {
+	t.Helper()
+	inner, err := fabrictest.NewFake().Open(fabric.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev := &strictDevice{Device: inner, waiting: make(chan struct{}, 1)}
+	c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*openFabric{{name: "tcp", device: dev}}, links: map[string]*link{},
+		changed: make(chan struct{}), retired: map[*domain]struct{}{}, held: map[*domain]struct{}{}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	a, err := agent.New("test", agent.IdleStrategy{}, 16, []fabric.Device{dev}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Start(&c.agentsDone)
+	if err := c.addDomain(config.Domain{Name: "default"}, a, nil); err != nil {
+		t.Fatal(err)
+	}
+	l := newLink(c, config.Peer{Name: "a", Address: "x"})
+	c.links["a"] = l
+	ours, theirs := net.Pipe()
+	mine := c.hello(l).Hello
+	h := *mine
+	h.Node, h.Session = "a", 7
+	ch := &channel{Conn: ours, raw: ours}
+	s, err := newSession(l, ch, bufio.NewReader(ch), &h, mine, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &linkRig{conductor: c, dev: dev, agent: a, link: l, s: s, peer: theirs}
+}
+
+// stop ends what the rig has begun.
+func (r *linkRig) stop() {
+	r.cancel()
+	_ = r.peer.Close()
+	r.agent.Commands.Do(func() { r.agent.Stop = true })
+	r.agentsDone.Wait()
+	r.tasks.Wait()
+}
+
 // A link that ends while the peer's connection for operations is being made leaves no protection domain.
 func TestBulkAcceptedAtTheEndOfALink(t *testing.T) {
 	left := 0
 	for range 20 {
-		inner, err := fabrictest.NewFake().Open(fabric.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		dev := &strictDevice{Device: inner, waiting: make(chan struct{}, 1)}
-		c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*openFabric{{name: "tcp", device: dev}}, links: map[string]*link{},
-			changed: make(chan struct{}), retired: map[*domain]struct{}{}, held: map[*domain]struct{}{}}
-		c.ctx, c.cancel = context.WithCancel(context.Background())
-		a, err := agent.New("test", agent.IdleStrategy{}, 16, []fabric.Device{dev}, zerolog.Nop())
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.Start(&c.agentsDone)
-		if err := c.addDomain(config.Domain{Name: "default"}, a, nil); err != nil {
-			t.Fatal(err)
-		}
-		l := newLink(c, config.Peer{Name: "a", Address: "x"})
-		c.links["a"] = l
-		ours, theirs := net.Pipe()
-		go func() { _, _ = io.Copy(io.Discard, theirs) }()
-		mine := c.hello(l).Hello
-		h := *mine
-		h.Node, h.Session = "a", 7
-		ch := &channel{Conn: ours, raw: ours}
-		s, err := newSession(l, ch, bufio.NewReader(ch), &h, mine, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := newLinkRig(t)
+		c, dev, s := r.conductor, r.dev, r.s
+		go func() { _, _ = io.Copy(io.Discard, r.peer) }()
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -122,10 +149,7 @@ func TestBulkAcceptedAtTheEndOfALink(t *testing.T) {
 		if dev.domains.Load() != 0 {
 			left++
 		}
-		a.Commands.Do(func() { a.Stop = true })
-		c.agentsDone.Wait()
-		c.cancel()
-		_ = theirs.Close()
+		r.stop()
 	}
 	if left > 0 {
 		t.Errorf("%d of 20 links that ended left a protection domain for ever", left)

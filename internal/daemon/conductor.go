@@ -208,7 +208,8 @@ func (c *conductor) serve(ctx context.Context, bootstrap net.Listener, handOver 
 		c.spawn(func() { c.acceptPeers(bootstrap) })
 	}
 	for _, l := range c.allLinks() {
-		c.spawn(l.dialLoop)
+		ctx := l.ctx
+		c.spawn(func() { l.dialLoop(ctx) })
 	}
 	c.spawn(c.applyReloads)
 	c.spawn(c.watchFabric)

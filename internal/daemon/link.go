@@ -104,12 +104,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// dialLoop keeps the link connected.
-func (l *link) dialLoop() {
+// dialLoop keeps the link connected until ctx ends.
+func (l *link) dialLoop(ctx context.Context) {
 	c := l.conductor
-	c.mu.Lock()
-	ctx := l.ctx
-	c.mu.Unlock()
 	wait := firstRetry
 	for ctx.Err() == nil {
 		if s := l.current(); s != nil {
@@ -239,12 +236,15 @@ func (l *link) serveSession(s *session) {
 	} else if replaced {
 		c.bulksWith(l.name, (*bulk).forget)
 	}
-	s.publishing.Lock()
-	s.sendDirectory()
-	s.publishing.Unlock()
+	// Besides: what is read must not wait for what is written, or two nodes with much to say would wait for each other.
+	c.spawn(func() {
+		s.publishing.Lock()
+		s.sendDirectory()
+		s.publishing.Unlock()
+		c.tellService(s)
+	})
 	c.spawn(func() { c.repeatExports(s) })
 	c.spawn(func() { c.awaitPeerRepeated(s) })
-	c.tellService(s)
 	c.lanesReopened(s)
 	c.spawn(func() { l.failback(s) })
 	s.serve()

@@ -22,7 +22,7 @@ func TestEndedSessionIsAwaitedAsleep(t *testing.T) {
 		l := &link{conductor: c, name: "b", session: s, ctx: &impatient{Context: ctx, busy: &busy}, cancel: cancel}
 		ended := make(chan struct{})
 		go func() {
-			l.dialLoop()
+			l.dialLoop(l.ctx)
 			close(ended)
 		}()
 		close(s.done)

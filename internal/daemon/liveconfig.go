@@ -91,7 +91,8 @@ func (c *conductor) applyPeers(before, next *config.Config) {
 	}
 	for _, l := range begun {
 		c.log.Info().Str("peer", l.name).Str("address", l.address).Msg("the peer is configured now")
-		c.spawn(l.dialLoop)
+		ctx := l.ctx // not that of a later time, if the peer goes and comes again before the goroutine runs
+		c.spawn(func() { l.dialLoop(ctx) })
 	}
 }
 

@@ -157,8 +157,12 @@ func (c *conductor) tellService(s *session) {
 	defer s.publishing.Unlock()
 	c.mu.Lock()
 	drains, seq := c.drainsNow(), c.drains
+	tell := drains != s.saidDrain
+	if tell && s.link.session == s {
+		s.link.drained = false // if it was, then for a drain that is over
+	}
 	c.mu.Unlock()
-	if drains == s.saidDrain {
+	if !tell {
 		return
 	}
 	s.saidDrain = drains

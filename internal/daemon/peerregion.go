@@ -25,23 +25,31 @@ func (c *conductor) peerRegion(s *session, m *peerproto.Message) error {
 	return nil
 }
 
-// imported notes a region that a peer exports to a domain, and answers.
+// imported notes a region that a peer exports to a domain, and answers if it was asked: a peer that names its regions again
+// awaits no answers, and with many on both nodes each would wait for the other to read.
 func (c *conductor) imported(s *session, m *peerproto.Message) error {
+	answer := func(a peerproto.Message) error {
+		if m.Seq == 0 {
+			return nil
+		}
+		a.Seq = m.Seq
+		return s.send(&a)
+	}
 	d := c.domainNamed(m.Region.Domain)
 	if d == nil {
-		return s.send(&peerproto.Message{Type: peerproto.TypeRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s has no domain %q", c.node, printable.Text(m.Region.Domain))})
+		return answer(peerproto.Message{Type: peerproto.TypeRefuse, Reason: fmt.Sprintf("node %s has no domain %q", c.node, printable.Text(m.Region.Domain))})
 	}
 	b := c.bulkWith(d, s.link.name)
 	ok := false
 	d.agent.Commands.Call(func() { ok = b.view.Imported(m.Region.ID(), m.Region.Key) })
 	if !ok {
-		return s.send(&peerproto.Message{Type: peerproto.TypeRefuse, Seq: m.Seq, Reason: fmt.Sprintf("node %s knows %d regions of domain %s already", c.node, agent.MaxImports, d.name)})
+		return answer(peerproto.Message{Type: peerproto.TypeRefuse, Reason: fmt.Sprintf("node %s knows %d regions of domain %s already", c.node, agent.MaxImports, d.name)})
 	}
 	select {
 	case s.named <- struct{}{}:
 	default:
 	}
-	return s.send(&peerproto.Message{Type: peerproto.TypeExported, Seq: m.Seq})
+	return answer(peerproto.Message{Type: peerproto.TypeExported})
 }
 
 // returned forgets a region that a peer takes back, and answers when no handler can

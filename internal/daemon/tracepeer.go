@@ -94,7 +94,7 @@ func (c *conductor) peerTrace(s *session, m *peerproto.Message) error {
 
 // peerTrace is conductor.peerTrace for the domain that it is about.
 func (d *domain) peerTrace(peer string, b *peerproto.Trace, answer *peerproto.Trace) {
-	wait := min(time.Duration(b.Millis)*time.Millisecond, traceFor)
+	wait := time.Duration(min(b.Millis, traceFor.Milliseconds())) * time.Millisecond
 	d.onTracer(b.Key != 0, func(t *agent.Tracer) {
 		now := shm.Nanotime()
 		if b.Key != 0 {

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/peerproto"
+)
+
+// That a peer was done with this node once, when that left service, says nothing when it leaves again.
+func TestPeerDrainedForAnEarlierTime(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	r.link.session, r.link.drained = r.s, true // it was out of service, and is back
+	r.draining, r.drains = true, 2
+	told := make(chan error, 1)
+	go func() {
+		_, err := peerproto.Read(bufio.NewReader(r.peer), peerproto.MaxFrame)
+		told <- err
+	}()
+	r.tellPeersOfService()
+	if err := <-told; err != nil {
+		t.Fatal(err)
+	}
+	if busy := r.undrained(); len(busy) != 1 {
+		t.Errorf("it waits for %v, and the peer has not answered", busy)
+	}
+	r.link.peerDrained(r.s, 2)
+	r.tellPeersOfService() // it knows
+	if busy := r.undrained(); len(busy) != 0 {
+		t.Errorf("it waits for %v", busy)
+	}
+}
+
+// What a peer names again without a question is not answered: two nodes with many regions, both of which would wait for
+// the other to read answers, would never be done.
+func TestNoAnswerWithoutQuestion(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	for _, d := range []string{"default", "none"} {
+		said := make(chan error, 1)
+		go func() {
+			said <- r.imported(r.s, &peerproto.Message{Type: peerproto.TypeExport, Region: &peerproto.Region{Domain: d, Index: 1, Generation: 1}})
+		}()
+		select {
+		case err := <-said:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(2 * time.Second): // less than a write may take
+			t.Errorf("domain %s: it waits for the peer to read an answer", d)
+		}
+	}
+}
+
+// A node whose peer does not read what it says reads what the peer says all the same: both may have much to say.
+func TestPeersThatTalkAtOnce(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	r.link.session = r.s
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		r.link.serveSession(r.s)
+	}()
+	if err := r.peer.SetWriteDeadline(time.Now().Add(2 * time.Second)); err != nil { // less than a write of the node may take
+		t.Fatal(err)
+	}
+	if err := peerproto.Write(r.peer, &peerproto.Message{Type: peerproto.TypeUndrain}); err != nil {
+		t.Errorf("the node does not read: %v", err)
+	}
+	r.s.end(errStopping)
+	<-served
+}
+
+// Connections for operations are opened as lanes are, so many at a time.
+func TestOpsAskWithinTheBound(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	for range cap(r.s.asking) {
+		r.s.asking <- struct{}{}
+	}
+	b := r.bulkWith(r.domainNamed("default"), "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() {
+		_, err := b.connect(ctx, r.s)
+		over <- err
+	}()
+	if err := r.peer.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := r.peer.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("it asks beyond the bound: %d, %v", n, err)
+	}
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// A peer that wants requests to be followed for longer than there is a time for has them followed as long as may be.
+func TestTraceOfAPeerForVeryLong(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	d := r.domainNamed("default")
+	for _, ms := range []int64{0, 1e13} {
+		d.peerTrace("a", &peerproto.Trace{Key: 1, Millis: ms}, &peerproto.Trace{})
+		made := false
+		r.agent.Commands.Call(func() { made = d.view.Tracer != nil })
+		if made != (ms > 0) || made != d.tracerTimer.Load() {
+			t.Errorf("%d ms: there is a tracer: %v, it is ended later: %v", ms, made, d.tracerTimer.Load())
+		}
+	}
+}
