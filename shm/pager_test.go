@@ -287,7 +287,7 @@ func TestUnreadPages(t *testing.T) {
 			defer close(paged)
 			page()
 		}()
-		for word.Load() == old {
+		for waited := false; !waited || word.Load() == old; waited = true {
 			if err := r.WaitWhile(word, old); err != nil {
 				t.Fatal(err)
 			}
