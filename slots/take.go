@@ -173,6 +173,6 @@ func (r *Ring) Finish(u Run, owner int) bool {
 	return true
 }
 
-// Forget clears slot i's responder word, for a delivery that no worker was told
+// Forget clears slot i's responder word, for a delivery that no worker can know
 // of. After an answer the word may stay: without a record nobody looks at it.
 func (r *Ring) Forget(i int) { r.answers[i].Store(0) }

@@ -153,8 +153,8 @@ func (l *InLane) give(i int, w *Worker) bool {
 	if rec.order != 0 {
 		h = h.WithOrder()
 	}
-	if !l.domain.hint(w, h) {
-		l.Ring.Forget(i)
+	// A worker whose ring is full may have picked the request by a hint of the last core, which gave it the same one.
+	if !l.domain.hint(w, h) && l.Ring.Withdraw(i, slots.MakeWord(slots.Recv, int(rec.run), w.ID, rec.ticket)) {
 		return false
 	}
 	l.assign(i, w)

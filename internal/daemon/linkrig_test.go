@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
@@ -115,5 +116,34 @@ func TestTraceOfAPeerForVeryLong(t *testing.T) {
 		if made != (ms > 0) || made != d.tracerTimer.Load() {
 			t.Errorf("%d ms: there is a tracer: %v, it is ended later: %v", ms, made, d.tracerTimer.Load())
 		}
+	}
+}
+
+// What a peer was told when it opened a lane is out of date once it has opened the lane again: an end of the first time that is late
+// must not send the answers that the second one has asked for.
+func TestLateOpeningIsOutdated(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	d := r.domainNamed("default")
+	class := config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}
+	d.making.Lock()
+	defer d.making.Unlock()
+	in, agreed, first, _, err := d.incoming(r.s, class, 0, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outdated := func(turn uint64) (is bool) {
+		d.agent.Commands.Call(func() { is = in.outdated(agreed, turn) })
+		return is
+	}
+	if outdated(first) {
+		t.Error("at first")
+	}
+	again, same, second, verdicts, err := d.incoming(r.s, class, 0, agreed, nil)
+	if err != nil || again != in || same != agreed || verdicts == nil {
+		t.Fatalf("the peer opens it again: %v, mirror %d, was %d, verdicts %v", err, same, agreed, verdicts)
+	}
+	if !outdated(first) || outdated(second) {
+		t.Errorf("the first opening is outdated: %v, the second: %v", outdated(first), outdated(second))
 	}
 }

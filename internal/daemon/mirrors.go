@@ -20,6 +20,8 @@ import (
 type incoming struct {
 	info *laneInfo
 	lane *agent.InLane
+	// turn counts how often the peer has opened it again; of the agent's thread.
+	turn uint64
 }
 
 // acceptLane makes the answering end of a lane for a peer.
@@ -57,7 +59,7 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	}
 	defer d.using.RUnlock()
 	d.making.Lock()
-	in, agreed, verdicts, err := d.incoming(s, class, m.Lane.Number, m.Lane.Mirror, waiting)
+	in, agreed, turn, verdicts, err := d.incoming(s, class, m.Lane.Number, m.Lane.Mirror, waiting)
 	d.making.Unlock()
 	if err != nil {
 		return err
@@ -87,11 +89,8 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	}
 	up := false
 	d.agent.Commands.Call(func() {
-		if s.Reason() != nil || in.lane.Pair != nil || in.lane.Left || d.view.Retired {
+		if s.Reason() != nil || in.lane.Pair != nil || d.view.Retired || in.outdated(agreed, turn) {
 			return // the session ended meanwhile, or the peer has opened the lane again
-		}
-		if in.lane.Mirror.Load() != agreed {
-			return // what the peer was told of its requests was given up meanwhile
 		}
 		in.lane.OnBroken = func(err error) {
 			c.spawn(func() {
@@ -138,8 +137,8 @@ func (c *conductor) classFor(l *peerproto.Lane) (config.Class, error) {
 // and there are verdicts. Else what is in it is given up; it is used again unless
 // handlers still run in it: then it is left to them and dropped when they have finished.
 // A node that is draining only goes on with what it knows. agreed is what the mirror is called from
-// now on, as long as nothing in it is given up. d.making is held.
-func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, waiting []agent.SentRequest) (_ *incoming, agreed uint64, verdicts []byte, err error) {
+// now on, as long as nothing in it is given up, and turn this opening of it. d.making is held.
+func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, waiting []agent.SentRequest) (in *incoming, agreed, turn uint64, verdicts []byte, err error) {
 	c := d.conductor
 	peer := s.link.name
 	key := laneKey{peer, class.Name, n}
@@ -148,7 +147,7 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	c.mu.Unlock()
 	name := newMirror()
 	if old == nil && draining {
-		return nil, 0, nil, c.errDraining()
+		return nil, 0, 0, nil, c.errDraining()
 	}
 	if old != nil {
 		quiet := false
@@ -161,6 +160,8 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 			// none either, or will as soon as the fabric has noticed.
 			l := old.lane
 			l.Suspend()
+			old.turn++
+			turn = old.turn
 			if asked != 0 && asked == l.Mirror.Load() {
 				if v, ok := l.Query(waiting); ok {
 					verdicts = v
@@ -182,24 +183,24 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 		d.notify(notices)
 		switch {
 		case err != nil:
-			return nil, 0, nil, err
+			return nil, 0, 0, nil, err
 		case verdicts != nil:
-			return old, asked, verdicts, nil
+			return old, asked, turn, verdicts, nil
 		case quiet:
-			return old, name, nil, nil
+			return old, name, turn, nil, nil
 		}
 		c.mu.Lock()
 		delete(d.ins, key) // whether or not there will be another one
 		c.mu.Unlock()
 	}
 	if err := d.roomForMirror(peer, class.Name); err != nil {
-		return nil, 0, nil, err
+		return nil, 0, 0, nil, err
 	}
 	info, ring, v, err := d.newLane(peer, class, n, true)
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, 0, 0, nil, err
 	}
-	in := &incoming{info: info}
+	in = &incoming{info: info}
 	row := d.rowOf(info, counters.In)
 	d.agent.Commands.Call(func() {
 		in.lane = agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
@@ -212,7 +213,13 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	d.ins[key] = in
 	c.mu.Unlock()
 	d.announce(info)
-	return in, name, nil, nil
+	return in, name, in.turn, nil, nil
+}
+
+// outdated reports, on the agent's thread, whether the peer has opened the lane again since the opening turn, by which what it was
+// told of its requests is told anew, or whether what was agreed then was given up.
+func (in *incoming) outdated(agreed, turn uint64) bool {
+	return in.turn != turn || in.lane.Left || in.lane.Mirror.Load() != agreed
 }
 
 // maxMirrors is how many mirrors of a class a peer may have in a domain: as many as lanes, and as many again that are
