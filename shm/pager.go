@@ -116,7 +116,8 @@ const maxUnread = 4
 func (p *Pages) drain(fd uintptr) {
 	p.unread = 0
 	for range 64 { // thousands of pages
-		if !p.take(fd) || p.over {
+		n, err := ReadFD(int(fd), p.buf[:])
+		if p.over = n == 0 && err == nil; n < len(p.buf) {
 			return
 		}
 	}

@@ -28,31 +28,37 @@ func configOf(t *testing.T, text string) *config.Config {
 	return cfg
 }
 
-// A core that does not read its handoff is not waited for, however much that is.
-func TestCoreThatDoesNotRead(t *testing.T) {
-	var users []string
-	for i := range 8000 {
-		users = append(users, fmt.Sprint(100_000_000+i))
-	}
+// scripted is a supervisor whose program is a script for the shell.
+func scripted(t *testing.T, settings, script string) *supervisor {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "core")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	exe, err := openExecutable(program, program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer exe.close()
+	t.Cleanup(exe.close)
 	socket, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer socket.Close()
-	s := &supervisor{
-		cfg: configOf(t, "[[domain]]\nname = \"jobs\"\nusers = ["+strings.Join(users, ", ")+"]\n"), log: zerolog.Nop(), socket: socket,
+	t.Cleanup(func() { _ = socket.Close() })
+	return &supervisor{
+		cfg: configOf(t, settings), log: zerolog.Nop(), socket: socket, exe: exe, path: program,
 		depot: depot.NewStore(depot.Limits{Items: 10, FDs: 10}, func(err error) { t.Error(err) }),
 	}
-	core, err := s.startCore(exe)
+}
+
+// A core that does not read its handoff is not waited for, however much that is.
+func TestCoreThatDoesNotRead(t *testing.T) {
+	var users []string
+	for i := range 8000 {
+		users = append(users, fmt.Sprint(100_000_000+i))
+	}
+	s := scripted(t, "[[domain]]\nname = \"jobs\"\nusers = ["+strings.Join(users, ", ")+"]\n", "exec sleep 600")
+	core, err := s.startCore(s.exe)
 	if err != nil {
 		t.Fatal(err)
 	}
