@@ -20,8 +20,9 @@ type Domain struct {
 	// MethodBits is how many low bits of a method id are its number; the
 	// others tell methods apart that had it one after the other.
 	MethodBits int
-	// arrivals counts the requests with an order.
-	arrivals uint32
+	// arrivals counts the requests with an order. inherited: it goes on from what the last core has counted.
+	arrivals  uint32
+	inherited bool
 	// underWay counts the requests in all lanes that have no outcome here yet.
 	underWay int
 	// again are lanes that have more to send than one cycle allows.

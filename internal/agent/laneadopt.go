@@ -78,8 +78,8 @@ func (l *InLane) Adopt() (waiting []Queued) {
 		}
 		l.records[i].active = true
 		l.note(i)
-		if k.Order != 0 && int32(k.Arrival-l.domain.arrivals) > 0 {
-			l.domain.arrivals = k.Arrival
+		if d := l.domain; k.Order != 0 && (!d.inherited || int32(k.Arrival-d.arrivals) > 0) {
+			d.inherited, d.arrivals = true, k.Arrival
 		}
 		switch {
 		case k.State == vault.RecordFailing:

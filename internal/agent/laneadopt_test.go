@@ -81,6 +81,37 @@ func TestOrderOutlivesTheCore(t *testing.T) {
 	}
 }
 
+// The count of requests with an order wraps. Whatever it has come to, a core that takes over goes on from there: what it
+// takes in later comes behind what the last core has.
+func TestOrderOutlivesTheCoreAtAnyCount(t *testing.T) {
+	for _, count := range []uint32{0, 1<<31 - 3, 1 << 31, 1<<32 - 3} {
+		s := newSide(t, nil)
+		s.d.arrivals = count
+		out, in := s.localLane(t)
+		caller, home := s.addWorker(1), s.addService()
+		var want []int
+		var last slots.Run
+		send := func(n int) {
+			for range n {
+				c := s.sendOrdered(t, caller, out.Ring, 7, last)
+				want, last = append(want, c.u.Index), c.u
+			}
+			settle(s)
+		}
+		send(1)
+		s, out, in = s.successor(t, out, in, caller, home)
+		send(4)
+		other := s.addWorker(3)
+		other.view.Mapped[rigLane/64] |= 1 << (rigLane % 64)
+		s.d.Register(rigMethod, other.view)
+		s.bury(home)
+		settle(s)
+		if got := slotsOf(s.take(t, other, in.Ring, 100)); !slices.Equal(got, want) {
+			t.Errorf("from %d on: started as %v, want %v", count, got, want)
+		}
+	}
+}
+
 // The rings of two incarnations of a peer have the same small tickets. When the core dies
 // between the record of a request and its delivery, what a handler has left in the
 // answer word long ago is not taken for this request's.

@@ -19,7 +19,7 @@ type cq struct {
 	waiting     int
 	closed      bool
 	latest      *Endpoint // something arrived on it last; nil before the first
-	taken       int       // bytes that Poll has read
+	moved       int       // bytes that Poll has read and written
 	enough      int       // after how many of them it gives no second turn: bytesOfPoll
 	plain       []byte    // what an endpoint is about to encrypt; nil before the first
 }
@@ -93,8 +93,8 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 		}
 	}
 	n := 0
-	q.taken = 0
-	for round := 0; round < turnsOfPoll && q.taken < q.enough && q.waiting > 0; round++ {
+	q.moved = 0
+	for round := 0; round < turnsOfPoll && q.moved < q.enough && q.waiting > 0; round++ {
 		for turns := q.waiting; turns > 0 && n < len(c); turns-- {
 			e := q.pop()
 			took, again := e.turn(c[n:])

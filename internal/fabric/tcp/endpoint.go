@@ -75,6 +75,7 @@ type Endpoint struct {
 	starved  bool   // an arrival waits for a posted receive
 	cramped  bool   // a completion of the last turn found no room
 	stuck    bool   // the socket takes no bytes until it is writable
+	spent    bool   // the last flush has left something to another turn
 	severed  bool   // writing failed; reading will find out why
 	events   uint32 // what the poller watches
 
@@ -297,7 +298,7 @@ func (e *Endpoint) turn(c []fabric.Completion) (n int, again bool) {
 	if e.link == linkOpen {
 		again = e.cramped || e.readable && !e.starved
 	}
-	return n, again || e.link == linkDown
+	return n, again || e.spent || e.link == linkDown
 }
 
 var _ interface {

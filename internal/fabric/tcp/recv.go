@@ -163,7 +163,7 @@ func (e *Endpoint) read() bool {
 		return false
 	}
 	e.stats.BytesIn += uint64(n)
-	e.cq.taken += n
+	e.cq.moved += n
 	e.cq.latest = e
 	// A short read has drained the socket; level-triggered events tell of more.
 	e.readable = n == want || e.severed

@@ -20,7 +20,7 @@ import (
 // peer may have read them then, and answered, though the rest of the records waits.
 func (e *Endpoint) flushSecured() {
 	s := e.sec
-	for e.fd >= 0 && !e.stuck && !e.severed && e.link < linkDown {
+	for from := e.stats.BytesOut; e.sendable(from); {
 		if !s.underWay && len(s.out) == 0 && (!e.gather() || !e.seal()) {
 			break
 		}
@@ -155,7 +155,7 @@ func (e *Endpoint) readSecured() bool {
 	}
 	e.stats.Reads += uint64(1 - s.calls)
 	e.stats.BytesIn += uint64(total)
-	e.cq.taken += total
+	e.cq.moved += total
 	if total > 0 {
 		e.cq.latest = e
 	}

@@ -11,9 +11,15 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// gatherLimit bounds the bytes of one writev, but for its last frame. More would save
-// little, and the receiver begins with what has come while the rest is written.
-const gatherLimit = 128 << 10
+const (
+	// gatherLimit bounds the bytes of one writev, but for its last frame. More would save
+	// little, and the receiver begins with what has come while the rest is written.
+	gatherLimit = 128 << 10
+	// flushLimit is after how many bytes flush leaves the rest to another turn, and how much of a frame one writev is
+	// given. A peer that reads as fast as this side writes would otherwise keep the agent, whom others wait for,
+	// through all that it has asked for.
+	flushLimit = 1 << 20
+)
 
 // txFrame is a frame to send: the used part of head, then payload.
 type txFrame struct {
@@ -160,8 +166,9 @@ func (e *Endpoint) enqueue(w *fabric.SendWR) error {
 	return nil
 }
 
-// flush hands frames to the socket until there are no more or it takes no more.
+// flush hands frames to the socket until there are no more, it takes no more, or it was enough for one turn.
 func (e *Endpoint) flush() {
+	e.spent = false
 	switch {
 	case !e.active: // Connect may be at work on the rest
 	case e.sec != nil:
@@ -170,14 +177,23 @@ func (e *Endpoint) flush() {
 		e.flushPlain()
 	}
 	e.sq.skipSilent()
-	if e.sq.head != e.sq.next && e.sq.at(e.sq.head).state == sendDone {
+	if e.spent || e.sq.head != e.sq.next && e.sq.at(e.sq.head).state == sendDone {
 		e.cq.push(e)
 	}
 }
 
+// sendable reports whether flush is to go on, having begun when the socket had taken from bytes.
+func (e *Endpoint) sendable(from uint64) bool {
+	if e.fd < 0 || e.stuck || e.severed || e.link >= linkDown {
+		return false
+	}
+	e.spent = e.stats.BytesOut-from >= flushLimit
+	return !e.spent
+}
+
 // flushPlain is flush without TLS: the socket takes the bytes from where they are.
 func (e *Endpoint) flushPlain() {
-	for e.fd >= 0 && !e.stuck && !e.severed && e.link < linkDown && e.gather() {
+	for from := e.stats.BytesOut; e.sendable(from) && e.gather(); {
 		want := e.tx.vec.Len()
 		n, err := e.tx.vec.Writev(e.fd)
 		if want > 0 {
@@ -261,7 +277,7 @@ func (e *Endpoint) gather() bool {
 		}
 	}
 	if e.link == linkRefusing {
-		if t.partial != &t.nak {
+		if t.partial != &t.nak && t.vec.Len() <= gatherLimit {
 			e.list(&t.nak, 0)
 		}
 		return len(t.frames) > 0
@@ -285,20 +301,17 @@ func (e *Endpoint) gather() bool {
 	return len(t.frames) > 0
 }
 
-// list adds f without its first off bytes to the vec. It fails, adding nothing,
-// when f's memory is gone.
+// list adds f without its first off bytes to the vec, as far as one writev may go: behind as much as that
+// no frame is listed. It fails, adding nothing, when f's memory is gone.
 func (e *Endpoint) list(f *txFrame, off int) bool {
 	if f.region != nil && !f.region.acquire() {
 		return false
 	}
 	t := &e.tx
 	t.frames = append(t.frames, f)
-	if off < f.used {
-		t.vec.Append(f.head[off:f.used])
-		t.vec.Append(f.payload)
-	} else {
-		t.vec.Append(f.payload[off-f.used:])
-	}
+	t.vec.Append(f.head[min(off, f.used):f.used])
+	payload := f.payload[max(off-f.used, 0):]
+	t.vec.Append(payload[:min(len(payload), flushLimit)])
 	return true
 }
 
@@ -306,6 +319,7 @@ func (e *Endpoint) list(f *txFrame, off int) bool {
 func (e *Endpoint) sent(n int) {
 	t := &e.tx
 	e.stats.BytesOut += uint64(n)
+	e.cq.moved += n
 	for _, f := range t.frames[t.done:] {
 		off := 0
 		if f == t.partial {
