@@ -80,7 +80,7 @@ func (w *Worker) hasKnown(lane uint16) bool {
 	return w.Known[lane/64]&(1<<(lane%64)) != 0
 }
 
-// collect takes what service worker w has finished.
+// collect takes what service worker w has finished. What there is room for then is dispatched by the end of the cycle.
 func (d *Domain) collect(w *Worker) int {
 	n, most := 0, slots.HintEntries
 	if d.shares() {
@@ -123,9 +123,7 @@ func (d *Domain) collect(w *Worker) int {
 	default:
 		d.postpone(w)
 	}
-	if n > 0 {
-		d.DrainQueues()
-	}
+	d.roomier = d.roomier || n > 0
 	return n
 }
 
@@ -199,6 +197,7 @@ func (d *Domain) collectAll(w *Worker) (n int) {
 
 // DrainQueues dispatches queued requests for which there is room now.
 func (d *Domain) DrainQueues() {
+	d.roomier = false
 	for _, m := range d.methods {
 		if m != nil && m.queue.len() > 0 {
 			m.drain()

@@ -25,6 +25,9 @@ type Domain struct {
 	inherited bool
 	// underWay counts the requests in all lanes that have no outcome here yet.
 	underWay int
+	// roomier: workers have finished something, and the queues were not looked at since. Once for all of them: a look
+	// may be at everything that waits.
+	roomier bool
 	// again are lanes that have more to send than one cycle allows.
 	againOut []*OutLane
 	againIn  []*InLane
@@ -134,6 +137,9 @@ func (d *Domain) cycle() int {
 	d.work += d.heedPostponed()
 	d.bells.TakeLanes(d.onLane)
 	d.bells.TakeWorkers(d.onWorker)
+	if d.roomier {
+		d.DrainQueues()
+	}
 	if d.anyDue() {
 		d.work += d.sendDue()
 	}

@@ -195,3 +195,49 @@ func TestOrderInTheQueue(t *testing.T) {
 	out.idle(t)
 	in.idle(t)
 }
+
+// While requests of an order wait for a process that is gone and not dead yet, what the others finish in a cycle costs
+// one look at the queue, however many they are.
+func TestOneLookAtTheQueueInACycle(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	caller, gone := s.addWorker(1), s.addService()
+	c := s.sendOrdered(t, caller, out.Ring, 9, slots.Run{})
+	settle(s)
+	s.take(t, gone, in.Ring, 1)
+	var others []*rigWorker
+	for id := 3; id < 11; id++ {
+		w := s.addWorker(id)
+		w.view.Mapped[rigLane/64] |= 1 << (rigLane % 64)
+		s.d.Register(rigMethod, w.view)
+		others = append(others, w)
+	}
+	s.d.Detach(gone.view)
+	s.sendOrdered(t, caller, out.Ring, 9, c.u)
+	settle(s)
+	for range others {
+		s.send(caller, out.Ring, 8, false, 1)
+	}
+	settle(s)
+	for _, w := range others {
+		if w.view.outstanding != 1 {
+			t.Fatalf("process %d has %d requests", w.id, w.view.outstanding)
+		}
+		s.work(w, in.Ring, 1)
+	}
+	before := s.d.Method(rigMethod).orders.pass
+	s.a.cycle()
+	for _, w := range others {
+		if w.view.outstanding != 0 {
+			t.Fatalf("process %d has %d requests", w.id, w.view.outstanding)
+		}
+	}
+	if n := s.d.Method(rigMethod).orders.pass - before; n != 1 {
+		t.Errorf("%d looks at the queue", n)
+	}
+	s.d.Bury(gone.view)
+	settle(s)
+	if n := s.d.Method(rigMethod).queue.len(); n != 0 {
+		t.Errorf("%d are queued", n)
+	}
+}
