@@ -40,6 +40,7 @@ type Server struct {
 	// handling lets one Handle run at a time. mu must not be held while the
 	// daemon is asked: the session's events lock it.
 	handling sync.Mutex
+	left     bool // the agent has forgotten what Handle has told it, or is about to; guarded by handling
 	mu       sync.Mutex
 	handlers atomic.Pointer[map[uint32]handlers]
 	serving  bool // Serve runs or has run
@@ -121,6 +122,9 @@ func (s *Server) handle(service, method string, h handlers, opts []MethodOption)
 	}
 	s.handling.Lock()
 	defer s.handling.Unlock()
+	if s.left {
+		return fmt.Errorf("server: handle %s/%s: %w", service, method, ErrClosed)
+	}
 	faultpoint.Here("register.before")
 	a, err := s.session.Ask(s.base, &attach.Message{Type: attach.TypeRegister, Methods: []attach.Method{m}})
 	faultpoint.Here("register.after")
@@ -242,6 +246,10 @@ func (s *Server) Close() error {
 	if again {
 		return nil
 	}
+	// What is being handled is told to the agent before it is told to forget everything.
+	s.handling.Lock()
+	s.left = true
+	s.handling.Unlock()
 	if core := s.session.Core; core != nil {
 		core.Leave(s.session.Welcome.Domain, s.id)
 	}

@@ -3,6 +3,7 @@ package test
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -152,7 +153,12 @@ func TestSandboxSignals(t *testing.T) {
 		{syscall.SIGTERM, "exec sleep 1000", 128 + 15},
 		{syscall.SIGINT, "exec sleep 1000", 128 + 15},
 		{syscall.SIGTERM, "trap 'exit 5' TERM; while :; do sleep 0.05; done", 5},
+		{syscall.SIGHUP, "exec sleep 1000", 128 + 15},
 	} {
+		if signal.Ignored(c.signal) {
+			t.Logf("%v is not tried: this test ignores it, and so do the processes that it starts", c.signal)
+			continue
+		}
 		file := filepath.Join(t.TempDir(), "told")
 		cmd := rdmad(t, append([]string{"sandbox"}, telling(file, c.then)...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -163,6 +169,26 @@ func TestSandboxSignals(t *testing.T) {
 		}
 		sandbox.end().check(t, c.signal.String(), c.status)
 		s.gone(t)
+	}
+}
+
+// Children that its process had before it became a sandbox are none of its business.
+func TestSandboxChildrenFromBefore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	cmd := rdmad(t, "sandbox", "--", "true")
+	cmd.Path = "/bin/sh"
+	cmd.Args = []string{"sh", "-c", `sleep 1000 >/dev/null 2>&1 & echo $! > "$1"; exec "$0" sandbox -- true`, programs.rdmad, file}
+	run(t, cmd).check(t, "exec", 0)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Errorf("the process that was there before: %v", err)
 	}
 }
 

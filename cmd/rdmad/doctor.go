@@ -77,7 +77,7 @@ func doctorStatus(worst doctor.Level) int {
 
 // env collects what the checks look at.
 func (f *doctorFlags) env(ctx context.Context) *doctor.Env {
-	if file, ok := bundle.ConfigFile(f.socketOf(config.Default())); ok && !f.configNamed {
+	if file, ok := bundle.ConfigFile(ctx, f.socketOf(config.Default())); ok && !f.configNamed {
 		f.config = file // the one that runs is the one that matters
 	}
 	e := &doctor.Env{

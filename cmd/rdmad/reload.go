@@ -50,6 +50,7 @@ func newReload() *cobra.Command {
 func (f *reloadFlags) run(ctx context.Context, out, problems io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
+	then := time.Now()
 	before, err := signalled(ctx, f.socket, syscall.SIGHUP, func(s *status.Node) error {
 		if s.Config == nil {
 			return fmt.Errorf("node %s cannot reload: it is rdmad %s; see: rdmad version", s.Node, s.Version)
@@ -59,7 +60,7 @@ func (f *reloadFlags) run(ctx context.Context, out, problems io.Writer) error {
 	if err != nil {
 		return err
 	}
-	after, err := awaited(ctx, f.socket, reloadedSince(before))
+	after, err := awaited(ctx, f.socket, reloadedSince(before, then))
 	if err != nil {
 		return err
 	}
@@ -75,14 +76,16 @@ func (f *reloadFlags) run(ctx context.Context, out, problems io.Writer) error {
 	return err
 }
 
-// reloadedSince reports whether a status has a later reload than the one before, and what it has changed is in force.
-func reloadedSince(before *status.Node) func(*status.Node) bool {
+// reloadedSince reports whether a status has a later reload than the one before, that has begun since then, and what it has changed is in
+// force. One that was under way already may have read the file as it was.
+func reloadedSince(before *status.Node, then time.Time) func(*status.Node) bool {
 	last := 0
 	if before.Config.Reload != nil {
 		last = before.Config.Reload.Number
 	}
 	return func(s *status.Node) bool {
-		return s.Config != nil && s.Config.Reload != nil && s.Config.Reload.Number > last && s.Config.Digest == s.Config.Reload.Digest
+		return s.Config != nil && s.Config.Reload != nil && s.Config.Reload.Number > last && !s.Config.Reload.At.Before(then) &&
+			s.Config.Digest == s.Config.Reload.Digest
 	}
 }
 

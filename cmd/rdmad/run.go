@@ -1,14 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/internal/bench"
-	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/nodelog"
@@ -37,22 +35,12 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			again := func() (*config.Config, error) {
-				if err := rereadable(f.file); err != nil {
-					return nil, err
-				}
-				l, err := f.sources().Load()
-				if err != nil {
-					return nil, err
-				}
-				return l.Config, nil
-			}
 			source, err := filepath.Abs(f.file) // for whoever reads it elsewhere
 			if err != nil {
 				return err
 			}
 			setup := supervisor.Setup{
-				Config: l.Config, Source: source, Reload: again, Log: nodelog.New(l.Config, os.Stderr, "supervisor"),
+				Config: l.Config, Source: source, Reload: f.sources().Reload, Log: nodelog.New(l.Config, os.Stderr, "supervisor"),
 			}
 			if serve {
 				setup.CoreArgs = []string{"--" + serveFlag}
@@ -63,21 +51,6 @@ func newRun() *cobra.Command {
 	f.add(c)
 	c.Flags().BoolVar(&serve, serveFlag, false, "have the core itself serve what \"rdmad echo\" serves")
 	return c
-}
-
-// rereadable returns an error if what a file says now is not what somebody wants to be in force: a pipe says everything once,
-// and may keep who opens it waiting, and an empty file is one that is just being written.
-func rereadable(file string) error {
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return fmt.Errorf("read configuration: %w", err)
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("read configuration: %s is not a file that can be read again", file)
-	case info.Size() == 0:
-		return fmt.Errorf("read configuration: %s is empty; for the default values, give it a comment", file)
-	}
-	return nil
 }
 
 // newCore is the command that the supervisor runs as a child. It finds its

@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"os/signal"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+	"github.com/rdmad/rdmad/internal/nodelog"
 	"github.com/rdmad/rdmad/server"
 )
 
@@ -56,11 +60,19 @@ func newSandbox() *cobra.Command {
 				return fmt.Errorf("sandbox: %w", err)
 			}
 			o.Program = program
-			s, err := sandbox.Start(c.Context(), o)
+			// Nothing is to be left behind of a terminal that is closed, either.
+			ctx := c.Context()
+			if !signal.Ignored(syscall.SIGHUP) {
+				var stop context.CancelFunc
+				ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+				defer stop()
+			}
+			defer nodelog.OutliveReader()()
+			s, err := sandbox.Start(ctx, o)
 			if err != nil {
 				return err
 			}
-			status, err := s.Command(c.Context(), args)
+			status, err := s.Command(ctx, args)
 			if failed := s.Failed(); failed != nil {
 				fmt.Fprintf(os.Stderr, "rdmad: sandbox: %v\n", failed)
 			}

@@ -78,7 +78,7 @@ func (f *bundleFlags) run(ctx context.Context, out io.Writer) error {
 	doc := doctorFlags{config: f.config, socket: f.socket, configNamed: f.configNamed}
 	cfg, cfgErr := f.load(f.config)
 	socket := doc.socketOf(cfg)
-	if file, ok := bundle.ConfigFile(socket); ok && !f.configNamed {
+	if file, ok := bundle.ConfigFile(ctx, socket); ok && !f.configNamed {
 		// That of the daemon that runs, whatever it is.
 		doc.config, doc.configNamed = file, true
 		cfg, cfgErr = f.load(file)

@@ -45,7 +45,7 @@ func newTop() *cobra.Command {
 				o.Count = 1
 			}
 			source := &top.Source{Socket: socket}
-			if once || plain || os.Getenv("TERM") == "dumb" || !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {
+			if o.Count == 1 || plain || os.Getenv("TERM") == "dumb" || !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {
 				return top.Plain(c.Context(), c.OutOrStdout(), source, o)
 			}
 			return top.Screen(c.Context(), os.Stdin, os.Stdout, source, o)

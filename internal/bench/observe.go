@@ -42,6 +42,9 @@ type processTime struct {
 	used time.Duration
 }
 
+// is reports whether both are of the same process.
+func (p processTime) is(o processTime) bool { return p.pid == o.pid && p.role == o.role }
+
 // look observes the daemons.
 func (r *run) look(ctx context.Context) (*observation, error) {
 	raw, err := r.conn.Status(ctx)

@@ -37,10 +37,14 @@ type Result struct {
 	// Latency is nil for OneWay.
 	Latency *Latency `json:"latency,omitempty"`
 	// RequestGroup and AnswerGroup are the average numbers of messages that
-	// the local daemon sent or got with one post. Zero if none left the node.
+	// the local daemon sent or got with one post. Zero if none left the node, or if the daemon's core was replaced
+	// meanwhile, which counts anew.
 	RequestGroup float64 `json:"messages_per_request_group"`
 	AnswerGroup  float64 `json:"messages_per_answer_group"`
 	CPU          CPU     `json:"cpu"`
+	// Ended are the roles of processes that took part and ended before the workers did: a core that was replaced.
+	// CPU is without what they have used.
+	Ended []string `json:"ended,omitempty"`
 }
 
 // Latency is the distribution of full round trips, from before the call to after
@@ -112,11 +116,18 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 		}
 		r.Latency = latency
 	}
-	grown := func(counter string) float64 {
-		return float64(after.status.Counters[counter] - before.status.Counters[counter])
+	if before.status.PIDs.Core == after.status.PIDs.Core {
+		grown := func(counter string) float64 {
+			return float64(after.status.Counters[counter] - before.status.Counters[counter])
+		}
+		r.RequestGroup = ratio(grown("requests_sent"), grown("request_groups"))
+		r.AnswerGroup = ratio(grown("answers_received"), grown("answer_groups_received"))
 	}
-	r.RequestGroup = ratio(grown("requests_sent"), grown("request_groups"))
-	r.AnswerGroup = ratio(grown("answers_received"), grown("answer_groups_received"))
+	for _, b := range before.cpu {
+		if !slices.ContainsFunc(after.cpu, b.is) {
+			r.Ended = append(r.Ended, b.role)
+		}
+	}
 	r.CPU = cpuOf(r, used, before, after)
 	return r, nil
 }
@@ -160,8 +171,7 @@ func cpuOf(r *Result, workers time.Duration, before, after *observation) CPU {
 	}
 	add(r.Node+".workers", r.Clients, workers)
 	for _, p := range after.cpu {
-		i := slices.IndexFunc(before.cpu, func(b processTime) bool { return b.pid == p.pid && b.role == p.role })
-		if i >= 0 {
+		if i := slices.IndexFunc(before.cpu, p.is); i >= 0 {
 			add(p.role, 1, p.used-before.cpu[i].used)
 		}
 	}

@@ -122,3 +122,21 @@ func TestOutput(t *testing.T) {
 		}
 	}
 }
+
+// The counters of a core that was replaced say nothing about those of the next one.
+func TestCoreReplaced(t *testing.T) {
+	spec := &Spec{Workload: Call, Size: 1000, Clients: 1, Depth: 1, Duration: time.Second}
+	before, after := observed(100, 10, time.Second), observed(50, 20, 2*time.Second)
+	before.status.PIDs.Core, after.status.PIDs.Core, after.cpu[0].pid = 7, 8, 8
+	r, err := summarize(spec, []*workerResult{worked(t, time.Second, time.Millisecond, time.Microsecond)}, 0, before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.RequestGroup != 0 || r.AnswerGroup != 0 {
+		t.Errorf("groups of %v and %v", r.RequestGroup, r.AnswerGroup)
+	}
+	var out strings.Builder
+	if err := r.Table(&out); err != nil || len(r.Ended) != 1 || !strings.Contains(out.String(), "is missing: a.core") {
+		t.Errorf("%v, %v:\n%s", r.Ended, err, out.String())
+	}
+}

@@ -34,6 +34,9 @@ func (r *Result) Table(out io.Writer) error {
 		values = append(values, fmt.Sprintf("%.3f", p.PerMillion))
 	}
 	columns(&b, append(names, "total"), append(values, fmt.Sprintf("%.3f", r.CPU.PerMillion)))
+	if len(r.Ended) > 0 {
+		fmt.Fprintf(&b, "ended during the measurement, and what it used is missing: %s\n", strings.Join(r.Ended, ", "))
+	}
 	if r.Mismatches > 0 {
 		fmt.Fprintf(&b, "%d of %d answers had the wrong content\n", r.Mismatches, r.Messages)
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -101,6 +102,26 @@ func (s Sources) Load() (*Loaded, error) {
 		return nil, errs
 	}
 	return &Loaded{c, p.origins}, nil
+}
+
+// Reload is Load for a configuration that others have been loaded from before: it does not take what the file says now for what somebody
+// wants to be in force if that is nothing, as while it is being written, and does not read a pipe, which says everything once and may
+// keep who opens it waiting.
+func (s Sources) Reload() (*Config, error) {
+	info, err := os.Stat(s.File)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read configuration: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("read configuration: %s is not a file that can be read again", s.File)
+	case info.Size() == 0:
+		return nil, fmt.Errorf("read configuration: %s is empty; for the default values, give it a comment", s.File)
+	}
+	l, err := s.Load()
+	if err != nil {
+		return nil, err
+	}
+	return l.Config, nil
 }
 
 // override is the value of a key from elsewhere than the file.

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // sourceFile writes a configuration file.
@@ -97,5 +99,27 @@ func TestVariablesAreKeys(t *testing.T) {
 				t.Errorf("%s is taken for a variable of something else", name)
 			}
 		}
+	}
+}
+
+// What is read again is a file that says something.
+func TestReloadOfNothing(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, file := range map[string]string{
+		"is empty":                          sourceFile(t, ""),
+		"not a file that can be read again": pipe,
+		"no such file":                      filepath.Join(dir, "none"),
+	} {
+		if _, err := (Sources{File: file}).Reload(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q: %v", want, err)
+		}
+	}
+	c, err := Sources{File: sourceFile(t, oneNode), Set: []string{"log.level=warn"}}.Reload()
+	if err != nil || c.Log.Level != "warn" {
+		t.Errorf("%v, %v", c, err)
 	}
 }

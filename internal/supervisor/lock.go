@@ -28,9 +28,10 @@ func (s *supervisor) takeLock() error {
 	if err != nil {
 		return fmt.Errorf("pid file: %w", err)
 	}
-	s.pidFile = f.Name()
 	n, err := fmt.Fprintf(f, "%d\n", os.Getpid())
-	if err = errors.Join(err, f.Truncate(int64(n)), f.Close()); err != nil {
+	made, serr := f.Stat()
+	s.pidFile = made
+	if err = errors.Join(err, serr, f.Truncate(int64(n)), f.Close()); err != nil {
 		return fmt.Errorf("pid file: %w", err)
 	}
 	return nil
@@ -82,9 +83,9 @@ func (s *supervisor) giveLock() {
 	if s.lock == nil {
 		return
 	}
-	if s.pidFile != "" {
-		_ = os.Remove(s.pidFile)
+	removeSame(config.PIDFile(s.cfg.Node.Socket), s.pidFile)
+	if locked, err := s.lock.Stat(); err == nil {
+		removeSame(s.lock.Name(), locked)
 	}
-	_ = os.Remove(s.lock.Name())
 	_ = s.lock.Close()
 }

@@ -64,3 +64,33 @@ func TestLock(t *testing.T) {
 	}
 	second.giveLock()
 }
+
+// Somebody has cleaned up the directory of a daemon, and another one serves there now. The first one, when it stops, leaves
+// what is not its own.
+func TestLeavesWhatIsAnothers(t *testing.T) {
+	cfg := configOf(t, "")
+	first, second := &supervisor{cfg: cfg, log: zerolog.Nop()}, &supervisor{cfg: cfg, log: zerolog.Nop()}
+	paths := []string{config.LockFile(cfg.Node.Socket), config.PIDFile(cfg.Node.Socket), cfg.Node.Socket}
+	for _, s := range []*supervisor{first, second} {
+		for _, path := range paths {
+			if err := os.Remove(path); err != nil && s == second {
+				t.Error(err)
+			}
+		}
+		if err := errors.Join(s.takeLock(), s.listenWorkers(cfg.Node.Socket)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.close()
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	second.close()
+	for _, path := range paths {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
+	}
+}

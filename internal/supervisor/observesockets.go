@@ -87,11 +87,7 @@ func (s *supervisor) observed() (there [handoff.Observers]bool) {
 }
 
 func (s *supervisor) closeObserve() {
-	if s.observeFile != nil {
-		if there, err := os.Lstat(s.cfg.ObserveSocket()); err == nil && os.SameFile(there, s.observeFile) {
-			_ = os.Remove(s.cfg.ObserveSocket())
-		}
-	}
+	removeSame(s.cfg.ObserveSocket(), s.observeFile)
 	for _, f := range s.observe {
 		if f != nil {
 			_ = f.Close()

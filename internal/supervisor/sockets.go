@@ -109,7 +109,18 @@ func (s *supervisor) listenWorkers(path string) error {
 	if s.socket, err = l.File(); err != nil {
 		return fmt.Errorf("node.socket: %w", err)
 	}
+	if s.socketFile, err = os.Lstat(path); err != nil {
+		return fmt.Errorf("node.socket: %w", err)
+	}
 	return nil
+}
+
+// removeSame removes what is at path if it is still what this process has made there. When somebody has cleaned up the directory
+// under a daemon, it may be another one's.
+func removeSame(path string, made os.FileInfo) {
+	if there, err := os.Lstat(path); err == nil && made != nil && os.SameFile(there, made) {
+		_ = os.Remove(path)
+	}
 }
 
 // listenPeers opens the socket for peers.
@@ -138,7 +149,7 @@ func (s *supervisor) removeCounters() {
 func (s *supervisor) close() {
 	if s.socket != nil {
 		if !s.activated { // or nobody could start the service by it
-			_ = os.Remove(s.cfg.Node.Socket)
+			removeSame(s.cfg.Node.Socket, s.socketFile)
 		}
 		_ = s.socket.Close()
 		s.removeCounters()

@@ -64,15 +64,15 @@ type supervisor struct {
 	setup     Setup
 	log       zerolog.Logger
 	lock      *os.File
-	pidFile   string // "" until it is written
+	pidFile   os.FileInfo // nil until it is there
 	socket    *os.File
 	bootstrap *os.File // nil without peers
 	// observe are the listening sockets for HTTP: the Unix socket and that of TCP; nil for
 	// those that there are not.
 	observe [handoff.Observers]*os.File
-	// observeFile is what the Unix socket is in the file system, nil if there is none.
-	observeFile os.FileInfo
-	depot       *depot.Store
+	// observeFile is what the Unix socket is in the file system, nil if there is none; so is socketFile for workers.
+	observeFile, socketFile os.FileInfo
+	depot                   *depot.Store
 	// upgrades and reloads receive the signals for them.
 	upgrades, reloads chan os.Signal
 	// activated: the sockets are the service manager's.

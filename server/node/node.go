@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/config"
@@ -58,19 +59,17 @@ func Run(ctx context.Context, c Config, register Register) error {
 	if sources.File == "" {
 		sources.File = DefaultFile
 	}
-	load := func() (*config.Config, error) {
-		l, err := sources.Load()
-		if err != nil {
-			return nil, err
-		}
-		return l.Config, nil
-	}
-	cfg, err := load()
+	loaded, err := sources.Load()
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
+	source, err := filepath.Abs(sources.File) // for whoever reads it elsewhere
+	if err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	cfg := loaded.Config
 	err = supervisor.Run(ctx, supervisor.Setup{
-		Config: cfg, Source: sources.File, Reload: load,
+		Config: cfg, Source: source, Reload: sources.Reload,
 		CoreArgs: append([]string{programArgs}, os.Args[1:]...), ReadyLimit: c.RegisterLimit, Log: nodelog.New(cfg, os.Stderr, "supervisor"),
 	})
 	if err != nil {

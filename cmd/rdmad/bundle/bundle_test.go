@@ -5,12 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rdmad/rdmad/internal/config"
 )
 
 // Secrets are taken out, and nothing else; JSON stays JSON.
@@ -138,5 +142,48 @@ func left(t *testing.T, dir string, want ...string) {
 	}
 	if strings.Join(names, " ") != strings.Join(want, " ") {
 		t.Errorf("%s has %v, want %v", dir, names, want)
+	}
+}
+
+// The file of a daemon that does not answer is what the command line of "rdmad run" says, and of no other program.
+func TestStartedWith(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "rdmad.sock")
+	for _, script := range []string{"run", "serve"} { // read by a shell that has the arguments of a daemon
+		if err := os.WriteFile(filepath.Join(dir, script), []byte("read line"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run", "-c", "/x.toml"}, "/x.toml"},
+		{[]string{"run", "-c=/x.toml"}, "/x.toml"},
+		{[]string{"run", "-c/x.toml"}, "/x.toml"},
+		{[]string{"run", "--config", "x.toml"}, filepath.Join(dir, "x.toml")},
+		{[]string{"run", "--config=/x.toml", "--set", "log.level=debug"}, "/x.toml"},
+		{[]string{"run"}, ""},
+		{[]string{"serve", "-c", "5"}, ""},
+	} {
+		cmd := exec.Command("/bin/sh")
+		cmd.Args, cmd.Dir = append([]string{"rdmad"}, c.args...), dir
+		in, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(config.PIDFile(socket), fmt.Appendln(nil, cmd.Process.Pid), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, ok := startedWith(socket)
+		_, nobody := ConfigFile(t.Context(), socket)
+		if got != c.want || ok != (c.want != "") || nobody != ok {
+			t.Errorf("%q: %q, want %q", c.args, got, c.want)
+		}
+		_ = in.Close()
+		_ = cmd.Wait()
 	}
 }

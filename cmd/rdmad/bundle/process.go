@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/internal/config"
 )
 
@@ -50,9 +52,25 @@ func Processes(socket string) (pids []int, err error) {
 	return pids, nil
 }
 
-// ConfigFile returns the configuration file that the daemon on socket was started with, if
-// its command line says so.
-func ConfigFile(socket string) (file string, ok bool) {
+// askLimit is how long a daemon may take to say what configuration it has, which one that hangs does not.
+const askLimit = 2 * time.Second
+
+// ConfigFile returns the configuration file that the daemon on socket was started with, if it says so, or else its
+// command line.
+func ConfigFile(ctx context.Context, socket string) (file string, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	if raw, err := look.Ask(ctx, socket, "rdmad-config"); err == nil {
+		if s, err := look.Parse(raw); err == nil && s.Config != nil {
+			return s.Config.Source, s.Config.Source != ""
+		}
+	}
+	return startedWith(socket)
+}
+
+// startedWith finds the file in the command line of the supervisor, which is that of "rdmad run": a service that runs a node
+// itself may have other flags.
+func startedWith(socket string) (file string, ok bool) {
 	pids, err := Processes(socket)
 	if err != nil {
 		return "", false
@@ -62,10 +80,18 @@ func ConfigFile(socket string) (file string, ok bool) {
 		return "", false
 	}
 	args := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
+	if len(args) < 2 || args[1] != "run" {
+		return "", false
+	}
 	for i, a := range args {
-		if rest, found := strings.CutPrefix(a, "--config="); found {
+		rest, joined := strings.CutPrefix(a, "--config=")
+		if !joined && strings.HasPrefix(a, "-c") && len(a) > len("-c") {
+			rest, joined = strings.TrimPrefix(a[len("-c"):], "="), true
+		}
+		switch {
+		case joined:
 			file = rest
-		} else if (a == "-c" || a == "--config") && i+1 < len(args) {
+		case (a == "-c" || a == "--config") && i+1 < len(args):
 			file = args[i+1]
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,8 @@ type Sandbox struct {
 	a, b    *Node
 	echo    *Process
 	pids    string
+	// older are children that this process had before: of the program that it was, before an exec.
+	older []int
 }
 
 const (
@@ -69,7 +72,7 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	s := &Sandbox{Dir: dir, options: o}
+	s := &Sandbox{Dir: dir, options: o, older: childrenOf(os.Getpid())}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), s.Close())
 	}
@@ -214,7 +217,7 @@ func (s *Sandbox) processes() []*Process {
 // of the order in which it was started. It returns when all processes are gone.
 // The error names what did not end as it should.
 func (s *Sandbox) Close() error {
-	var known []int
+	known := slices.Clone(s.older)
 	for _, p := range s.processes() {
 		known = append(known, p.PID())
 	}
@@ -225,7 +228,7 @@ func (s *Sandbox) Close() error {
 	}
 	errs = append(errs, s.stopNodes())
 	// Whatever a daemon that was killed left behind.
-	endOrphans()
+	endOrphans(s.older...)
 	if !s.options.Keep {
 		errs = append(errs, os.RemoveAll(s.Dir))
 	}

@@ -24,9 +24,6 @@ func Screen(ctx context.Context, in io.Reader, out io.Writer, source *Source, o 
 		return err
 	}
 	m.take(looked{s, err, time.Now()})
-	if o.Count == 1 {
-		o.Count = 0 // one look is the one that is on the screen
-	}
 	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler()).Run()
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 		return nil // an interrupt is how people leave it
