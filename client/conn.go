@@ -144,6 +144,7 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	c.sessionEnded(ErrClosed) // frees every waiter
+	c.wait.failAll()          // who keeps the gate may wait for one of these
 	<-c.gate.idle
 	c.wait.watch.end() // nobody leads any more
 	c.wait.alarm.stop()

@@ -354,3 +354,62 @@ func TestLastServiceProcessDies(t *testing.T) {
 	}
 	quiet(t, a, b)
 }
+
+// Who keeps Close from returning, in a callback or with a request that it writes in place, may wait for other answers
+// meanwhile: they get their outcomes first.
+func TestCloseBesideThoseWhoWaitElsewhere(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	g := newGate()
+	defer g.Open()
+	serve(t, b, 2, handlers{"gate": g.handle})
+	for what, holding := range map[string]func(c *client.Conn, then func() error) error{
+		"callback": func(c *client.Conn, then func() error) error {
+			return method(t, c, "b/t/echo").CallFunc(t.Context(), []byte("x"), func([]byte) error { return then() })
+		},
+		"request in place": func(c *client.Conn, then func() error) error {
+			r, err := method(t, c, "b/t/echo").Reserve(t.Context(), 8)
+			if err != nil {
+				return err
+			}
+			defer r.Abort()
+			return then()
+		},
+	} {
+		c := attach(t, a)
+		m := method(t, c, "b/t/gate")
+		closed := make(chan error, 1)
+		within(t, what, func() {
+			err := holding(c, func() error {
+				f, err := m.Go(t.Context(), nil)
+				if err != nil {
+					return err
+				}
+				q := c.NewQueue()
+				if err := m.GoTo(t.Context(), q, nil, 1); err != nil {
+					return err
+				}
+				go func() { closed <- c.Close() }()
+				for err == nil { // until the connection is closed to others
+					_, err = c.Status(t.Context())
+				}
+				if _, err := f.Wait(context.Background()); !errors.Is(err, client.ErrMaybeExecuted) && !errors.Is(err, client.ErrNotExecuted) {
+					t.Errorf("%s: %v", what, err)
+				}
+				n := 0
+				for range q.All(context.Background()) {
+					n++
+				}
+				if n != 1 {
+					t.Errorf("%s: %d outcomes of a queue", what, n)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			if err := <-closed; err != nil {
+				t.Errorf("%s: close: %v", what, err)
+			}
+		})
+	}
+}

@@ -133,7 +133,9 @@ func (f *Future) Wait(ctx context.Context) ([]byte, error) {
 			c.wait.until(ctx, f)
 			c.gate.leave()
 		} else {
+			// Close waits for all who have entered, and the caller may be one of them, elsewhere: it gives outcomes before.
 			select {
+			case <-f.channel():
 			case <-c.over:
 			case <-ctx.Done():
 			}
@@ -429,7 +431,9 @@ func (f *Future) abandoned(cause error) {
 		l.freed(n)
 	case f.m.conn.spills.has(f):
 		f.finishMoved()
-	case l.revoke(f.run):
+	case l.revoke(f.run), cause == errLaneLost && l.ring.Word(f.run.Index) == slots.MakeWord(slots.Claim, f.run.Len, f.m.conn.id, f.run.Ticket):
+		// SYNC POINT (lane lost): the state is stored before this look at the word. Who publishes the request after it finds
+		// the lane closed and takes it back, from a lane that no daemon looks at.
 		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrNotExecuted, cause))
 	default:
 		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrMaybeExecuted, cause))

@@ -130,6 +130,7 @@ func (q *Queue) wait(ctx context.Context, ready *Future) bool {
 		q.conn.gate.leave()
 	} else {
 		select {
+		case <-ready.channel():
 		case <-q.conn.over:
 		case <-ctx.Done():
 		}

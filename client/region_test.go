@@ -372,3 +372,25 @@ func TestRegionsOfStandingDaemon(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The bytes of a region are no more when its connection is closed.
+func TestRegionBytesAfterClose(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	c := attachTo(t, a)
+	r, err := c.AllocRegion(t.Context(), 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Bytes()) != 4096 {
+		t.Fatalf("%d bytes", len(r.Bytes()))
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b := r.Bytes(); b != nil {
+		t.Errorf("%d bytes", len(b))
+	}
+	if err := r.Free(); err != nil {
+		t.Error(err)
+	}
+}

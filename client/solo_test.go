@@ -271,3 +271,31 @@ func threadTime(t *testing.T) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// A request that is still being written when its lane is lost has not been executed, and its queue is told so.
+func TestLaneLostBeforePublication(t *testing.T) {
+	s := newSolo(t)
+	u, err := s.lane.ring.Claim(s.conn.id, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What commit does before it publishes.
+	d := draft{l: s.lane, u: u, h: slots.Header{Ticket: u.Ticket, Run: 1}}
+	q, f := s.conn.NewQueue(), new(Future)
+	q.expect()
+	f.reset(s.method, &d, &sink{queue: q, tag: 7})
+	s.lane.put(f)
+	s.conn.laneClosed(1, nil)
+	for tag, r := range q.All(t.Context()) {
+		if tag != 7 || !errors.Is(r.Err, ErrNotExecuted) {
+			t.Errorf("request %d: %v", tag, r.Err)
+		}
+	}
+	// And what it does then: nothing is left.
+	if err := d.publish(); err == nil || s.lane.retract(u) {
+		t.Errorf("published: %v", err)
+	}
+	if w := s.lane.ring.Word(u.Index); w.State() != slots.Free {
+		t.Errorf("the slot is %v", w)
+	}
+}

@@ -449,6 +449,11 @@ func (s *Session) Release() { s.release() }
 func (s *Session) release() {
 	_ = s.conn.Close()
 	s.mu.Lock()
+	for _, r := range s.regions {
+		r.mu.Lock()
+		r.seg = nil
+		r.mu.Unlock()
+	}
 	for seg := range s.segs {
 		_ = seg.Close()
 	}
