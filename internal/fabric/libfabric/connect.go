@@ -133,6 +133,9 @@ func (e *Endpoint) greetingOf(w *cWC) error {
 	first := uint32(e.sq.Cap() + e.loud.Cap())
 	switch uint32(w.index) {
 	case first:
+		if wcStatus(uint32(w.status)) == fabric.StatusLocalLength {
+			return e.lib.expectHello() // a stranger's, of more than a greeting
+		}
 		if w.status != 0 {
 			return callError("greeting", int(w.status))
 		}

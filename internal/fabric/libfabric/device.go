@@ -46,6 +46,7 @@ type Device struct {
 	closed    bool
 	endpoints map[token]*Endpoint
 	peers     map[string]*controlPeer
+	unused    []*controlPeer // that are to be forgotten when nothing is on its way
 	outbox    []letter
 	// last is until when a device that is closed has time for what it has to say.
 	last time.Time

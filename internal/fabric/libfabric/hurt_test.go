@@ -3,6 +3,8 @@
 package libfabric
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -103,4 +105,88 @@ func badNotice(t *testing.T, cfg Config, size int) {
 		}
 		return ended == 2 && flushed == 1
 	})
+}
+
+// What a stranger sends where a greeting is waited for is dropped, whatever it is, and the greeting comes behind it.
+func TestTroubleWithStrangers(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		if cfg.Provider == shmProvider {
+			t.Skip("its endpoints are for processes of this machine and user only, and it says nothing of what does not fit")
+		}
+		for _, c := range []struct {
+			size int
+			data bool
+		}{{messageSize, false}, {messageSize, true}, {messageSize + 1, false}, {0, true}} {
+			t.Run(fmt.Sprint(c.size, " bytes, with data ", c.data), func(t *testing.T) {
+				ends := [3]*alone{newAlone(t, cfg), newAlone(t, cfg), newAlone(t, cfg)}
+				victim, peer, stranger := ends[0].ep, ends[1].ep, ends[2].ep
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				passive := make(chan error, 1)
+				go func() { passive <- victim.Connect(ctx, peer.Address(), fabric.Passive) }()
+				if err := stranger.lib.join(victim.addr); err != nil {
+					t.Fatal(err)
+				}
+				var wcs [4]cWC
+				for sent, done := false, false; !done; {
+					if ctx.Err() != nil {
+						t.Fatal("it cannot send")
+					}
+					var err error
+					if !sent {
+						if sent, err = stranger.lib.strange(c.size, c.data); err != nil {
+							t.Fatal(err)
+						}
+					}
+					done = stranger.lib.poll(wcs[:]) > 0
+				}
+				if err := errors.Join(peer.Connect(ctx, victim.Address(), fabric.Active), <-passive); err != nil {
+					t.Error(err)
+				}
+				for _, e := range ends {
+					e.close()
+				}
+			})
+		}
+	})
+}
+
+// alone is an endpoint with all that it needs.
+type alone struct {
+	*testing.T
+	dev fabric.Device
+	pd  fabric.ProtectionDomain
+	cq  fabric.CQ
+	ep  *Endpoint
+}
+
+func newAlone(t *testing.T, cfg Config) *alone {
+	t.Helper()
+	a := &alone{T: t}
+	var err error
+	must := func() {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.dev, err = (&provider{cfg: cfg, demands: &demands{data: 8, hears: true}}).Open(fabric.Options{Listen: "127.0.0.1:0"})
+	must()
+	a.pd, err = a.dev.AllocPD()
+	must()
+	a.cq, err = a.dev.CreateCQ(16, nil)
+	must()
+	ep, err := a.pd.CreateEndpoint(fabric.EndpointAttr{CQ: a.cq, SendDepth: 8, RecvDepth: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.ep = ep.(*Endpoint)
+	return a
+}
+
+func (a *alone) close() {
+	a.Helper()
+	if err := errors.Join(a.ep.Close(), a.pd.Close(), a.cq.Close(), a.dev.Close()); err != nil {
+		a.Error(err)
+	}
 }

@@ -30,6 +30,15 @@ static int lf_stray(struct lf_ep *e, int len)
 	struct lf_req *r = &e->reqs[e->sends + e->recvs + 2];
 	return (int)fi_tsend(e->ep, r, (size_t)len, e->desc, e->peer, LF_NOTICE_TAG, r);
 }
+
+// With the context of a greeting, which nobody waits for.
+static int lf_strange(struct lf_ep *e, int len, int data)
+{
+	struct lf_req *r = &e->reqs[e->sends + e->recvs + 1];
+	if (data)
+		return (int)fi_tsenddata(e->ep, r, (size_t)len, e->desc, 1, e->peer, LF_HELLO_TAG, r);
+	return (int)fi_tsend(e->ep, r, (size_t)len, e->desc, e->peer, LF_HELLO_TAG, r);
+}
 */
 import "C"
 
@@ -40,6 +49,20 @@ func (w wire) hurt(vendor int) error {
 
 // stray sends a notice of n bytes that no write goes before.
 func (w wire) stray(n int) error { return call("fi_tsend", C.lf_stray(w.e, C.int(n))) }
+
+// strange sends what looks like a greeting of n bytes to the end that it was joined with, perhaps with data beside it. It returns
+// false if there is no connection yet.
+func (w wire) strange(n int, data bool) (bool, error) {
+	with := C.int(0)
+	if data {
+		with = 1
+	}
+	rc := C.lf_strange(w.e, C.int(n), with)
+	if rc == -errAgain {
+		return false, nil
+	}
+	return true, call("fi_tsend", rc)
+}
 
 // notify has the library say something that is no error.
 func (w wire) notify() error { return call("fi_eq_write", C.lf_notify(w.e)) }

@@ -242,14 +242,12 @@ int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anch
 	return rc;
 }
 
-static const uint64_t hello_tag = 0x4d434452;
-
 int lf_hello_recv(struct lf_ep *e)
 {
 	ssize_t rc = -FI_EAGAIN;
 	// A new endpoint may have to make room for its first receive; nothing can come meanwhile.
 	for (int i = 0; i < 1000 && rc == -FI_EAGAIN; i++) {
-		rc = fi_trecv(e->ep, greeting(e, 0), LF_HELLO, e->desc, FI_ADDR_UNSPEC, hello_tag, 0, &e->reqs[e->sends + e->recvs]);
+		rc = fi_trecv(e->ep, greeting(e, 0), LF_HELLO, e->desc, FI_ADDR_UNSPEC, LF_HELLO_TAG, 0, &e->reqs[e->sends + e->recvs]);
 		if (rc == -FI_EAGAIN)
 			fi_cq_read(e->cq, NULL, 0);
 	}
@@ -260,7 +258,7 @@ int lf_hello_send(struct lf_ep *e, const uint8_t *msg)
 {
 	uint8_t *g = greeting(e, 1);
 	memcpy(g, msg, LF_HELLO);
-	return (int)fi_tsend(e->ep, g, LF_HELLO, e->desc, e->peer, hello_tag, &e->reqs[e->sends + e->recvs + 1]);
+	return (int)fi_tsend(e->ep, g, LF_HELLO, e->desc, e->peer, LF_HELLO_TAG, &e->reqs[e->sends + e->recvs + 1]);
 }
 
 void lf_hello_read(struct lf_ep *e, uint8_t *msg) { memcpy(msg, greeting(e, 0), LF_HELLO); }

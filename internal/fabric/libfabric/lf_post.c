@@ -107,8 +107,8 @@ int lf_recv(struct lf_ep *e, const struct lf_recv *wrs, int n, int *rc)
 
 static uint32_t index_of(const struct lf_ep *e, const void *context, uint64_t flags)
 {
-	// Of an arrival the context means nothing.
-	if (flags & FI_REMOTE_CQ_DATA && !(flags & (FI_SEND | FI_WRITE | FI_READ | FI_ATOMIC)))
+	// Of an arrival the context means nothing. A message that has data beside it uses up a receive, and is none.
+	if (flags & FI_REMOTE_CQ_DATA && !(flags & (FI_SEND | FI_WRITE | FI_READ | FI_ATOMIC | FI_MSG | FI_TAGGED)))
 		return LF_ARRIVED;
 	// Of what concerns no operation, too, for some providers.
 	uint32_t count = e->reqs_count;

@@ -23,7 +23,7 @@ enum { LF_NAME = 128, LF_ADDR = 192, LF_HELLO = 64, LF_BATCH = 64 };
 // them for ever: so many at a time fit the queue of every provider.
 enum { LF_RUN = 16 };
 // LF_NOTICES is how many receives for notices an endpoint has. What comes while none is posted waits in the library.
-enum { LF_NOTICES = 64, LF_NOTICE_TAG = 0x4e434452 };
+enum { LF_NOTICES = 64, LF_NOTICE_TAG = 0x4e434452, LF_HELLO_TAG = 0x4d434452 };
 // LF_LOOKS is how many polls there are for one look at what concerns no operation.
 enum { LF_LOOKS = 64 };
 

@@ -75,8 +75,20 @@ func (d *Device) release(p *controlPeer) {
 	if p.refs--; p.refs > 0 || d.info.Provider == shmProvider {
 		return // with shm until it has gone: see files.go
 	}
-	delete(d.peers, p.name)
-	d.ctl.forget(p.addr)
+	d.unused = append(d.unused, p)
+}
+
+// forgetUnused has the library forget control endpoints that nobody needs; d.mu is held, and nothing is being sent. Of what is on its way to an
+// address that is forgotten some providers say nothing any more (efa), and the place that it is sent from would never be free again.
+func (d *Device) forgetUnused() {
+	for i, p := range d.unused {
+		if p.refs == 0 && d.peers[p.name] == p { // not needed again since
+			delete(d.peers, p.name)
+			d.ctl.forget(p.addr)
+		}
+		d.unused[i] = nil
+	}
+	d.unused = d.unused[:0]
 }
 
 // leave tells the peer of an endpoint that it has ended, once. why is the status that it has
@@ -100,6 +112,7 @@ func (d *Device) leave(e *Endpoint, why fabric.Status) {
 	defer d.mu.Unlock()
 	if unheard || d.closed {
 		d.release(to)
+		d.bell.Ring()
 		return
 	}
 	d.outbox = append(d.outbox, letter{to: to, m: m, until: time.Now().Add(letterTime)})
@@ -182,6 +195,9 @@ func (d *Device) deliver(now time.Time) (timeout int, open bool) {
 	clear(d.outbox[len(left):])
 	d.outbox = left
 	sending := d.ctl.sending()
+	if !sending {
+		d.forgetUnused()
+	}
 	switch {
 	case d.closed && len(left) == 0 && (!sending || now.After(d.last)):
 		return 0, false

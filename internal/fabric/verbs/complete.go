@@ -116,10 +116,13 @@ func (e *Endpoint) noticed(n notice) {
 	e.cq.released += e.room
 }
 
+// over reports whether the device says nothing more of an ended endpoint.
+func (e *Endpoint) over() bool { return e.link == linkDead || e.drained && e.rq.Len() == 0 }
+
 // finish reports what is left of an ended endpoint, and returns true when nothing
 // is. Send queue first, then receives, then OpDisconnect.
 func (e *Endpoint) finish() bool {
-	if e.link != linkDead && !(e.drained && e.rq.Len() == 0) {
+	if !e.over() {
 		return false
 	}
 	for ; e.sq.Head != e.sq.Tail; e.sq.Head++ {

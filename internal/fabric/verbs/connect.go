@@ -92,7 +92,7 @@ func (e *Endpoint) connect(ctx context.Context, a address, role fabric.Role) err
 func (d *Device) link(a address) cLink {
 	return cLink{
 		path: d.path(a), mtu: cUint32(min(d.mtu, a.mtu)), dest_qpn: cUint32(a.qpn), rq_psn: cUint32(a.psn),
-		max_dest_rd: cUint8(d.reads()), max_rd: cUint8(min(d.cfg.MaxReadAtomic, d.initReads, a.reads)),
+		max_dest_rd: cUint8(d.reads()), max_rd: cUint8(d.readsAt(a)),
 		min_rnr_timer: cUint8(d.cfg.MinRNRTimer), timeout: cUint8(d.cfg.Timeout),
 		retry: cUint8(d.cfg.RetryCount), rnr_retry: cUint8(d.cfg.RNRRetry),
 	}

@@ -280,7 +280,7 @@ func (q *cq) Arm() (bool, error) {
 	if q.poller == nil {
 		return false, fabric.ErrNotSupported
 	}
-	if q.head < q.tail || q.out.Waiting() || len(q.woken) > 0 || q.news.Some() {
+	if q.head < q.tail || q.out.Waiting() || len(q.woken) > 0 || q.news.Some() || slices.ContainsFunc(q.ending, (*Endpoint).over) {
 		return false, nil
 	}
 	q.stats.Arms++

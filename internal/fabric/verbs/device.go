@@ -241,6 +241,12 @@ func (d *Device) path(a address) cPath {
 	return p
 }
 
+// readsAt is how many reads and atomics this side has under way at the end at a. At one that takes none they are refused, and not kept
+// waiting for ever, which nobody would hear of.
+func (d *Device) readsAt(a address) int {
+	return min(d.cfg.MaxReadAtomic, d.initReads, max(a.reads, 1))
+}
+
 // reads is how many reads and atomics of a peer an endpoint takes at a time.
 func (d *Device) reads() int { return min(d.cfg.MaxReadAtomic, d.info.Limits.MaxRdAtomic, 255) }
 

@@ -391,3 +391,34 @@ func TestQueueClosedFirst(t *testing.T) {
 		}
 	})
 }
+
+// A queue is not slept on while an end of it is still to be reported, however few completions each Poll has room for.
+func TestArmBeforeTheEndIsReported(t *testing.T) {
+	eachMode(t, func(t *testing.T, cfg Config) {
+		r := newRig(t, cfg, 256, true)
+		a, b := r.pair(8, 4)
+		if n, err := a.ep.PostRecv(make([]fabric.RecvWR, 4)); n != 4 || err != nil {
+			t.Fatal(n, err)
+		}
+		r.must(b.ep.Close())
+		var got []fabric.Completion
+		for deadline := time.Now().Add(patience); len(got) < 5; {
+			if time.Now().After(deadline) {
+				t.Fatalf("asleep with %+v", got)
+			}
+			var one [1]fabric.Completion
+			n, err := r.cq[0].Poll(one[:])
+			r.must(err)
+			got = append(got, one[:n]...)
+			asleep, err := r.cq[0].Arm()
+			r.must(err)
+			if asleep {
+				_, err := r.poller.Wait(time.Until(deadline))
+				r.must(err)
+			}
+		}
+		if last := got[4]; last.Op != fabric.OpDisconnect {
+			t.Errorf("%+v", got)
+		}
+	})
+}
