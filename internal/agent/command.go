@@ -27,6 +27,9 @@ func newCommandQueue() (*CommandQueue, error) {
 	return &CommandQueue{bell: b}, nil
 }
 
+// Bell returns what wakes the agent. The queue keeps owning it.
+func (q *CommandQueue) Bell() *shm.Bell { return q.bell }
+
 // Do runs f on the agent's thread, soon. It reports false, and f will not run,
 // when the agent has stopped.
 func (q *CommandQueue) Do(f func()) bool {

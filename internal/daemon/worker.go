@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -224,6 +225,15 @@ func (c *conductor) place(w *worker) error {
 	return nil
 }
 
+// bell is what wakes the agent of the worker's domain. All of its processes share one, and each can have it keep those who ring it waiting (F_SETFL,
+// and a full counter): who is in this process gets the agent's own, or a worker could stop the core.
+func (w *worker) bell() *shm.Bell {
+	if w.pid == os.Getpid() {
+		return w.domain.agent.Commands.Bell()
+	}
+	return w.domain.bell
+}
+
 // welcomeWorker sends a worker its welcome.
 func (c *conductor) welcomeWorker(w *worker, seq uint64) error {
 	welcome := &attach.Message{Type: attach.TypeWelcome, Seq: seq, Welcome: &attach.Welcome{
@@ -234,7 +244,7 @@ func (c *conductor) welcomeWorker(w *worker, seq uint64) error {
 		return w.conn.Send(welcome)
 	}
 	w.domain.seg.RestoreHeader(shm.KindDomain)
-	fds := []int{w.domain.seg.FD(), w.seg.FD(), w.domain.bell.FD()}
+	fds := []int{w.domain.seg.FD(), w.seg.FD(), w.bell().FD()}
 	if !w.adopted {
 		defer w.pager.sent()
 		fds = append(fds, w.pager.descriptors()...)

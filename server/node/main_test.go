@@ -138,6 +138,11 @@ func register(ctx context.Context, s *server.Server) error {
 		registerCache(ctx, s),
 		s.Handle("t", "outside", thread, server.AnswerSize(64)),
 		s.Handle("t", "outlast", outlast, server.AnswerSize(64)),
+		// late answers when the agent, which has nothing else to do, sleeps.
+		s.Handle("t", "late", func(c *server.Call) error {
+			time.Sleep(20 * time.Millisecond)
+			return c.Reply(c.Request())
+		}, server.AnswerSize(64)),
 		s.HandleStream("t", "stream", func(st *server.Stream) error {
 			for {
 				p, err := st.Recv()
