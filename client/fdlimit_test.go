@@ -12,24 +12,25 @@ import (
 	"github.com/rdmad/rdmad/internal/daemontest"
 )
 
-// withoutDescriptors calls f while this process can open no file.
-func withoutDescriptors(t *testing.T, f func()) {
+// withoutDescriptors calls f while this process can open no file, also in the place of one that it closes, or only there.
+func withoutDescriptors(t *testing.T, inPlace bool, f func()) {
 	t.Helper()
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	top := 0
-	for _, e := range open {
-		n, _ := strconv.Atoi(e.Name())
-		top = max(top, n)
-	}
 	low := limit
-	low.Cur = uint64(top + 1)
+	low.Cur = 3
+	if inPlace {
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range open {
+			n, _ := strconv.Atoi(e.Name())
+			low.Cur = max(low.Cur, uint64(n)+1)
+		}
+	}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func withoutDescriptors(t *testing.T, f func()) {
 			t.Error(err)
 		}
 	}()
-	for range top + 2 {
+	for range low.Cur {
 		fd, err := unix.Dup(0)
 		if err != nil {
 			break
@@ -59,7 +60,7 @@ func TestRegionsWithoutDescriptors(t *testing.T) {
 	c := attach(t, a)
 	m := method(t, c, "b/t/echo")
 	stillAttached(t, c, m)
-	withoutDescriptors(t, func() {
+	withoutDescriptors(t, false, func() {
 		if _, err := c.AllocRegion(t.Context(), 1<<20); !errors.Is(err, client.ErrLimit) {
 			t.Errorf("a region: %v", err)
 		}
@@ -75,4 +76,25 @@ func TestRegionsWithoutDescriptors(t *testing.T) {
 	if err := r.Free(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A process that can open no more files is given the lanes to other nodes all the same: what comes with them is mapped and closed.
+func TestLanesWithoutDescriptors(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, a, 1, nil)
+	serve(t, b, 1, nil)
+	c := attach(t, a)
+	stillAttached(t, c, method(t, c, "t/echo"))
+	method(t, attach(t, a), "b/t/echo") // from now on it is known
+	var m *client.Method
+	withoutDescriptors(t, true, func() {
+		var err error
+		if m, err = c.Method(t.Context(), "b/t/echo"); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := m.Call(t.Context(), []byte("x")); err != nil || string(answer) != "x" {
+			t.Errorf("%q, %v", answer, err)
+		}
+	})
+	stillAttached(t, c, m)
 }

@@ -154,8 +154,8 @@ func prefault(fd, size int) error {
 }
 
 // Open maps the segment behind fd, which another process created, and checks its
-// seals, size and header before any byte of it is used. It takes over fd, also
-// when it fails.
+// seals, size and header before any byte of it is used. It takes over fd, and closes
+// it: the mapping needs none.
 //
 // It returns ErrNotSealed for a descriptor that its creator could still shrink,
 // ErrNotReady when the creator has not finished, a *VersionError for another
@@ -163,8 +163,8 @@ func prefault(fd, size int) error {
 func Open(fd int, kind Kind, size int) (_ *Segment, err error) {
 	f := os.NewFile(uintptr(fd), "memfd")
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close())
+		if cerr := f.Close(); err != nil {
+			err = errors.Join(err, cerr)
 		}
 	}()
 	s, err := mapSealed(f, size)
@@ -174,6 +174,7 @@ func Open(fd int, kind Kind, size int) (_ *Segment, err error) {
 	if err := s.checkHeader(kind); err != nil {
 		return nil, errors.Join(err, s.mem.Unmap())
 	}
+	s.file = nil
 	return s, nil
 }
 
@@ -235,7 +236,7 @@ func (s *Segment) populate() {
 // Close; using it later faults.
 func (s *Segment) Bytes() []byte { return s.mem }
 
-// FD returns the descriptor to pass to other processes. It stays owned by s.
+// FD returns the descriptor to pass to other processes, -1 for a segment of another process. It stays owned by s.
 func (s *Segment) FD() int { return int(s.file.Fd()) }
 
 // Huge reports whether Create got huge pages.
@@ -245,7 +246,11 @@ func (s *Segment) Huge() bool { return s.huge }
 // another process has it mapped. No byte slice or atomic view taken from s may
 // be used afterwards.
 func (s *Segment) Close() error {
-	return errors.Join(s.mem.Unmap(), s.file.Close())
+	err := s.mem.Unmap()
+	if s.file != nil {
+		err = errors.Join(err, s.file.Close())
+	}
+	return err
 }
 
 // Discard gives the segment's memory back to the system, before the Close of the last who needs

@@ -190,7 +190,7 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(o.FD(), &st); err != nil || st.Blocks != 0 || st.Size != int64(len(s.Bytes())) {
+	if err := unix.Fstat(s.FD(), &st); err != nil || st.Blocks != 0 || st.Size != int64(len(s.Bytes())) {
 		t.Errorf("%d blocks, %d bytes: %v", st.Blocks, st.Size, err)
 	}
 	if got := shm.Uint64At(o.Bytes(), 8192).Load(); got != 0 {

@@ -20,6 +20,8 @@ import (
 type Conn struct {
 	sock *net.UnixConn
 	mu   sync.Mutex // serialises Send: one message, one write
+	// spare is the descriptor that Reserve keeps back, if it is more than 0; it belongs to who calls Recv.
+	spare int
 }
 
 // buffers are for messages that are being received. They are large and a daemon has
@@ -84,6 +86,23 @@ func (c *Conn) outgoing() (unread, room int, err error) {
 	return unread, room, errors.Join(err, errs[0], errs[1])
 }
 
+// Reserve keeps a descriptor back for one that comes with the next message: a process that has opened as many as it may
+// just then would lose the message. Recv gives it up. It belongs to who calls Recv.
+func (c *Conn) Reserve() {
+	if c.spare > 0 {
+		return
+	}
+	c.spare, _ = unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0) // -1 if there is none
+}
+
+// Unreserve gives up what Reserve keeps back.
+func (c *Conn) Unreserve() {
+	if c.spare > 0 {
+		_ = unix.Close(c.spare)
+		c.spare = 0
+	}
+}
+
 // Recv reads one message. The descriptors that came with it are the caller's to
 // close. Errors: ErrClosed when the other side is gone, ErrInvalid for bytes
 // that are no message.
@@ -93,6 +112,7 @@ func (c *Conn) Recv() (*Message, []int, error) {
 	}
 	buf := buffers.Get().(*[MaxMessage]byte)
 	defer buffers.Put(buf)
+	c.Unreserve()
 	n, fds, err := shm.RecvFDs(c.sock, buf[:])
 	if errors.Is(err, shm.ErrFDsLost) {
 		// What comes with these can be done without, or is missing to who has asked for it only.

@@ -242,9 +242,11 @@ func (s *Session) open(fd int, kind shm.Kind, size int) (*shm.Segment, error) {
 // read serves the control connection until it ends.
 func (s *Session) read() {
 	var err error
+	defer s.conn.Unreserve()
 	for {
 		var m *Message
 		var fds []int
+		s.conn.Reserve()
 		if m, fds, err = s.conn.Recv(); err != nil {
 			err = fmt.Errorf("%w (it ended without a word: see its log, and attach again when it runs)", err)
 			break
