@@ -422,3 +422,13 @@ func TestArmBeforeTheEndIsReported(t *testing.T) {
 		}
 	})
 }
+
+// A peer that takes no reads refuses one: it must not wait here for ever.
+func TestReadsAtAPeer(t *testing.T) {
+	d := &Device{found: &found{initReads: 8}, cfg: Config{MaxReadAtomic: 16}}
+	for takes, want := range map[int]int{0: 1, 1: 1, 4: 4, 255: 8} {
+		if n := d.readsAt(address{reads: takes}); n != want {
+			t.Errorf("%d at a peer that takes %d, want %d", n, takes, want)
+		}
+	}
+}
