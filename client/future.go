@@ -432,8 +432,8 @@ func (f *Future) abandoned(cause error) {
 	case f.m.conn.spills.has(f):
 		f.finishMoved()
 	case l.revoke(f.run), cause == errLaneLost && l.ring.Word(f.run.Index) == slots.MakeWord(slots.Claim, f.run.Len, f.m.conn.id, f.run.Ticket):
-		// SYNC POINT (lane lost): the state is stored before this look at the word. Who publishes the request after it finds
-		// the lane closed and takes it back, from a lane that no daemon looks at.
+		// SYNC POINT (lane closed): laneClosed has stored the state before this look at the word. Who publishes the request
+		// after it finds the lane closed and takes the request back, from a lane that no daemon looks at.
 		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrNotExecuted, cause))
 	default:
 		f.complete(nil, fmt.Errorf("%s: %w: %w", f.m.name, ErrMaybeExecuted, cause))
