@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/status"
@@ -107,7 +108,11 @@ func (f *traceFlags) run(ctx context.Context, out io.Writer) error {
 			return f.ended(err, len(r.Traces))
 		}
 		var t status.Traced
-		if err := json.Unmarshal(a.TracedJSON, &t); err != nil {
+		raw := a.TracedJSON
+		if !f.json {
+			raw = look.Plain(raw)
+		}
+		if err := json.Unmarshal(raw, &t); err != nil {
 			return fmt.Errorf("trace: %w", err)
 		}
 		r.Seen, r.Skipped, r.Ended = t.Seen, t.Skipped, t.Over

@@ -161,10 +161,10 @@ func (d *Daemon) Close() error {
 	return err
 }
 
-// Parse reads a state.
+// Parse reads a state, for people: see Plain.
 func Parse(raw json.RawMessage) (*status.Node, error) {
 	s := new(status.Node)
-	if err := json.Unmarshal(raw, s); err != nil {
+	if err := json.Unmarshal(Plain(raw), s); err != nil {
 		return nil, fmt.Errorf("%w: status: %w", attach.ErrVersion, err)
 	}
 	return s, nil

@@ -1,0 +1,52 @@
+package look
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// Plain returns JSON whose texts have nothing that would disturb a terminal or a table, as table.Plain does it for one text: the program at
+// the other end of a socket may be anybody's. Ends of lines and tabs become spaces. It changes valid JSON to valid JSON of the same shape.
+func Plain(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); {
+		n, instead := 1, byte(0)
+		switch c := raw[i]; {
+		case c == 0x7f:
+			instead = '?'
+		case c == 0xc2 && i+1 < len(raw) && raw[i+1] >= 0x80 && raw[i+1] < 0xa0: // U+0080 to U+009F
+			n, instead = 2, '?'
+		case c == '\\' && i+1 < len(raw):
+			n, instead = escaped(raw[i:])
+		}
+		if n = min(n, len(raw)-i); instead != 0 {
+			out = append(out, instead)
+		} else {
+			out = append(out, raw[i:i+n]...)
+		}
+		i += n
+	}
+	return out
+}
+
+// escaped returns how long the escape is that s begins with, and what takes its place if it stands for what is not plain.
+func escaped(s []byte) (n int, instead byte) {
+	switch {
+	case bytes.IndexByte([]byte("nrt"), s[1]) >= 0:
+		return 2, ' '
+	case s[1] == 'b' || s[1] == 'f':
+		return 2, '?'
+	case s[1] != 'u' || len(s) < 6:
+		return 2, 0
+	}
+	r, err := strconv.ParseUint(string(s[2:6]), 16, 16)
+	switch {
+	case err != nil:
+		return 2, 0
+	case r == '\n' || r == '\r' || r == '\t':
+		return 6, ' '
+	case r < ' ' || r >= 0x7f && r < 0xa0:
+		return 6, '?'
+	}
+	return 6, 0
+}
