@@ -20,8 +20,9 @@ import (
 type Conn struct {
 	sock *net.UnixConn
 	mu   sync.Mutex // serialises Send: one message, one write
-	// spare is the descriptor that Reserve keeps back, if it is more than 0; it belongs to who calls Recv.
-	spare int
+	// spare is the descriptor that Reserve keeps back, if spared; both belong to who calls Recv.
+	spare  int
+	spared bool
 }
 
 // buffers are for messages that are being received. They are large and a daemon has
@@ -89,17 +90,17 @@ func (c *Conn) outgoing() (unread, room int, err error) {
 // Reserve keeps a descriptor back for one that comes with the next message: a process that has opened as many as it may
 // just then would lose the message. Recv gives it up. It belongs to who calls Recv.
 func (c *Conn) Reserve() {
-	if c.spare > 0 {
-		return
+	if !c.spared {
+		fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+		c.spare, c.spared = fd, err == nil // else there is none now
 	}
-	c.spare, _ = unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0) // -1 if there is none
 }
 
 // Unreserve gives up what Reserve keeps back.
 func (c *Conn) Unreserve() {
-	if c.spare > 0 {
+	if c.spared {
 		_ = unix.Close(c.spare)
-		c.spare = 0
+		c.spared = false
 	}
 }
 
