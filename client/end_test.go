@@ -361,7 +361,7 @@ func TestCloseBesideThoseWhoWaitElsewhere(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
 	g := newGate()
 	defer g.Open()
-	serve(t, b, 2, handlers{"gate": g.handle})
+	serve(t, b, 8, handlers{"gate": g.handle}) // four of them wait at the gate in the end
 	for what, holding := range map[string]func(c *client.Conn, then func() error) error{
 		"callback": func(c *client.Conn, then func() error) error {
 			return method(t, c, "b/t/echo").CallFunc(t.Context(), []byte("x"), func([]byte) error { return then() })
