@@ -39,8 +39,10 @@ func newConfigDiff() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				f.file = args[0]
-			} else if file, ok := bundle.ConfigFile(c.Context(), attach.SocketPath(socket)); ok && !c.Flags().Changed("config") {
-				f.file = file
+			} else if !c.Flags().Changed("config") {
+				if file, ok := bundle.ConfigFile(c.Context(), attach.SocketPath(socket)); ok {
+					f.file = file
+				}
 			}
 			wanted, err := f.load()
 			if err != nil {

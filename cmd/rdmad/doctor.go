@@ -77,8 +77,10 @@ func doctorStatus(worst doctor.Level) int {
 
 // env collects what the checks look at.
 func (f *doctorFlags) env(ctx context.Context) *doctor.Env {
-	if file, ok := bundle.ConfigFile(ctx, f.socketOf(config.Default())); ok && !f.configNamed {
-		f.config = file // the one that runs is the one that matters
+	if !f.configNamed {
+		if file, ok := bundle.ConfigFile(ctx, f.socketOf(config.Default())); ok {
+			f.config = file // the one that runs is the one that matters
+		}
 	}
 	e := &doctor.Env{
 		Root: os.DirFS("/"), OpenNode: openNode, Dial: dial, Writable: func(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil },

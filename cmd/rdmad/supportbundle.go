@@ -78,10 +78,12 @@ func (f *bundleFlags) run(ctx context.Context, out io.Writer) error {
 	doc := doctorFlags{config: f.config, socket: f.socket, configNamed: f.configNamed}
 	cfg, cfgErr := f.load(f.config)
 	socket := doc.socketOf(cfg)
-	if file, ok := bundle.ConfigFile(ctx, socket); ok && !f.configNamed {
-		// That of the daemon that runs, whatever it is.
-		doc.config, doc.configNamed = file, true
-		cfg, cfgErr = f.load(file)
+	if !f.configNamed {
+		if file, ok := bundle.ConfigFile(ctx, socket); ok {
+			// That of the daemon that runs, whatever it is.
+			doc.config, doc.configNamed = file, true
+			cfg, cfgErr = f.load(file)
+		}
 	}
 	s := &bundle.Sources{
 		Socket: socket, Unit: f.unit, Limit: f.limit, Config: cfg, ConfigErr: cfgErr,

@@ -1,9 +1,6 @@
 package look
 
-import (
-	"bytes"
-	"strconv"
-)
+import "strconv"
 
 // Plain returns JSON whose texts have nothing that would disturb a terminal or a table, as table.Plain does it for one text: the program at
 // the other end of a socket may be anybody's. Ends of lines and tabs become spaces. It changes valid JSON to valid JSON of the same shape.
@@ -19,7 +16,7 @@ func Plain(raw []byte) []byte {
 		case c == '\\' && i+1 < len(raw):
 			n, instead = escaped(raw[i:])
 		}
-		if n = min(n, len(raw)-i); instead != 0 {
+		if instead != 0 {
 			out = append(out, instead)
 		} else {
 			out = append(out, raw[i:i+n]...)
@@ -29,14 +26,15 @@ func Plain(raw []byte) []byte {
 	return out
 }
 
-// escaped returns how long the escape is that s begins with, and what takes its place if it stands for what is not plain.
+// escaped returns how long the escape is that s, of two bytes at least, begins with, and what takes its place if it stands for what is not plain.
 func escaped(s []byte) (n int, instead byte) {
-	switch {
-	case bytes.IndexByte([]byte("nrt"), s[1]) >= 0:
+	switch s[1] {
+	case 'n', 'r', 't':
 		return 2, ' '
-	case s[1] == 'b' || s[1] == 'f':
+	case 'b', 'f':
 		return 2, '?'
-	case s[1] != 'u' || len(s) < 6:
+	}
+	if s[1] != 'u' || len(s) < 6 {
 		return 2, 0
 	}
 	r, err := strconv.ParseUint(string(s[2:6]), 16, 16)
