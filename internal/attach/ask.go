@@ -54,7 +54,7 @@ func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 	c.m = &q
 	s.pending[q.Seq] = c
 	s.mu.Unlock()
-	if err := s.conn.Send(&q); err != nil {
+	if err := s.insist(ctx, &q); err != nil {
 		s.take(q.Seq)
 		return nil, err
 	}

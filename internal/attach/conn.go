@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ type Conn struct {
 	// spare is the descriptor that Reserve keeps back, if spared; both belong to who calls Recv.
 	spare  int
 	spared bool
+	// patience is for how long Send waits for who does not read.
+	patience time.Duration
 }
 
 // buffers are for messages that are being received. They are large and a daemon has
@@ -31,14 +34,15 @@ var buffers = sync.Pool{New: func() any { return new([MaxMessage]byte) }}
 
 // NewConn wraps a SOCK_SEQPACKET connection, which it owns from then on.
 func NewConn(sock *net.UnixConn) *Conn {
-	return &Conn{sock: sock}
+	return &Conn{sock: sock, patience: sendTimeout}
 }
 
 // sendTimeout bounds a Send to a process that does not read.
 const sendTimeout = 5 * time.Second
 
-// Send writes a message with descriptors, which stay the caller's. A receiver
-// that does not read makes it fail after some seconds.
+// Send writes a message with descriptors, which stay the caller's. Errors: ErrClosed when the other side is gone,
+// ErrBusy, and nothing is sent, when it has read nothing for some seconds and the socket's buffer is full, ErrLimit for a
+// message that is too long.
 func (c *Conn) Send(m *Message, fds ...int) error {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -49,10 +53,14 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.sock.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+	if err := c.sock.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	if err := shm.SendFDs(c.sock, data, fds...); err != nil {
+	err = shm.SendFDs(c.sock, data, fds...)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w: send %s: %w", ErrBusy, m.Type, err)
+	case err != nil:
 		return fmt.Errorf("%w: send %s: %w", ErrClosed, m.Type, err)
 	}
 	return nil

@@ -36,3 +36,6 @@ func Pooled(m *Pool) int {
 	defer m.mu.Unlock()
 	return m.count
 }
+
+// Hurry makes a session wait so long only for a daemon that does not read, before it tries again.
+func Hurry(s *Session, d time.Duration) { s.conn.patience = d }

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,14 +41,14 @@ func (s *Session) resumed(m *Message, fds []int) error {
 	for _, q := range questions {
 		have.Asking = append(have.Asking, q.m.Seq)
 	}
-	if err := s.conn.Send(&Message{Type: TypeHave, Have: have}); err != nil {
+	if err := s.insist(context.Background(), &Message{Type: TypeHave, Have: have}); err != nil {
 		return err
 	}
 	if s.events.Resumed != nil {
 		s.events.Resumed(*m.Resumed)
 	}
 	for _, q := range questions {
-		if err := s.conn.Send(q.m); err != nil {
+		if err := s.insist(context.Background(), q.m); err != nil {
 			return err
 		}
 	}

@@ -65,6 +65,7 @@ type Session struct {
 	left int
 	// allocs bounds those that ask for regions, among them such as nobody waits for any more.
 	allocs  chan struct{}
+	backlog backlog
 	mu      sync.Mutex
 	segs    map[*shm.Segment]bool // what is mapped
 	lanes   map[uint16]*shm.Segment
@@ -401,9 +402,6 @@ func (s *Session) end(err error) {
 	// Last: Close waits for it, and what Ended uses may be unmapped afterwards.
 	close(s.done)
 }
-
-// Tell sends a message that has no answer.
-func (s *Session) Tell(m *Message) error { return s.conn.Send(m) }
 
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }

@@ -134,7 +134,7 @@ func (c *conductor) converse(w *worker) {
 			err = c.handleWorker(w, m)
 		}
 		if err != nil {
-			if !errors.Is(err, attach.ErrClosed) {
+			if !errors.Is(err, attach.ErrClosed) && !errors.Is(err, attach.ErrBusy) {
 				atomic.AddUint64(&c.counts().RefusedConnections, 1)
 				event.WorkerProtocol.On(&log).Err(err).Msg("worker broke the protocol")
 				_ = conn.Send(&attach.Message{Type: attach.TypeGoodbye, Reason: err.Error()})
