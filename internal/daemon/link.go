@@ -21,10 +21,11 @@ type link struct {
 	conductor *conductor
 	name      string
 
-	// address is where the peer is dialled. ctx ends when it is not configured any more.
+	// address is where the peer is dialled. ctx ends when it is not configured any more, at the time removed.
 	address string
 	ctx     context.Context
 	cancel  context.CancelFunc
+	removed time.Time
 
 	session *session // nil while there is none
 	// next are those that wait until it is forgotten: the newest of those that the peer has dialled, and of this node's.

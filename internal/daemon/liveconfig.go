@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
@@ -53,12 +54,18 @@ func (d *domain) applyPolicy(next *config.Config) {
 	d.policy.Store(&next.Domains[i])
 }
 
+// formerLinkLife is for how long the link of a removed peer is kept at least, where nothing is left of its sessions: longer
+// than a connection takes that the peer may be making to this node meanwhile. In a fleet whose nodes never have the same name
+// twice there would be more and more of them.
+const formerLinkLife = 10 * time.Minute
+
 // applyPeers makes links for the peers that are new and ends those of the ones that are
-// not configured any more. A link that was ended is kept for when its peer comes back: what
-// waits for it must not meet another link of the same name.
+// not configured any more. A link that was ended is kept for a while, for when its peer comes
+// back: what waits for it must not meet another link of the same name.
 func (c *conductor) applyPeers(before, next *config.Config) {
 	wanted := make(map[string]bool)
 	var begun, ended []*link
+	now := time.Now()
 	c.mu.Lock()
 	links := make(map[string]*link, len(next.Peers))
 	for _, p := range next.Peers {
@@ -78,8 +85,14 @@ func (c *conductor) applyPeers(before, next *config.Config) {
 	for _, p := range before.Peers {
 		if l := c.links[p.Name]; l != nil && !wanted[p.Name] {
 			c.formerLinks[p.Name] = l
+			l.removed = now
 			l.cancel()
 			ended = append(ended, l)
+		}
+	}
+	for name, l := range c.formerLinks {
+		if now.Sub(l.removed) > formerLinkLife && l.session == nil && l.next == [2]*session{} && l.holding == nil {
+			delete(c.formerLinks, name)
 		}
 	}
 	c.links = links

@@ -66,3 +66,35 @@ func TestLiveKeysAreReadLive(t *testing.T) {
 		t.Errorf("%d files of %d that may read such keys are there", exempt, len(atStart))
 	}
 }
+
+// Links of peers that are not configured any more are kept for when these come back, but not for good: a fleet may never
+// use a name twice.
+func TestFormerLinksAreForgotten(t *testing.T) {
+	c := &conductor{changed: make(chan struct{}), links: map[string]*link{}, formerLinks: map[string]*link{}}
+	peers := func(names ...string) *config.Config {
+		cfg := &config.Config{}
+		for _, n := range names {
+			cfg.Peers = append(cfg.Peers, config.Peer{Name: n})
+		}
+		return cfg
+	}
+	for _, n := range []string{"idle", "busy", "new", "stays"} {
+		c.links[n] = newLink(c, config.Peer{Name: n})
+		defer c.links[n].cancel()
+	}
+	c.applyPeers(peers("idle", "busy", "new", "stays"), peers("new", "stays"))
+	for _, n := range []string{"idle", "busy"} {
+		l := c.formerLinks[n]
+		if l == nil {
+			t.Fatalf("the link of %s is forgotten at once", n)
+		}
+		l.removed = l.removed.Add(-2 * formerLinkLife)
+	}
+	c.formerLinks["busy"].holding = &session{}
+	c.applyPeers(peers("new", "stays"), peers("stays"))
+	for n, want := range map[string]bool{"idle": false, "busy": true, "new": true, "stays": false} {
+		if got := c.formerLinks[n] != nil; got != want {
+			t.Errorf("the former link of %s is there: %v", n, got)
+		}
+	}
+}
