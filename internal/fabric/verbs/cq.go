@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -36,6 +37,8 @@ type cq struct {
 	mu       sync.Mutex
 	closed   bool // guarded by mu, written by the owner only
 	reserved int  // room of its endpoints; guarded by mu
+	// failed is why the library says nothing of completions any more; guarded by mu, written by the owner only.
+	failed error
 
 	// Everything below belongs to the owner of the CQ.
 
@@ -161,8 +164,11 @@ func (q *cq) admit(e *Endpoint) error {
 func (q *cq) reserve(room int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
+	switch {
+	case q.closed:
 		return fabric.ErrClosed
+	case q.failed != nil:
+		return fmt.Errorf("the completion queue has failed: %w", q.failed)
 	}
 	if need := q.reserved + room; need > q.lib.capacity() {
 		limit := q.dev.info.Limits.MaxCQE
@@ -193,7 +199,7 @@ func (q *cq) forget(e *Endpoint) { q.endpoints.Forget(e.serial) }
 func (q *cq) notify(n notice) { q.news.Put(n) }
 
 // Poll implements fabric.CQ. It is one call into C as long as that returns less
-// than what there is room for.
+// than what there is room for. A queue that fails says so once, and ends what uses it.
 func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	if q.closed {
 		return 0, fabric.ErrClosed
@@ -209,12 +215,13 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	q.handle()
 	released, empty := q.released, false
 	var err error
-	for q.out.Room() > 0 && !empty {
+	for q.failed == nil && q.out.Room() > 0 && !empty {
 		var got int
 		want := min(q.out.Room(), len(q.wcs))
 		q.stats.Polls++
 		got, err = q.lib.poll(q.wcs[:want])
 		if err != nil {
+			q.fail(err)
 			break
 		}
 		q.fetched(got)
@@ -223,9 +230,20 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	}
 	if empty {
 		q.release(released)
+	}
+	if empty || q.failed != nil {
 		q.settle()
 	}
 	return q.out.End(), err
+}
+
+// fail ends the endpoints of a queue of whose completions nobody will hear, and has it take no new ones: their room in
+// it may never be free again.
+func (q *cq) fail(err error) {
+	q.mu.Lock()
+	q.failed = err
+	q.mu.Unlock()
+	q.dev.broken(func(other *cq) bool { return other == q })
 }
 
 // fetched notes that wcs begins with n completions.
@@ -282,6 +300,9 @@ func (q *cq) Arm() (bool, error) {
 	}
 	if q.head < q.tail || q.out.Waiting() || len(q.woken) > 0 || q.news.Some() || slices.ContainsFunc(q.ending, (*Endpoint).over) {
 		return false, nil
+	}
+	if q.failed != nil {
+		return true, nil // notices ring the bell
 	}
 	q.stats.Arms++
 	n, err := q.lib.arm(!q.armed, q.wcs[:armBatch])

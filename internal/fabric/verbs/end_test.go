@@ -423,6 +423,33 @@ func TestArmBeforeTheEndIsReported(t *testing.T) {
 	})
 }
 
+// A queue that fails ends what uses it, and takes nothing new; the device's other queues go on.
+func TestQueueFails(t *testing.T) {
+	eachMode(t, func(t *testing.T, cfg Config) {
+		r := newRig(t, cfg, 256, true)
+		a, _ := r.pair(8, 4)
+		if n, err := a.ep.PostRecv(make([]fabric.RecvWR, 4)); n != 4 || err != nil {
+			t.Fatal(n, err)
+		}
+		why := errors.New("the library has lost it")
+		q := r.cq[0]
+		q.fail(why)
+		n, err := q.Poll(r.buf[:])
+		r.must(err)
+		if n != 5 || r.buf[0].Status != fabric.StatusFlushed || r.buf[4].Op != fabric.OpDisconnect || r.buf[4].Status != fabric.StatusFatal {
+			t.Errorf("%+v", r.buf[:n])
+		}
+		if asleep, err := q.Arm(); !asleep || err != nil {
+			t.Errorf("Arm: %v, %v", asleep, err)
+		}
+		if err := q.reserve(1); !errors.Is(err, why) {
+			t.Errorf("room in it: %v", err)
+		}
+		r.must(r.cq[1].reserve(1))
+		r.cq[1].unreserve(1)
+	})
+}
+
 // A peer that takes no reads refuses one: it must not wait here for ever.
 func TestReadsAtAPeer(t *testing.T) {
 	d := &Device{found: &found{initReads: 8}, cfg: Config{MaxReadAtomic: 16}}
