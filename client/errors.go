@@ -80,17 +80,24 @@ type TooLargeError struct {
 	Target string
 	// What is too large: "request", "answer" or "room for an answer".
 	What string
-	// Size is the message's size and Limit the largest that would have fitted,
-	// in bytes. Size is 0 if only the handler knows.
+	// Size is the message's size, with what goes with it (Carry, references to regions), or
+	// that of the room, and Limit the largest that would have fitted, in bytes. Size is 0 if
+	// only the handler knows.
 	Size, Limit int
+	// remedy is what the limit comes from, and what can be done.
+	remedy string
 }
 
-// Error names the sizes.
+// Error names the sizes, and what to do.
 func (e *TooLargeError) Error() string {
+	text := fmt.Sprintf("%s: %s of %d bytes, at most %d", e.Target, e.What, e.Size, e.Limit)
 	if e.Size == 0 {
-		return fmt.Sprintf("%s: %s larger than %d bytes (ask for more with client.AnswerSize, or declare it with server.AnswerSize)", e.Target, e.What, e.Limit)
+		text = fmt.Sprintf("%s: %s larger than %d bytes", e.Target, e.What, e.Limit)
 	}
-	return fmt.Sprintf("%s: %s of %d bytes, at most %d (see class in the daemon's config)", e.Target, e.What, e.Size, e.Limit)
+	if e.remedy != "" {
+		text += " (" + e.remedy + ")"
+	}
+	return text
 }
 
 // Is makes errors.Is(err, ErrTooLarge) true. A request that is too large was

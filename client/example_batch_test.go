@@ -34,6 +34,6 @@ func ExampleMethod_CallBatch() {
 	}
 	// Output:
 	// 0 ALL
-	// 1 b/demo/upper: request of 67108864 bytes, at most 2125696 (see class in the daemon's config)
+	// 1 b/demo/upper: request of 67108864 bytes, at most 2125696 (see [[class]] in the daemon's configuration)
 	// 2 IN ORDER
 }

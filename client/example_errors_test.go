@@ -88,7 +88,7 @@ func ExampleTooLargeError_Error() {
 	err := &client.TooLargeError{Target: "b/demo/upper", What: "request", Size: 5000, Limit: 960}
 	fmt.Println(err)
 	// Output:
-	// b/demo/upper: request of 5000 bytes, at most 960 (see class in the daemon's config)
+	// b/demo/upper: request of 5000 bytes, at most 960
 }
 
 func ExampleDeadlineError_Error() {

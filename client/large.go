@@ -13,6 +13,9 @@ import (
 // MaxMessage is the largest request, answer or message of a stream, in bytes.
 const MaxMessage = exchange.MaxMessage
 
+// noLarger is the remedy of a message of more than MaxMessage bytes.
+const noLarger = "no message is larger; send several, or a stream"
+
 // isLarge reports whether a request of n bytes goes in parts.
 func (m *Method) isLarge(n int) bool {
 	if m.opts.ordered || m.opts.limited {
@@ -75,7 +78,7 @@ func (m *Method) postLarge(ctx context.Context, msg []byte) error {
 // sendLargeOnce moves a request and lets run publish what makes the handler run.
 func (m *Method) sendLargeOnce(ctx context.Context, req []byte, run func(*transfer) (*Future, error)) (*Future, error) {
 	if len(req) > MaxMessage {
-		return nil, &TooLargeError{Target: m.name, What: "request", Size: len(req), Limit: MaxMessage}
+		return nil, &TooLargeError{Target: m.name, What: "request", Size: len(req), Limit: MaxMessage, remedy: noLarger}
 	}
 	r, err := m.currentRoute(ctx)
 	if err != nil {

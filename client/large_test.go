@@ -354,3 +354,32 @@ func TestLargeBelowALimit(t *testing.T) {
 		return true
 	})
 }
+
+// An error about a size says what the size is, where the limit comes from, and what can be done.
+func TestTooLargeSaysWhy(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b, 1, handlers{"echo": func(c *server.Call) error { return c.Reply(c.Request()) }, "huge": func(c *server.Call) error {
+		c.Answer(client.MaxMessage + 1)
+		return nil
+	}})
+	c := attach(t, a)
+	m := method(t, c, "b/t/echo")
+	for _, try := range []struct {
+		m    *client.Method
+		req  int
+		want string
+	}{
+		{m.With(client.Within(100), client.AnswerSize(0)), 200, "request of 200 bytes, at most 100 (that is what client.Within says)"},
+		{m.With(client.Within(50)), 10, "room for an answer of 64 bytes, at most 50 (that is what client.Within says; client.AnswerSize asks for less)"},
+		{m.With(client.Direct()), largest + 1, fmt.Sprintf("request of %d bytes, at most %d (see [[class]] in the daemon's configuration)", largest+1, largest)},
+		{m, client.MaxMessage + 1, "request of 1073741825 bytes, at most 1073741824 (no message is larger; send several, or a stream)"},
+		{method(t, c, "b/t/huge"), 0, "answer larger than 1073741824 bytes (no message is larger; send several, or a stream)"},
+		{m.With(client.Direct(), client.AnswerSize(10)), 100, "answer larger than 10 bytes (ask for more with client.AnswerSize, or declare it with server.AnswerSize)"},
+	} {
+		_, err := try.m.Call(t.Context(), make([]byte, try.req))
+		if !errors.Is(err, client.ErrTooLarge) || !strings.HasSuffix(err.Error(), ": "+try.want) {
+			t.Errorf("got  %v\nwant %s", err, try.want)
+		}
+	}
+	quiet(t, a, b)
+}

@@ -272,9 +272,11 @@ func (m *Method) pick(r *route, size, extra int, receipt bool) (s *laneSet, run,
 	if !m.opts.direct && !m.opts.limited && answer > r.largest {
 		answer = min(spillRoom, r.largest) // what does not fit is fetched
 	}
-	need, limit := max(size+extra, answer), 0
+	need, limit, remedy := max(size+extra, answer), 0, "see [[class]] in the daemon's configuration"
 	if m.opts.limited || m.opts.ordered {
-		s, limit = m.fixed(r)
+		if s, limit = m.fixed(r); m.opts.limited && limit == m.opts.within {
+			remedy = "that is what client.Within says"
+		}
 		if need <= limit {
 			return s, s.geo.RunFor(need), answer, nil
 		}
@@ -287,11 +289,10 @@ func (m *Method) pick(r *route, size, extra int, receipt bool) (s *laneSet, run,
 			return s, s.geo.RunFor(need), answer, nil
 		}
 	}
-	what := "request"
-	if size <= limit {
-		what = "room for an answer"
+	if size+extra <= limit {
+		return nil, 0, 0, &TooLargeError{Target: m.name, What: "room for an answer", Size: answer, Limit: limit, remedy: remedy + "; client.AnswerSize asks for less"}
 	}
-	return nil, 0, 0, &TooLargeError{Target: m.name, What: what, Size: need, Limit: limit}
+	return nil, 0, 0, &TooLargeError{Target: m.name, What: "request", Size: size + extra, Limit: limit, remedy: remedy}
 }
 
 // setFor returns the lanes for messages of n bytes, or nil if that is too large.

@@ -51,7 +51,10 @@ func (f *Future) judge(h *slots.Header, p []byte) ([]byte, error) {
 		if f.m.opts.answer < 0 {
 			f.m.lookAgain(f.route) // the method may have been declared anew
 		}
-		return nil, &TooLargeError{Target: f.m.name, What: "answer", Limit: int(h.Answer)}
+		if !f.m.opts.direct { // else it would have been fetched
+			return nil, &TooLargeError{Target: f.m.name, What: "answer", Limit: MaxMessage, remedy: noLarger}
+		}
+		return nil, &TooLargeError{Target: f.m.name, What: "answer", Limit: int(h.Answer), remedy: "ask for more with client.AnswerSize, or declare it with server.AnswerSize"}
 	}
 	if h.Status == slots.StatusNotExported {
 		f.m.conn.session.Forgotten(f.lane.peer) // whatever region it was: those that are known there are made known again

@@ -155,7 +155,7 @@ func (c *Conn) Stream(ctx context.Context, target string) (*Stream, error) {
 // ErrTooLarge does no harm.
 func (s *Stream) Send(ctx context.Context, msg []byte) error {
 	if len(msg) > MaxMessage {
-		return &TooLargeError{Target: s.m.name, What: "request", Size: len(msg), Limit: MaxMessage}
+		return &TooLargeError{Target: s.m.name, What: "request", Size: len(msg), Limit: MaxMessage, remedy: noLarger}
 	}
 	var frame [exchange.FrameSize]byte
 	exchange.PutFrame(frame[:], len(msg))
