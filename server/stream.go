@@ -311,6 +311,9 @@ func (s *Stream) hold(p *part) {
 	s.held = p
 	s.poke()
 	s.tell()
+	if !s.gone && !s.over {
+		s.offer() // room that was made while there was no wait to be answered
+	}
 	if s.gone || s.over {
 		s.release(exchange.PartAnswer{}) // the exchange may not be there any more, for shut to find the wait
 	}

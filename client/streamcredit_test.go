@@ -1,0 +1,54 @@
+package client_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// A handler that sends something, and so answers the wait of its caller, and then takes a message makes room while nobody
+// waits for it. Who sends hears of it with the next wait, not when the handler receives or sends again.
+func TestStreamCreditBetweenWaits(t *testing.T) {
+	_, b := daemontest.Pair(t, "")
+	filled, went := make(chan struct{}), make(chan struct{})
+	serveStreams(t, b, streams{"slow": func(s *server.Stream) error {
+		<-filled
+		if err := s.Send([]byte("go on")); err != nil {
+			return err
+		}
+		if _, err := s.Recv(); err != nil {
+			return err
+		}
+		<-went
+		return nil
+	}})
+	c := attach(t, b)
+	s := open(t, c, "b/t/slow")
+	sent := make(chan error, 1)
+	go func() {
+		for range 3 { // two windows and more
+			if err := s.Send(t.Context(), make([]byte, 200<<10)); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	select {
+	case err := <-sent:
+		t.Fatalf("there was room for everything: %v", err)
+	case <-time.After(200 * time.Millisecond): // enough to fill the window; with less this shows nothing
+	}
+	close(filled)
+	select {
+	case err := <-sent:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(4 * time.Second): // the caller waits anew after 5 s
+		t.Error("room was made, and who waits for it did not hear of it")
+	}
+	close(went)
+}
