@@ -33,7 +33,7 @@ func TestNoAllocations(t *testing.T) {
 	count := func(uint16) { lanes++ }
 	for name, f := range map[string]func(){
 		"claim, publish, consume": func() { cycle(r, 3) },
-		"sweep":                   func() { r.Sweep(9, nil) },
+		"sweep":                   func() { r.Sweep(only(9), nil) },
 		"header": func() {
 			h.Encode(b)
 			if !h.Decode(b) || h.CheckRequest(small, 1) != nil {
@@ -130,6 +130,6 @@ func BenchmarkSweep(b *testing.B) {
 	b.ReportAllocs()
 	r, _ := newRing(b, small)
 	for b.Loop() {
-		r.Sweep(9, nil)
+		r.Sweep(only(9), nil)
 	}
 }

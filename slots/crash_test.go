@@ -87,7 +87,7 @@ func TestSweepAtEveryCrashPoint(t *testing.T) {
 				for i := range before {
 					before[i] = r.Word(i).Ticket()
 				}
-				r.Sweep(deadOwner, func(i int) bool { return covered && i == at })
+				r.Sweep(only(deadOwner), func(i int) bool { return covered && i == at })
 				want := g.Slots - others
 				if covered {
 					want -= k
@@ -110,7 +110,7 @@ func TestSweepAtEveryCrashPoint(t *testing.T) {
 						t.Errorf("k %d at %d, died after %s: the sweep changed the ticket of %d", k, at, name, i)
 					}
 				}
-				if got := r.Sweep(liveOwner, func(int) bool { return false }); got != others {
+				if got := r.Sweep(only(liveOwner), func(int) bool { return false }); got != others {
 					t.Errorf("k %d at %d, died after %s: neighbours lost %d slots", k, at, name, others-got)
 				}
 			}
@@ -132,7 +132,7 @@ func TestSweepIsHeadFirst(t *testing.T) {
 		runs = append(runs, u)
 	}
 	looked := 0
-	r.Sweep(deadOwner, func(i int) bool {
+	r.Sweep(only(deadOwner), func(i int) bool {
 		if i != runs[looked].Index {
 			t.Errorf("asked about slot %d, want %d", i, runs[looked].Index)
 		}
@@ -161,7 +161,7 @@ func TestSweepOfNonsense(t *testing.T) {
 	setWord(mem, 0, slots.MakeWord(7, 511, deadOwner, 1))
 	setWord(mem, 15, slots.MakeWord(slots.Taken, 511, deadOwner, 1))
 	setWord(mem, 7, slots.MakeWord(slots.Follow, 400, deadOwner, 1))
-	if n := r.Sweep(deadOwner, func(int) bool { return false }); n != 3 || freeSlots(r) != 16 {
+	if n := r.Sweep(only(deadOwner), func(int) bool { return false }); n != 3 || freeSlots(r) != 16 {
 		t.Errorf("freed %d", n)
 	}
 }

@@ -103,7 +103,7 @@ func TestHolders(t *testing.T) {
 			t.Errorf("%d holds %d, want %d", owner, n, want)
 		}
 	}
-	r.Sweep(3, func(int) bool { return false })
+	r.Sweep(only(3), func(int) bool { return false })
 	if n := r.Held(3); n != 0 {
 		t.Errorf("holds %d after its death", n)
 	}

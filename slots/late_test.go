@@ -164,8 +164,8 @@ func TestHostileWords(t *testing.T) {
 			_ = fmt.Sprint(w, r.AnswerWord(i))
 		}
 		for owner := range 4 {
-			r.Sweep(owner, func(i int) bool { return i%3 == 0 })
-			r.Sweep(owner, func(int) bool { return false })
+			r.Sweep(only(owner), func(i int) bool { return i%3 == 0 })
+			r.Sweep(only(owner), func(int) bool { return false })
 		}
 		if n := freeSlots(r); n != g.Slots {
 			t.Fatalf("%d of %d slots free after every owner died", n, g.Slots)

@@ -169,7 +169,7 @@ func (d *stressDaemon) cycle(more *bool) (worked bool) {
 	select {
 	case owner := <-d.deaths:
 		d.dead[owner] = true
-		d.ring.Sweep(owner, func(i int) bool { return d.journal[i].live })
+		d.ring.Sweep(only(owner), func(i int) bool { return d.journal[i].live })
 		d.ring.WakeFree()
 		worked = true
 	default:

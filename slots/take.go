@@ -79,19 +79,19 @@ func (r *Ring) Move(i int, w Word) bool {
 	return w.State() == Ans && r.words[i].CompareAndSwap(uint64(w), uint64(w.With(Moved)))
 }
 
-// Sweep frees the slots of an owner that is known to be dead. Slots of runs for
+// Sweep frees the slots of owners that are known to be dead. Slots of runs for
 // which covered returns true (the daemon's journal still has them: they may be
 // on the wire) stay until the daemon frees them with Free. It returns how many
 // slots it freed. Call WakeFree afterwards.
 //
-// One pass suffices: only the owner writes its id, and it is dead. A run is
+// One pass suffices where no process writes another one's id. A run is
 // freed from its first slot on, which here means: FOLLOW slots are freed unless
 // the run they belong to is covered.
-func (r *Ring) Sweep(owner int, covered func(index int) bool) (freed int) {
+func (r *Ring) Sweep(dead func(owner int) bool, covered func(index int) bool) (freed int) {
 	keepUntil := 0
 	for i := range r.words {
 		w := r.Word(i)
-		if w.Owner() != owner || w.State() == Free {
+		if w.State() == Free || !dead(w.Owner()) {
 			continue
 		}
 		if w.State() != Follow && covered(i) {

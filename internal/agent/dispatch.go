@@ -210,6 +210,7 @@ func (d *Domain) DrainQueues() {
 func (d *Domain) AddWorker(w *Worker) {
 	w.highBytes = true // since another core, perhaps
 	d.Workers[w.ID] = w
+	d.mixed = d.mixed || w.Stale || len(d.present) > 0
 	d.present = append(d.present, w)
 }
 
@@ -272,6 +273,7 @@ func (d *Domain) Bury(w *Worker) {
 	}
 	d.Workers[w.ID] = nil
 	d.present = Without(d.present, w)
+	d.mixed = len(d.present) > 1 || d.mixed && !d.blank()
 	d.touched = Without(d.touched, w) // its rings are unmapped next
 	for _, m := range d.methods {
 		if m != nil && m.orders != nil {
@@ -300,7 +302,8 @@ func (d *Domain) UnsettledIDs(ids *CallerSet) {
 			if l.journal[i].taken {
 				ids.add(uint16(l.journal[i].word.Owner()))
 			}
-			if w := l.Ring.Word(i); w.State() == slots.Pub {
+			// Words that are wrong are not sent.
+			if w := l.Ring.Word(i); w.State() == slots.Pub && l.Ring.CheckRun(i, w) == nil {
 				ids.add(uint16(w.Owner()))
 			}
 		}

@@ -43,6 +43,8 @@ type Domain struct {
 	// present are the workers whose processes are not known to be dead, Strikes says what
 	// follows from errors, and Damages are those that nobody can be named for.
 	present []*Worker
+	// mixed: there may be something in the rings that a process has written which is not present.
+	mixed   bool
 	Strikes StrikeRules
 	Damages strikes
 	// mourned are the buried workers whose slots are not all free, with the times of their

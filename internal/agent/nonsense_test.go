@@ -77,11 +77,77 @@ func TestUnsettledIDsWhateverIsWritten(t *testing.T) {
 		last = mem
 	}
 	for i := range slots.MaxOwner {
-		shm.Uint64At(last, offWords+8*(smallClass.Slots-1-i)).Store(uint64(slots.MakeWord(slots.Pub, 0, i+1, 1)))
+		shm.Uint64At(last, offWords+8*(smallClass.Slots-1-i)).Store(uint64(slots.MakeWord(slots.Pub, 1, i+1, 1)))
 	}
 	var ids CallerSet
 	s.d.UnsettledIDs(&ids)
 	if n := len(ids.all()); n != slots.MaxOwner {
 		t.Errorf("%d ids are in use, want %d", n, slots.MaxOwner)
+	}
+}
+
+// What a process has written in whatever name is held against nobody else when it has died, and takes no slots and no ids: what is
+// in the name of nobody who is there is free at once, the rest when they have died, too.
+func TestWordsOutliveTheirWriter(t *testing.T) {
+	for _, adopted := range []bool{false, true} {
+		s := newSide(t, nil)
+		k := s.judged(5, 0)
+		r, v, mem := smallRing(t)
+		out := NewOutLane(s.d, rigLane, r, v, 16)
+		s.d.AddOut(out)
+		vandal := s.addWorker(7)
+		write := func(i int, state slots.State, run, owner int) {
+			shm.Uint64At(mem, offWords+8*i).Store(uint64(slots.MakeWord(state, run, owner, uint64(i))))
+		}
+		for i := range 300 {
+			write(6*i, slots.Pub, 0, i)
+			write(6*i+1, slots.Pub, 2, 300+i)
+			write(6*i+2, slots.Claim, 1, 600+i)
+			write(6*i+3, slots.Follow, 1, 900+i)
+			write(6*i+4, slots.Ans, 1, 1200+i)
+			write(6*i+5, slots.Taken, 1, 1500+i)
+		}
+		const framed = 20 // in the name of who stays
+		for i := range framed {
+			write(2000+i, slots.Pub, 0, 8)
+		}
+		if !adopted {
+			s.addWorker(8)
+			s.bury(vandal)
+		} else { // by a core that does not know of the dead one
+			s = newSide(t, nil)
+			k = s.judged(5, 0)
+			out = NewOutLane(s.d, rigLane, r, v, 16)
+			s.d.AddOut(out)
+			s.d.AddWorker(&Worker{ID: 8, Stale: true, Rings: slots.NewWorkerRings(shm.AlignedBytes(slots.WorkerSegmentSize))})
+		}
+		out.Plan.Rescan()
+		for range 20 {
+			s.bells.MarkLane(rigLane)
+			s.a.cycle()
+		}
+		if len(k.out) > 0 || s.d.Workers[8].offences.Total > 0 {
+			t.Errorf("adopted %v: %d offences are held against who has done nothing", adopted, s.d.Workers[8].offences.Total)
+		}
+		busy := func() (n int) {
+			for i := range smallClass.Slots {
+				if r.Word(i).State() != slots.Free {
+					n++
+				}
+			}
+			return n
+		}
+		if n := busy(); !adopted && n != framed+1 { // and one that the first loop has made in the same name
+			t.Errorf("%d slots are in use, want %d", n, framed+1)
+		}
+		var ids CallerSet
+		s.d.UnsettledIDs(&ids)
+		if n := len(ids.all()); n > 0 {
+			t.Errorf("adopted %v: %d ids are in use", adopted, n)
+		}
+		s.bury(&rigWorker{id: 8, view: s.d.Workers[8]})
+		if n := busy(); n > 0 {
+			t.Errorf("adopted %v: %d slots are in use in the end", adopted, n)
+		}
 	}
 }

@@ -385,10 +385,12 @@ func (l *OutLane) landed(i int) bool {
 	return l.Pair == nil || !e.taken || e.wr <= l.Pair.done || e.wr == l.Pair.next
 }
 
-// sweep frees what a dead worker held and no answer is expected for. One-way messages
-// that are published stay until they can be sent.
+// sweep frees what a dead worker held and no answer is expected for, and what has been written in the name of nobody
+// who is there: that is never sent, and the process that has written it may just have died. One-way messages that are
+// published stay until they can be sent.
 func (l *OutLane) sweep(owner int) {
-	freed := l.Ring.Sweep(owner, func(i int) bool { return l.journal[i].taken || l.posted(i) })
+	nobodys := func(id int) bool { return id == owner || l.domain.Workers[id] == nil }
+	freed := l.Ring.Sweep(nobodys, func(i int) bool { return l.journal[i].taken || l.posted(i) })
 	l.domain.agent.Count.Swept += uint64(freed)
 	if freed > 0 {
 		l.Ring.WakeFree()

@@ -65,11 +65,12 @@ func (d *Domain) Offence(w *Worker) {
 
 // damage counts an error in the memory of a lane, which all workers of the domain can
 // write to: owners and headers there say nothing about who it was. Only if a single
-// process of the domain is left, and attached, it was that one. here says that no peer
+// process of the domain is left, and attached, and nothing is left that another one may
+// have written before it died, it was that one. here says that no peer
 // can have done it: what a peer's daemon can write to are slots of lanes to and from it,
 // and no words.
 func (d *Domain) damage(here bool) {
-	if here && len(d.present) == 1 && !d.present[0].Gone {
+	if here && !d.mixed && len(d.present) == 1 && !d.present[0].Gone {
 		d.Offence(d.present[0])
 		return
 	}
@@ -84,6 +85,26 @@ func (d *Domain) damage(here bool) {
 	if w := d.lingering(now); w != nil {
 		k.OnDomain(w, n)
 	}
+}
+
+// blank reports whether nothing waits or is under way in the rings: what comes from now on is of those who are present.
+func (d *Domain) blank() bool {
+	for _, l := range d.OutLanes {
+		if l.busy > 0 {
+			return false
+		}
+		for i := range l.journal {
+			if l.Ring.Word(i).State() == slots.Pub {
+				return false
+			}
+		}
+	}
+	for _, l := range d.InLanes {
+		if l.Busy > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // lingering returns a worker that is disconnected and whose process does not end, or nil.

@@ -80,7 +80,7 @@ func (r *replay) step(s *state, n *next) {
 		r.must(!r.ring.Take(int(s.agent.slot), r.seen), "Take", int(s.agent.slot))
 	}
 	if n.what == "the agent buries client" {
-		r.ring.Sweep(int(n.who)+1, func(i int) bool { return s.journal[i].taken != 0 })
+		r.ring.Sweep(func(owner int) bool { return owner == int(n.who)+1 }, func(i int) bool { return s.journal[i].taken != 0 })
 	}
 	r.refused(s)
 	for i := range ringSlots {
