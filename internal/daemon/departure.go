@@ -97,44 +97,54 @@ func (c *conductor) bury(w *worker, hangup int64) {
 	faultpoint.Here("bury.told")
 }
 
+// deathLook is how often a process is looked at whose end nobody can tell of.
+const deathLook = time.Second
+
 // awaitDeath returns true when the process is dead. A process that has closed
 // its socket but lives keeps its slots, because it may still write to them. The
-// wait is the Go poller's: a thread for each such process would be too much.
-// It returns false when ctx ends.
+// wait is the Go poller's: a thread for each such process would be too much. It takes
+// no descriptor, of which there may be none left just then.
+// It returns false when ctx ends. One goroutine waits at a time.
 func (w *worker) awaitDeath(ctx context.Context) bool {
 	if w.pidfd < 0 {
 		return true // a kernel without pidfds: the closed socket has to do
 	}
-	c := w.domain.conductor
-	fd, err := unix.FcntlInt(uintptr(w.pidfd), unix.F_DUPFD_CLOEXEC, 0)
-	if err == nil {
-		err = unix.SetNonblock(fd, true)
+	if w.death == nil {
+		_ = unix.SetNonblock(w.pidfd, true) // else the poller does not take it, and the process is looked at
+		w.death = os.NewFile(uintptr(w.pidfd), "pidfd")
 	}
-	if err != nil {
-		event.WorkerWatch.On(&c.log).Err(err).Int("pid", w.pid).Msg("cannot wait for the end of a worker")
-		return false
-	}
-	f := os.NewFile(uintptr(fd), "pidfd")
-	defer f.Close()
+	f := w.death
+	_ = f.SetReadDeadline(time.Time{}) // of an earlier wait
 	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
-	raw, err := f.SyscallConn()
 	dead := false
+	raw, err := f.SyscallConn()
 	if err == nil {
-		err = raw.Read(func(fd uintptr) bool {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-			dead = n > 0 && err == nil
+		err = raw.Read(func(uintptr) bool {
+			dead = w.isDead()
 			return dead
 		})
 	}
 	if err != nil && ctx.Err() == nil {
-		event.WorkerWatch.On(&c.log).Err(err).Int("pid", w.pid).Msg("cannot wait for the end of a worker")
+		event.WorkerWatch.On(&w.domain.conductor.log).Err(err).Int("pid", w.pid).Msg("cannot be told of the end of a worker")
+		for !dead && sleep(ctx, deathLook) {
+			dead = w.isDead()
+		}
 	}
 	return dead
 }
 
+// isDead reports whether the process is dead. The worker has a pidfd.
+func (w *worker) isDead() bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}}, 0)
+	return n > 0 && err == nil
+}
+
 func (w *worker) closePidfd() {
-	if w.pidfd >= 0 {
+	switch {
+	case w.death != nil:
+		_ = w.death.Close()
+	case w.pidfd >= 0:
 		_ = unix.Close(w.pidfd)
-		w.pidfd = -1
 	}
+	w.death, w.pidfd = nil, -1
 }

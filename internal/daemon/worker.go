@@ -37,6 +37,8 @@ type worker struct {
 	groups  []uint32
 	abi     uint32 // of its library
 	pidfd   int    // -1 if the kernel has none
+	// death is the pidfd while, or after, the end of the process is waited for.
+	death *os.File
 	seg     *shm.Segment
 	view    *agent.Worker
 	pager   pager
@@ -290,11 +292,17 @@ func (w *worker) credentials(sock *net.UnixConn) error {
 		if w.groups, credErr = shm.PeerGroups(int(fd)); credErr != nil {
 			return
 		}
-		if pidfd, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); err == nil {
+		pidfd, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+		if err != nil {
+			pidfd, err = unix.PidfdOpen(int(cred.Pid), 0)
+		}
+		switch {
+		case err == nil:
 			unix.CloseOnExec(pidfd)
 			w.pidfd = pidfd
-		} else if pidfd, err := unix.PidfdOpen(int(cred.Pid), 0); err == nil {
-			w.pidfd = pidfd
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+			// Without one it would count as dead as soon as its socket is closed, and may choose the moment.
+			credErr = err
 		}
 	})
 	if err := errors.Join(err, credErr); err != nil {

@@ -74,11 +74,11 @@ var workerEvents = []Info{
 		Shown:   "TestSpillTimeout",
 	},
 	{
-		Code: WorkerWatch, Level: zerolog.ErrorLevel,
-		Meaning: "The end of a worker cannot be noticed, so its slots stay taken until the daemon restarts.",
-		Cause:   "No descriptors are left, or a kernel without pidfds.",
-		Action:  "Raise LimitNOFILE of the service.",
-		Shown:   "not: needs a process without descriptors at one moment",
+		Code: WorkerWatch, Level: zerolog.WarnLevel,
+		Meaning: "The kernel does not tell of the end of a worker that has closed its socket. The daemon looks each second whether it has ended.",
+		Cause:   "The daemon's user watches as many descriptors as the kernel allows (fs.epoll.max_user_watches), or the kernel has no memory.",
+		Action:  "None for one of these. Where there are many, raise the limit.",
+		Shown:   "not: the kernel refuses to watch a descriptor only where it has no memory left",
 	},
 	{
 		Code: BellDeaf, Level: zerolog.ErrorLevel,

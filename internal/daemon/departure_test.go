@@ -1,0 +1,94 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// withoutDescriptors runs f while this process can open nothing.
+func withoutDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	next, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(next)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next), Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			t.Error(err)
+		}
+	}()
+	f()
+}
+
+// The end of a process is noticed, and waited for again, where no descriptor is left.
+func TestDeathIsNoticedWithoutDescriptors(t *testing.T) {
+	r, held, err := os.Pipe() // this begins the poller, which has descriptors of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer held.Close()
+	cmd := exec.Command("cat")
+	cmd.Stdin = r
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{pid: cmd.Process.Pid}
+	if w.pidfd, err = unix.PidfdOpen(w.pid, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer w.closePidfd()
+	withoutDescriptors(t, func() {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if w.awaitDeath(ended) {
+			t.Error("a process that lives is dead")
+		}
+		_ = held.Close()
+		if !w.awaitDeath(t.Context()) {
+			t.Error("the process is dead, and this is not noticed")
+		}
+	})
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A process whose end could not be noticed is refused: the end of its connection would count for that.
+func TestNoWorkerWithoutPidfd(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[1])
+	f := os.NewFile(uintptr(fds[0]), "socket")
+	c, err := net.FileConn(f)
+	_ = f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	w := &worker{pidfd: -1}
+	withoutDescriptors(t, func() { err = w.credentials(c.(*net.UnixConn)) })
+	if !errors.Is(err, unix.EMFILE) || w.pidfd >= 0 {
+		t.Errorf("%v, pidfd %d", err, w.pidfd)
+	}
+	if err := w.credentials(c.(*net.UnixConn)); err != nil || w.pidfd < 0 {
+		t.Errorf("with descriptors: %v, pidfd %d", err, w.pidfd)
+	}
+	w.closePidfd()
+}
