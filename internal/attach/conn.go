@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -56,9 +57,14 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 	if err := c.sock.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
+	until := time.Now().Add(c.patience)
 	err = shm.SendFDs(c.sock, data, fds...)
+	for errors.Is(err, unix.ETOOMANYREFS) && time.Now().Before(until) {
+		time.Sleep(handPause) // others have not taken theirs; see Hand
+		err = shm.SendFDs(c.sock, data, fds...)
+	}
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, unix.ETOOMANYREFS):
 		return fmt.Errorf("%w: send %s: %w", ErrBusy, m.Type, err)
 	case err != nil:
 		return fmt.Errorf("%w: send %s: %w", ErrClosed, m.Type, err)
@@ -69,16 +75,38 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 // Offer is Send for what can wait: it returns ErrBusy, and sends nothing, while the
 // other side has not read what fills half of the socket's buffer. So there is always
 // room for Send, which waits for it.
-func (c *Conn) Offer(m *Message, fds ...int) error {
+func (c *Conn) Offer(m *Message, fds ...int) error { return c.offer(m, math.MaxInt, fds) }
+
+// offer is Offer where less than most bytes may be in use.
+func (c *Conn) offer(m *Message, most int, fds []int) error {
 	unread, room, err := c.outgoing()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	if unread > room/2 {
+	if unread > min(most, room/2) {
 		return fmt.Errorf("%w: %d of %d bytes of the socket's buffer are in use", ErrBusy, unread, room)
 	}
 	return c.Send(m, fds...)
 }
+
+// handed is how many bytes of a socket's buffer, with what the kernel adds to each message, may be in use before Hand sends
+// another one: those of a few messages.
+const handed = 4096
+
+// Hand is Offer for answers with descriptors, for which a process may ask again and again: it waits, as long as Send does,
+// while the process has some to take. Descriptors that nobody has taken from a socket count for the user that has sent
+// them, who may have as many under way as a process may have open (RLIMIT_NOFILE), unless it has CAP_SYS_RESOURCE: processes
+// that ask and do not read could keep a daemon from sending any to anybody.
+func (c *Conn) Hand(m *Message, fds ...int) error {
+	for until := time.Now().Add(c.patience); ; time.Sleep(handPause) {
+		if err := c.offer(m, handed, fds); !errors.Is(err, ErrBusy) || time.Now().After(until) {
+			return err
+		}
+	}
+}
+
+// handPause is how often Hand looks whether the other side has read, and Send whether anybody has.
+const handPause = time.Millisecond
 
 // outgoing returns how much of the socket's buffer what was sent and not read takes,
 // and its size.

@@ -3,8 +3,12 @@ package attach
 import (
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/shm"
 )
@@ -51,5 +55,56 @@ func TestForgo(t *testing.T) {
 		if err := daemon.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A process that does not read gets no more than a few descriptors, and what is under way to it then keeps nobody from sending:
+// what needs none still goes, and it gets all of them when it reads.
+func TestFewDescriptorsUnread(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*Conn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socket")
+		c, err := net.FileConn(f)
+		_ = f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends[i] = NewConn(c.(*net.UnixConn))
+		defer ends[i].Close()
+	}
+	daemon, process := ends[0], ends[1]
+	bell, err := shm.NewBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bell.Close()
+	daemon.patience = 20 * time.Millisecond
+	handed := 0
+	for ; err == nil && handed < 100; handed++ {
+		err = daemon.Hand(&Message{Type: TypeRegion}, bell.FD())
+	}
+	if handed--; !errors.Is(err, ErrBusy) || handed < 2 || handed > 8 {
+		t.Errorf("%d descriptors were sent to who does not read: %v", handed, err)
+	}
+	if err := daemon.Offer(&Message{Type: TypeClosed}); err != nil {
+		t.Errorf("offered a message without: %v", err)
+	}
+	daemon.patience = time.Minute
+	sent := make(chan error, 1)
+	go func() { sent <- daemon.Hand(&Message{Type: TypeRegion}, bell.FD()) }()
+	for got := 0; got <= handed; {
+		_, fds, err := process.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(fds)
+		shm.CloseFDs(fds)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
 	}
 }

@@ -102,7 +102,7 @@ func (c *conductor) alloc(w *worker, m *attach.Message) error {
 func (c *conductor) sendRegion(r *region, seq uint64) {
 	id := attach.InfoOf(r.view.ID)
 	id.Size = r.want
-	if err := r.owner.conn.Send(&attach.Message{Type: attach.TypeRegion, Seq: seq, Region: id}, r.seg.FD()); err != nil {
+	if err := r.owner.conn.Hand(&attach.Message{Type: attach.TypeRegion, Seq: seq, Region: id}, r.seg.FD()); err != nil {
 		c.log.Debug().Err(err).Int("worker", r.owner.id).Msg("region not sent")
 		_ = r.owner.conn.Close() // it would wait for ever
 	}

@@ -50,7 +50,7 @@ func (w *worker) sendJSON(seq uint64, v any) error {
 		defer func() { _ = unix.Close(fd) }()
 		m.StatusJSON, fds = nil, []int{fd}
 	}
-	if err := w.conn.Send(m, fds...); err != nil {
+	if err := w.conn.Hand(m, fds...); err != nil {
 		if errors.Is(err, attach.ErrLimit) {
 			return err
 		}

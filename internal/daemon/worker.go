@@ -34,11 +34,11 @@ type worker struct {
 	pid      int
 	uid, gid uint32
 	// groups are its other groups, as of when it connected; only attach needs them.
-	groups  []uint32
-	abi     uint32 // of its library
-	pidfd   int    // -1 if the kernel has none
+	groups []uint32
+	abi    uint32 // of its library
+	pidfd  int    // -1 if the kernel has none
 	// death is the pidfd while, or after, the end of the process is waited for.
-	death *os.File
+	death   *os.File
 	seg     *shm.Segment
 	view    *agent.Worker
 	pager   pager
