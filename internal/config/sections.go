@@ -367,7 +367,8 @@ func limitKeys() []key {
 				"a process that was disconnected for its strikes keeps the memory, too."),
 		bind("services", int64(4096), func(l *Limits) *int { return &l.Services },
 			number(1, 65535, 1),
-			"The most methods that one domain can register."),
+			"The most methods that one domain can register until the daemon is stopped. A name counts for as long, also when nobody serves "+
+				"it any more, so names should not have the number of a process or a job in them."),
 		bind("connect_wait", "2s", func(l *Limits) *time.Duration { return &l.ConnectWait },
 			duration(0, time.Minute),
 			"How long a call waits for a configured peer that is not connected; 0s fails it at once."),

@@ -92,3 +92,12 @@ func TestNoWorkerWithoutPidfd(t *testing.T) {
 	}
 	w.closePidfd()
 }
+
+// Processes of another pid namespace have no number here: users are told apart then.
+func TestProcessesWithoutNumber(t *testing.T) {
+	for want, w := range map[string]*worker{"process 7": {pid: 7, uid: 3}, "a process of user 3": {uid: 3}, "a process of user 4": {uid: 4}} {
+		if w.String() != want {
+			t.Errorf("%q, want %q", w.String(), want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"sync"
@@ -45,8 +46,7 @@ type domain struct {
 	nextMethod int
 	outs       map[laneKey]*outgoing
 	ins        map[laneKey]*incoming
-	// segs are the segments of all lanes by lane id, with what workers need to
-	// know about them.
+	// lanes are all lanes by their ids, with what workers need to know about them.
 	lanes map[uint16]*laneInfo
 	// regions are its workers' and bulks the ways to operate on regions, by peer.
 	regions regionTable
@@ -348,10 +348,13 @@ func (d *domain) closeLanes() {
 // close unmaps the domain's segments, after its agent has stopped or has forgotten it.
 func (d *domain) close() {
 	d.end()
-	for _, l := range d.lanes {
+	d.conductor.mu.Lock()
+	lanes, bulks := slices.Collect(maps.Values(d.lanes)), slices.Collect(maps.Values(d.bulks))
+	d.conductor.mu.Unlock()
+	for _, l := range lanes {
 		l.close()
 	}
-	for _, b := range d.bulks {
+	for _, b := range bulks {
 		b.endAccept()
 		b.mu.Lock()
 		b.unregister()

@@ -218,7 +218,7 @@ func (d *domain) offer(w *worker, o attach.Method) (uint32, error) {
 	m := d.methods[key]
 	if m == nil {
 		if limit := c.cfg.Limits.Services; d.nextMethod >= limit {
-			return 0, fmt.Errorf("%w: %d methods in domain %s (limits.services)", attach.ErrLimit, limit, d.name)
+			return 0, fmt.Errorf("%w: domain %s has had %d methods of different names, which are never forgotten (limits.services)", attach.ErrLimit, d.name, limit)
 		}
 		m = &method{id: d.methodID(d.nextMethod), answer: o.Answer, workers: make(map[*worker]bool)}
 		d.nextMethod++

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -128,7 +129,7 @@ func (c *conductor) rotate(d *domain, culprit int) {
 	d.agent.Commands.Call(func() { ends = append(ends, d.view.CutOff()...) })
 	c.mu.Lock()
 	d.cut = true
-	lanes := d.lanes
+	lanes := maps.Clone(d.lanes) // one that is closing may still be dropped
 	c.mu.Unlock()
 	for _, e := range ends {
 		if l := lanes[e.Lane]; l != nil {

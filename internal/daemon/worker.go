@@ -161,7 +161,7 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 		return nil, err
 	}
 	if !c.workerGate.Enter(w) {
-		return nil, fmt.Errorf("%w: process %d has tried to attach too often in vain", attach.ErrLimit, w.pid)
+		return nil, fmt.Errorf("%w: %v has tried to attach too often in vain", attach.ErrLimit, w)
 	}
 	defer func() {
 		if err == nil {
@@ -323,9 +323,15 @@ func (w *worker) someGroups() []uint32 {
 	return groups
 }
 
-// Network and String make the worker's process what a turnstile counts by: net.Addr.
+// Network and String make the worker's process what a turnstile counts by: net.Addr. A process of a pid namespace that is not
+// seen from here has no number: then it is its user.
 func (w *worker) Network() string { return "process" }
-func (w *worker) String() string  { return fmt.Sprintf("process %d", w.pid) }
+func (w *worker) String() string {
+	if w.pid == 0 {
+		return fmt.Sprintf("a process of user %d", w.uid)
+	}
+	return fmt.Sprintf("process %d", w.pid)
+}
 
 // isOutcast returns the error that a process gets that was disconnected for what it did.
 func (c *conductor) isOutcast(w *worker) error {
