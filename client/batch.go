@@ -8,7 +8,7 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// Result is the outcome of one request of a batch.
+// Result is the outcome of one request of a batch or a queue.
 type Result struct {
 	// Answer is in a slice of its own, which is the caller's; nil with an error.
 	Answer []byte

@@ -137,7 +137,7 @@ func TestCloseSendAtTheEnd(t *testing.T) {
 		if got != io.EOF {
 			t.Error(got)
 		}
-	case <-time.After(3 * time.Second):
+	case <-time.After(patience):
 		t.Errorf("the handler does not know of it; CloseSend: %v", err)
 	}
 }
@@ -186,8 +186,8 @@ func TestStreamBehindBusyBatch(t *testing.T) {
 		}
 		select {
 		case <-came:
-		case <-time.After(5 * time.Second):
-			t.Fatalf("%d quick ones before: nothing has come beside busy workers in 5 s", n)
+		case <-time.After(patience):
+			t.Fatalf("%d quick ones before: nothing comes beside busy workers", n)
 		}
 		g.Open()
 		for _, f := range fs {

@@ -14,10 +14,11 @@ var (
 	// ErrLimit is returned when the daemon's limits refuse the worker, a method or
 	// a region.
 	ErrLimit = attach.ErrLimit
-	// ErrInvalid is returned by Handle for a name that cannot be used, and by Serve
-	// when it was called before.
+	// ErrInvalid is returned for a call that makes no sense: a name that cannot be used, no
+	// handler, Serve again, Handle after Withdraw, a message of a stream that is too large, and
+	// bytes that are not within a region.
 	ErrInvalid = attach.ErrInvalid
-	// ErrClosed is returned by Serve when the daemon is gone or Close was
-	// called.
+	// ErrClosed is returned when the daemon is gone or Close was called: by Serve, and by
+	// whatever else needs the daemon.
 	ErrClosed = attach.ErrClosed
 )

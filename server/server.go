@@ -221,7 +221,7 @@ func (s *Server) Withdraw(ctx context.Context) error {
 
 // Fetched waits until no handler of a stream runs, and callers have fetched to the end what handlers have left for them
 // in this process: messages of streams that their readers had no room for, and large answers. Of those a server that
-// is closed keeps what is not asked for for 3 seconds only. It is meant to follow Withdraw: before, there may soon be
+// is closed keeps what is not asked for for 3 seconds only, and all for 15 at most. It is meant to follow Withdraw: before, there may soon be
 // more. Errors: that of ctx, or ErrClosed of a server that is closed. It is safe for concurrent use.
 func (s *Server) Fetched(ctx context.Context) error {
 	if err := s.exchanges.fetched(ctx, s.base); err != nil {

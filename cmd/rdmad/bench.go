@@ -39,7 +39,7 @@ func newWorkload(w bench.Workload, short string) *cobra.Command {
 		Use:     string(w),
 		Short:   short,
 		Example: "  rdmad sandbox -- rdmad bench " + string(w) + " --clients 8 --duration 2s",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("count") && c.Flags().Changed("duration") {
 				return usagef("--count and --duration: only one can end the run")
@@ -106,7 +106,7 @@ func newBenchWorker() *cobra.Command {
 		Use:    benchWorker,
 		Short:  "Be a worker process of a benchmark",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if bench.Worker(c.Context(), os.Stdin, os.Stdout) != nil {
 				// The parent has been told.

@@ -138,16 +138,19 @@ func newCertsShow() *cobra.Command {
 		Args:    wantArgs(1, math.MaxInt, "a PEM file or several"),
 		RunE: func(c *cobra.Command, args []string) error {
 			list := []nodecert.Info{}
-			var failed error
+			var failed, passedOver error
 			for _, file := range args {
 				infos, err := nodecert.Show(file)
 				switch {
-				case errors.Is(err, nodecert.ErrKeyOnly) && len(args) > 1:
-					fmt.Fprintf(c.ErrOrStderr(), "rdmad: certs: %v\n", err) // of certs/*.pem, say
+				case errors.Is(err, nodecert.ErrKeyOnly): // of certs/*.pem, say
+					passedOver = errors.Join(passedOver, fmt.Errorf("certs: %w", err))
 				case err != nil:
 					failed = errors.Join(failed, fmt.Errorf("certs: %w", err))
 				}
 				list = append(list, infos...)
+			}
+			if len(list) == 0 {
+				failed = errors.Join(failed, passedOver)
 			}
 			if asJSON {
 				return errors.Join(writeJSON(c.OutOrStdout(), list), failed)

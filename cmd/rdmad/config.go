@@ -78,7 +78,7 @@ func newConfigExample() *cobra.Command {
 		Long: "Print a configuration with every key at its default, its meaning and its range. It means the same as\n" +
 			"an empty file.",
 		Example: "  rdmad config example > config.toml",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(c.OutOrStdout(), config.Example())
 			return err
@@ -93,7 +93,7 @@ func newConfigDocs() *cobra.Command {
 		Long: "Print the reference of all keys as Markdown: type, default, range, meaning, and whether a reload applies\n" +
 			"a change or only a restart. It is what docs/config.md has.",
 		Example: "  rdmad config docs",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(c.OutOrStdout(), config.Docs())
 			return err

@@ -39,7 +39,7 @@ func newConfigCheck() *cobra.Command {
 			"digest of the effective values, which rdmad status has too and which is the same for two files that mean\n" +
 			"the same. Names of users and groups are looked up, so check it where it is used.",
 		Example: "  rdmad config check -c config.toml\n  rdmad config check --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := f.load()
 			if !asJSON {

@@ -22,7 +22,7 @@ func newConfigExplainMemory() *cobra.Command {
 			"domain, and in all, and what the limits of its process must be. Lanes are made when they are first\n" +
 			"used; the sum is for all of them. docs/scaling.md explains the figures.",
 		Example: "  rdmad config explain-memory -c config.toml --workers 64",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := f.load()
 			if err != nil {

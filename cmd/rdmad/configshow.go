@@ -27,7 +27,7 @@ func newConfigShow() *cobra.Command {
 		Long: "Print every key with its effective value as TOML, and in a comment where that is from: the default, a\n" +
 			"line of the file, a variable of the environment, or a flag.",
 		Example: "  rdmad config show\n  RDMAD_LOG_LEVEL=debug rdmad config show --set limits.workers=64",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := f.load()
 			if err != nil {

@@ -36,7 +36,7 @@ func newCounters() *cobra.Command {
 		Example: "  rdmad counters\n" +
 			"  rdmad counters --watch --interval 5s\n" +
 			"  rdmad counters --file /run/rdmad/rdmad.counters --json",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.interval < 10*time.Millisecond {
 				return usagef("--interval %v: want 10ms or more", f.interval)

@@ -44,7 +44,7 @@ func newDevices() *cobra.Command {
 			"provider shows what /sys tells, which is all but the limits. A build with libfabric adds what that offers, and why some of it\n" +
 			"cannot be used; with --libfabric there is nothing else.",
 		Example: "  rdmad devices\n  rdmad devices --libfabric --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if ofi {
 				list, err := libfabric.Devices()

@@ -41,7 +41,7 @@ func newDoctor() *cobra.Command {
 			"prints no findings.",
 		Example: "  rdmad doctor -c config.toml\n" +
 			"  rdmad doctor --peer b        # and whether the daemons can talk",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.configNamed = c.Flags().Changed("config")
 			found := doctor.Run(c.Context(), f.env(c.Context()))

@@ -47,7 +47,7 @@ func newDrain() *cobra.Command {
 			"of service then, too.",
 		Example: "  rdmad drain --timeout 2m  # and then: systemctl stop rdmad\n" +
 			"  rdmad drain --undo",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.timeout < 0 {
 				return usagef("--timeout %v: want 0 or more", f.timeout)

@@ -20,7 +20,7 @@ func newEcho() *cobra.Command {
 		Long: "Serve the method echo/echo, which answers with the request, and the methods of service bench\n" +
 			"that the benchmarks call: page, sink, oneway and count. It ends with an interrupt or the daemon.",
 		Example: "  rdmad echo --workers 8 --wait busy",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if workers < 1 {
 				return usagef("--workers %d: want at least 1", workers)

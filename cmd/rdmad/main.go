@@ -105,6 +105,18 @@ func chooseCommand(c *cobra.Command, args []string) error {
 	return usagef("unknown command %q for %q%s", args[0], c.CommandPath(), near)
 }
 
+// noArgs refuses arguments, of which the first may be the file that is meant.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	meant := ""
+	if c.Flags().Lookup("config") != nil {
+		meant = fmt.Sprintf(", did you mean -c %s?", args[0])
+	}
+	return usagef("%s takes no arguments, got %q%s", c.CommandPath(), args[0], meant)
+}
+
 // wantArgs checks the number of arguments. The form is what errors say is wanted.
 func wantArgs(least, most int, form string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {

@@ -37,7 +37,7 @@ func newReload() *cobra.Command {
 			"are printed, and the exit status is 2. SIGHUP does the same. See before what would change with:\n" +
 			"rdmad config diff. Who may send the daemon signals may do this.",
 		Example: "  rdmad config diff\n  rdmad reload",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr()) },
 	}
 	socketFlag(c, &f.socket)

@@ -29,7 +29,7 @@ func newRun() *cobra.Command {
 			"way: calls in flight are finished first. SIGHUP reloads the configuration; see: rdmad reload. SIGUSR2\n" +
 			"replaces its core; see: rdmad upgrade.",
 		Example: "  rdmad run -c config.toml\n  rdmad run --set log.level=debug",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			l, err := f.load()
 			if err != nil {
@@ -61,7 +61,7 @@ func newCore() *cobra.Command {
 		Use:    handoff.CoreCommand,
 		Short:  "Be the core of a daemon",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if probe {
 				return version.Probe(c.OutOrStdout())

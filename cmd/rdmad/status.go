@@ -16,7 +16,7 @@ func newStatus() *cobra.Command {
 			"Tables without rows are left out, and so are counters at 0. For one list, and to choose from it, there are:\n" +
 			"rdmad peers, lanes, services, workers; to watch it: rdmad top.",
 		Example: "  rdmad status\n  rdmad status --json | jq .counters",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			raw, err := look.Ask(c.Context(), socket, "rdmad-status")
 			if err != nil {

@@ -51,7 +51,7 @@ func newSupportBundle() *cobra.Command {
 		Example: "  rdmad support-bundle\n" +
 			"  rdmad support-bundle -c /etc/rdmad/config.toml -o /tmp/node-a.tar.gz\n" +
 			"  ssh node-a rdmad support-bundle -o - > node-a.tar.gz",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.configNamed = c.Flags().Changed("config")
 			switch {

@@ -29,7 +29,7 @@ func newTop() *cobra.Command {
 		Example: "  rdmad top\n" +
 			"  rdmad top --once --sort busy\n" +
 			"  rdmad top --interval 10s --count 6 > minute.txt",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case o.Interval < shortestLook:

@@ -50,7 +50,7 @@ func newTrace() *cobra.Command {
 			"ways, and all that is not known otherwise), inbox (from its arrival until a process took it),\n" +
 			"handler (until its answer was written) and back (until the caller had it, without the wire).",
 		Example: "  rdmad trace --service echo",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err

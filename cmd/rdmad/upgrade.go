@@ -43,7 +43,7 @@ func newUpgrade() *cobra.Command {
 			"one that does not start is replaced by the old one again. The supervisor stays what it is: its process\n" +
 			"must be restarted to change it. Without a core that serves, send the supervisor SIGUSR2. Who may send the daemon signals may do this.",
 		Example: "  install -m 0755 bin/rdmad /usr/bin/rdmad\n  rdmad upgrade",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c.OutOrStdout()) },
 	}
 	socketFlag(c, &f.socket)

@@ -41,7 +41,7 @@ func newVersion() *cobra.Command {
 			"that must match: the ABI between a daemon and its workers (the part before the dot), the worker protocol\n" +
 			"likewise, the peer protocol between two nodes, depot and vault between a core and the one that replaces it.",
 		Example: "  rdmad version\n  rdmad version --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v := ownVersions()
 			if asJSON {

@@ -28,10 +28,9 @@ type heardTrace struct {
 	Lane   *InLane
 	slot   int
 	ticket uint64
-	// arrived is when it came, in a group of so many; queued: there was nobody for it.
-	arrived  int64
-	messages int
-	queued   bool
+	// arrived is when it came; queued: there was nobody for it.
+	arrived int64
+	queued  bool
 	// given is when a process was woken for it, the last one if there were several, and
 	// picked when it was first seen to have begun.
 	given, picked int64
@@ -84,7 +83,7 @@ func (t *Tracer) arriving(l *InLane, imm groupsend.Imm) {
 		}
 		if slots.IsMark(h.Trace) && t.expects(l, h.Trace, now) {
 			e := t.heardEntry(h.Trace)
-			*e = heardTrace{mark: h.Trace, Lane: l, slot: i, ticket: h.Ticket, arrived: now, messages: imm.Count()}
+			*e = heardTrace{mark: h.Trace, Lane: l, slot: i, ticket: h.Ticket, arrived: now}
 		}
 		i += int(h.Run)
 	}

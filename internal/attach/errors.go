@@ -85,7 +85,9 @@ func (e *remoteText) Unwrap() error { return e.base }
 func DialError(socket string, err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return fmt.Errorf("%w: nothing listens on %s (start it with: rdmad run -c config.toml)", ErrNotRunning, socket)
+		return fmt.Errorf("%w: nothing listens on %s (start it with: rdmad run -c config.toml; or name its socket: RDMAD_SOCKET)", ErrNotRunning, socket)
+	case errors.Is(err, unix.EPROTOTYPE):
+		return fmt.Errorf("%w: %s is a socket of another kind than node.socket of a daemon", ErrNotRunning, socket)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w: cannot open socket %s: %w", ErrPermission, socket, err)
 	}

@@ -22,7 +22,7 @@ func (r *Result) Table(out io.Writer) error {
 		rate = "messages/s"
 	}
 	columns(&b, []string{rate, "MB/s (10^6)", "requests/group", "answers/group"},
-		[]string{fmt.Sprintf("%.0f", r.Rate), fmt.Sprintf("%.1f", r.Megabytes), group(r.RequestGroup), group(r.AnswerGroup)})
+		[]string{us(r.Rate), fmt.Sprintf("%.1f", r.Megabytes), group(r.RequestGroup), group(r.AnswerGroup)})
 	b.WriteString("CPU seconds per million messages\n")
 	names, values := []string{}, []string{}
 	for _, p := range r.CPU.Processes {
@@ -55,7 +55,7 @@ func columns(b *strings.Builder, names, values []string) {
 	b.WriteString("\n")
 }
 
-// us formats microseconds with as many digits as they are worth.
+// us formats microseconds, or a rate, with as many digits as they are worth.
 func us(v float64) string {
 	if v < 100 {
 		return fmt.Sprintf("%.1f", v)

@@ -52,7 +52,7 @@ func TestNoAnswerWithoutQuestion(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(2 * time.Second): // less than a write may take
+		case <-time.After(4 * time.Second): // less than a write may take
 			t.Errorf("domain %s: it waits for the peer to read an answer", d)
 		}
 	}
@@ -68,7 +68,7 @@ func TestPeersThatTalkAtOnce(t *testing.T) {
 		defer close(served)
 		r.link.serveSession(r.s)
 	}()
-	if err := r.peer.SetWriteDeadline(time.Now().Add(2 * time.Second)); err != nil { // less than a write of the node may take
+	if err := r.peer.SetWriteDeadline(time.Now().Add(4 * time.Second)); err != nil { // less than a write of the node may take
 		t.Fatal(err)
 	}
 	if err := peerproto.Write(r.peer, &peerproto.Message{Type: peerproto.TypeUndrain}); err != nil {

@@ -123,8 +123,8 @@ func (c *conductor) classFor(l *peerproto.Lane) (config.Class, error) {
 			continue
 		}
 		if g := geometryOf(class); g != l.Geometry {
-			return class, fmt.Errorf("class %s differs: here slot_size %d, slots %d, max_run %d, there %d, %d, %d", class.Name,
-				g.SlotSize, g.Slots, g.MaxRun, l.Geometry.SlotSize, l.Geometry.Slots, l.Geometry.MaxRun)
+			return class, fmt.Errorf("[[class]] %s differs: node %s has slot_size %d, slots %d, max_run %d, and who asks has %d, %d, %d", class.Name,
+				c.node, g.SlotSize, g.Slots, g.MaxRun, l.Geometry.SlotSize, l.Geometry.Slots, l.Geometry.MaxRun)
 		}
 		return class, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -437,5 +438,27 @@ func (c *conductor) lookupAnywhere(d *domain, key methodKey, avoid []string) (p 
 			retry = retry || again
 		}
 	}
-	return place{}, retry, fmt.Errorf("%w: no connected node serves %s/%s in domain %s", attach.ErrNoService, key.service, key.method, d.name)
+	return place{}, retry, fmt.Errorf("%w: no node serves %s/%s in domain %s%s", attach.ErrNoService, key.service, key.method, d.name, c.nearly(d, key))
+}
+
+// nearly says who would serve a method if something were different, or nothing. mu is held.
+func (c *conductor) nearly(d *domain, key methodKey) string {
+	if m := d.methods[key]; m != nil && len(m.workers) > 0 && c.out != nil {
+		return fmt.Sprintf("; node %s does, and is out of service (rdmad drain)", c.node)
+	}
+	unconnected := 0
+	for _, name := range slices.Sorted(maps.Keys(c.links)) {
+		l := c.links[name]
+		if l.session == nil {
+			unconnected++
+			continue
+		}
+		if _, ok := l.directory[d.name][key]; ok && l.draining {
+			return fmt.Sprintf("; node %s does, and is draining", name)
+		}
+	}
+	if unconnected > 0 {
+		return fmt.Sprintf("; %d of %d peers are not connected", unconnected, len(c.links))
+	}
+	return ""
 }

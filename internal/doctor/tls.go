@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -22,7 +23,21 @@ func checkTLS(_ context.Context, e *Env) []Finding {
 	if c.Mode != config.TLSRequired {
 		return good(name, `tls.mode = %q: peers are believed what they say, and what nodes say to each other is not encrypted`, c.Mode)
 	}
-	open := func(path string) (fs.File, error) { return e.Root.Open(inRoot(path)) }
+	// As the daemon opens them: something else than a file is not waited for, and errors have the whole path.
+	open := func(path string) (fs.File, error) {
+		info, err := fs.Stat(e.Root, inRoot(path))
+		if err == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is not a file", path)
+		}
+		var f fs.File
+		if err == nil {
+			f, err = e.Root.Open(inRoot(path))
+		}
+		if p := new(fs.PathError); errors.As(err, &p) {
+			err = &fs.PathError{Op: "open", Path: path, Err: p.Err}
+		}
+		return f, err
+	}
 	m, err := nodecert.Load(open, nodecert.Files{Cert: c.Cert, Key: c.Key, CA: c.CA})
 	if err != nil {
 		remedy := "rdmad certs init makes the files; see docs/security.md"

@@ -11,7 +11,33 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 )
+
+// inPipe reads what is in a pipe.
+func inPipe(t *testing.T, r *os.File) (data []byte) {
+	t.Helper()
+	raw, err := r.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Read(func(fd uintptr) bool {
+		part := make([]byte, 64<<10)
+		for {
+			n, err := unix.Read(int(fd), part) // the poller's descriptors do not block
+			if n <= 0 {
+				if !errors.Is(err, unix.EAGAIN) {
+					t.Errorf("read: %d, %v", n, err)
+				}
+				return true
+			}
+			data = append(data, part[:n]...)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
 
 // A log that nobody reads costs the daemon a moment, and lines; the next one that is read says how many.
 func TestUnreadLog(t *testing.T) {
@@ -32,17 +58,7 @@ func TestUnreadLog(t *testing.T) {
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("took %v", took)
 	}
-	// What there was room for.
-	if err := r.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	kept, err := io.ReadAll(r)
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatal(err)
-	}
-	if err := r.SetReadDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	kept := inPipe(t, r) // what there was room for
 	seen := bytes.Count(kept, []byte("\n"))
 	if seen == 0 || seen >= lines || bytes.Contains(kept, []byte("lost")) {
 		t.Errorf("%d of %d lines were kept", seen, lines)

@@ -56,10 +56,6 @@ type Caps struct {
 	// OrderedWrites reports that writes of one endpoint land in posting order
 	// and that a write-with-imm's completion implies all earlier writes.
 	OrderedWrites bool
-	// Disconnects reports that an endpoint learns of its peer's Close at once.
-	// Without it OpDisconnect comes only when a work request that needs the
-	// peer has failed.
-	Disconnects bool
 	// UnsizedImm reports that the completion of an arrived write-with-imm does not say how
 	// long the write was: its Len is 0.
 	UnsizedImm bool

@@ -22,12 +22,10 @@ type Fleet struct {
 // Estimate is what a fleet needs at each of its nodes.
 type Estimate struct {
 	Node
-	// Links is how many links the fleet has, LinksPerSecond how many a node can set up,
-	// and Restart how long that takes after a restart of everything, for processors
-	// alone.
-	AllLinks       int
-	LinksPerSecond int
-	Restart        time.Duration
+	// AllLinks is how many links the fleet has, and Restart how long it takes to set them up
+	// after a restart of everything, for processors alone.
+	AllLinks int
+	Restart  time.Duration
 	// Directory is what a node sends when one of its methods appears or goes, and
 	// Directories what it gets from all others after a restart, in bytes.
 	Directory, Directories int
@@ -51,15 +49,13 @@ func (f Fleet) Estimate(c *config.Config) Estimate {
 	peers := f.Nodes - 1
 	calls := min(f.Calls, peers)
 	_, lanes := Lanes(c)
-	perSecond := int(time.Duration(f.Cores) * time.Second / f.Handshake)
 	return Estimate{
-		Node:           Of(c, Load{Workers: f.Workers, Peers: peers, Calls: calls, Called: calls}),
-		AllLinks:       f.Nodes * peers / 2,
-		LinksPerSecond: perSecond,
-		Restart:        time.Duration(peers) * f.Handshake / time.Duration(f.Cores),
-		Directory:      peers * f.Methods * listingBytes,
-		Directories:    peers * f.Methods * listingBytes,
-		Resync:         2*calls*lanes*openBytes + f.Outstanding*(sentBytes+verdictBytes),
-		Opens:          2 * calls * lanes,
+		Node:        Of(c, Load{Workers: f.Workers, Peers: peers, Calls: calls, Called: calls}),
+		AllLinks:    f.Nodes * peers / 2,
+		Restart:     time.Duration(peers) * f.Handshake / time.Duration(f.Cores),
+		Directory:   peers * f.Methods * listingBytes,
+		Directories: peers * f.Methods * listingBytes,
+		Resync:      2*calls*lanes*openBytes + f.Outstanding*(sentBytes+verdictBytes),
+		Opens:       2 * calls * lanes,
 	}
 }

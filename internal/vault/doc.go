@@ -13,7 +13,8 @@
 // the next core can finish it. Package vault only stores and loads; what a state means
 // for the slots is the daemon's business.
 //
-// A vault is trusted as its daemon is: nobody else has it. Loading checks only what a
-// vault of another layout would get wrong. Its types belong to one goroutine, the
+// A vault is trusted as its daemon is: nobody else has it. A core of another layout does not
+// adopt it: who changes what is stored changes the version of it in package version, too.
+// Loading checks only what a vault of another layout would get wrong. Its types belong to one goroutine, the
 // lane's agent.
 package vault

@@ -9,10 +9,6 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// Layout is the version of what this package stores. A core with another one does not
-// adopt a vault.
-const Layout = 1
-
 // entryWords and recordWords are how many 64-bit words a slot has in each part.
 const (
 	entryWords  = 4

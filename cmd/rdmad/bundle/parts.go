@@ -132,10 +132,10 @@ func (s *Sources) status(ctx context.Context) (text []byte, err error) {
 }
 
 // counters reads the file of counters, which is where the configuration says or, without
-// one, next to the socket.
+// that of the daemon on the socket, next to the socket.
 func (s *Sources) counters(context.Context) (text []byte, err error) {
 	path := look.CountersPath(s.Socket)
-	if s.ConfigErr == nil {
+	if s.ConfigErr == nil && s.Config.Node.Socket == s.Socket {
 		path = s.Config.CountersPath()
 	}
 	if path == "" {

@@ -65,13 +65,21 @@ func Print(out io.Writer, s *status.Node) error {
 	return err
 }
 
+// listens says where a node listens for peers.
+func listens(address string) string {
+	if address == "" {
+		return "for no peers"
+	}
+	return "on " + address
+}
+
 // ago formats how long ago something was.
 func ago(t time.Time) string { return max(0, time.Since(t)).Round(time.Second).String() + " ago" }
 
 // writeNode writes what concerns the node as a whole.
 func writeNode(b *strings.Builder, s *status.Node) {
-	fmt.Fprintf(b, "node %s: %s, core up %s, rdmad %s, fabric %s, listens on %s, pids %d (supervisor) %d (core)\n",
-		s.Node, state(s), table.Seconds(s.UptimeS), s.Version, orElse(s.Fabric, "none"), orElse(s.Listen, "no peers"), s.PIDs.Supervisor, s.PIDs.Core)
+	fmt.Fprintf(b, "node %s: %s, core up %s, rdmad %s, fabric %s, listens %s, pids %d (supervisor) %d (core)\n",
+		s.Node, state(s), table.Seconds(s.UptimeS), s.Version, orElse(s.Fabric, "none"), listens(s.Listen), s.PIDs.Supervisor, s.PIDs.Core)
 	writeConfig(b, s.Config)
 	if d := s.Drain; d != nil {
 		fmt.Fprintf(b, "out of service for %s: %s (back with: rdmad drain --undo)\n", table.Seconds(d.SinceS), Progress(d))

@@ -51,7 +51,7 @@ type fakeDevice struct{ net *Fake }
 func (d *fakeDevice) Caps() fabric.Caps {
 	return fabric.Caps{
 		MaxInline: fakeInline, MaxSendDepth: fakeDepth, MaxRecvDepth: fakeDepth,
-		Atomics: true, OrderedWrites: true, Disconnects: true,
+		Atomics: true, OrderedWrites: true,
 	}
 }
 

@@ -52,16 +52,6 @@ type cq struct {
 	// pushing are endpoints with work requests that the library had no room for.
 	pushing []*Endpoint
 	last    time.Time // something came
-	stats   CQStats
-}
-
-// CQStats are a queue's counters since it was made.
-type CQStats struct {
-	// Polls and Arms are calls into C for completions and for arming, Rests the sleeps that
-	// only their time ends.
-	Polls, Arms, Rests uint64
-	// Completions is how many completions the library made.
-	Completions uint64
 }
 
 // notice is something that another goroutine found out about an endpoint.
@@ -109,9 +99,6 @@ func (q *cq) watch() error {
 	// A new time makes a new event: it need not be read.
 	return q.poller.Add(q.timer, unix.EPOLLIN|unix.EPOLLET, ledger.WakeUp{})
 }
-
-// Stats returns the counters. It belongs to the owner like Poll.
-func (q *cq) Stats() CQStats { return q.stats }
 
 // admit gives an endpoint its serial number.
 func (q *cq) admit(e *Endpoint) error {
@@ -180,10 +167,8 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	empty := false
 	for q.out.Room() > 0 && !empty {
 		want := min(q.out.Room(), len(q.wcs))
-		q.stats.Polls++
 		got := q.set.poll(q.wcs[:want])
 		q.head, q.tail = 0, got
-		q.stats.Completions += uint64(got)
 		q.handle()
 		empty = got < want && q.head == q.tail
 	}
@@ -261,7 +246,6 @@ func (q *cq) Arm() (bool, error) {
 		return false, nil
 	}
 	if q.active > 0 && q.dev.waits {
-		q.stats.Arms++
 		if !q.set.arm() {
 			return false, nil
 		}
@@ -277,7 +261,6 @@ func (q *cq) Arm() (bool, error) {
 
 // restLater sets the time at which a sleep ends.
 func (q *cq) restLater() error {
-	q.stats.Rests++
 	rest := min(max(time.Since(q.last)/restPart, restLeast), restMost)
 	t := unix.ItimerSpec{Value: unix.NsecToTimespec(rest.Nanoseconds())}
 	return unix.TimerfdSettime(q.timer, 0, &t, nil)

@@ -68,7 +68,7 @@ func newDevice(cfg Config, lib cDevice, info rawInfo, q query) (*Device, error) 
 	}
 	d.limits = fabric.Caps{
 		MaxSendDepth: maxDepth, MaxRecvDepth: maxDepth,
-		Atomics: atomics(lib), Disconnects: true, UnsizedImm: !q.notices && info.Limits.Data < 8, Protection: fabric.ProtectionVague,
+		Atomics: atomics(lib), UnsizedImm: !q.notices && info.Limits.Data < 8, Protection: fabric.ProtectionVague,
 		LateAccess: true, // keys are looked at when a request begins to arrive, and addresses used until it has
 	}
 	if injects(lib) {

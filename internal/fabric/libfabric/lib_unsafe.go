@@ -168,7 +168,6 @@ var needed = []struct {
 }{{C.FI_MSG, "FI_MSG"}, {C.FI_TAGGED, "FI_TAGGED"}, {C.FI_RMA, "FI_RMA"}}
 
 const (
-	bitAtomic   = uint64(C.FI_ATOMIC)
 	bitOrder    = uint64(C.FI_ORDER_SAS)
 	bitFollows  = uint64(C.FI_ORDER_SAW)
 	modesOK     = uint64(C.FI_CONTEXT | C.FI_CONTEXT2)

@@ -146,7 +146,6 @@ func (d *Device) Caps() fabric.Caps {
 		MaxRecvDepth:  maxDepth,
 		Atomics:       true,
 		OrderedWrites: true,
-		Disconnects:   true,
 	}
 }
 

@@ -100,7 +100,7 @@ func newDevice(cfg Config, f *found) (*Device, error) {
 	depth := min(maxDepth, f.info.Limits.MaxQPWR-1, f.info.Limits.MaxCQE-2)
 	d.limits = fabric.Caps{
 		MaxInline: d.inline, MaxSendDepth: depth, MaxRecvDepth: depth,
-		Atomics: f.info.Limits.Atomic, OrderedWrites: true, Disconnects: true,
+		Atomics: f.info.Limits.Atomic, OrderedWrites: true,
 	}
 	return d, nil
 }

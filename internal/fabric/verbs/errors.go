@@ -97,8 +97,6 @@ const (
 	// VendorUnexpected: the device reported a completion that fits no work
 	// request.
 	VendorUnexpected
-	// VendorModify: the queue pair could not be taken down.
-	VendorModify
 	// VendorPortDown: the port of the device went down.
 	VendorPortDown
 )

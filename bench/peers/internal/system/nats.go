@@ -28,9 +28,6 @@ const (
 	natsStart = 10 * time.Second
 )
 
-// NATSPayload is the largest message of NATS, its default.
-const NATSPayload = server.MAX_PAYLOAD_SIZE
-
 func natsSystem() *System {
 	return &System{
 		Name: "nats",
