@@ -1,6 +1,7 @@
 package test
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -166,6 +167,22 @@ func TestEventsOfLanes(t *testing.T) {
 	}
 	c.counts("a", "lane-not-opened")
 	c.counts("b", "lane-refused")
+}
+
+// A node without the huge pages that it must use says so, to who calls and in its log, where nothing but lanes needs them.
+func TestNoHugePages(t *testing.T) {
+	free, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+	if n := strings.TrimSpace(string(free)); err == nil && n != "0" {
+		t.Skipf("the machine has %s free huge pages, and this needs one without: sysctl vm.nr_hugepages=0", n)
+	}
+	c := newCluster(t, sandbox.Settings{Extra: "[memory]\nhugepages = \"require\"\n"}, "a")
+	c.start("a")
+	startService(t, c, "a", "jobs")
+	_, err = c.attach("a").Call(bounded(t), "a/jobs/who", nil)
+	if !errors.Is(err, client.ErrLimit) || !strings.Contains(err.Error(), "lane to a, class ") || strings.Count(err.Error(), "lane to") != 1 {
+		t.Errorf("called without memory for a lane: %v", err)
+	}
+	c.counts("a", "lane-not-opened")
 }
 
 // Runbook entries about the machine: no RDMA, and no descriptors.

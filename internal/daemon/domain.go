@@ -239,12 +239,12 @@ func (d *domain) newLane(peer string, class config.Class, n int, serves bool) (_
 		Hugepages: d.conductor.cfg.Memory.Hugepages,
 	})
 	if err != nil {
-		return fail(err)
+		return fail(withoutMemory(err))
 	}
 	kept, err := shm.Create(shm.CreateOptions{Name: "rdmad-vault-" + class.Name, Kind: shm.KindVault, Size: vault.Size(g.Slots)})
 	if err != nil {
 		_ = seg.Close()
-		return fail(err)
+		return fail(withoutMemory(err))
 	}
 	l := &laneInfo{seg: seg, vault: kept, serves: serves, Lane: attach.Lane{
 		Class: class.Name, Number: n, Peer: peer, Geometry: g,

@@ -52,7 +52,8 @@ func (c *conductor) lanesTo(ctx context.Context, d *domain, p place) ([]*laneInf
 		for n := range c.cfg.Lanes.PerPeer {
 			o, err := d.outgoing(p, class, n)
 			if err != nil {
-				return nil, fmt.Errorf("lane to %s, class %s: %w", p.node, class.Name, err)
+				event.LaneNotOpened.On(&c.log).Err(err).Str("peer", p.node).Str("domain", d.name).Str("class", class.Name).Int("number", n).Msg("lane not made")
+				return nil, err
 			}
 			lanes = append(lanes, o.info)
 			if p.session != nil {

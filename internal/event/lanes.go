@@ -20,9 +20,9 @@ const (
 var laneEvents = []Info{
 	{
 		Code: LaneNotOpened, Level: zerolog.WarnLevel,
-		Meaning: "A lane to a peer could not be opened; requests that need it fail.",
-		Cause:   "The peer refuses it, most often because its [[class]] differ; or the fabric cannot connect.",
-		Action:  "Compare the configurations of both nodes with `rdmad config show`; see the other node's line lane-refused.",
+		Meaning: "A lane to a peer, or to services of this node, could not be opened; requests that need it fail.",
+		Cause:   "The peer refuses it, most often because its [[class]] differ; the fabric cannot connect; or there is no memory, such as huge pages where memory.hugepages requires them.",
+		Action:  "Compare the configurations of both nodes with `rdmad config show`; see the other node's line lane-refused. Memory: `rdmad doctor`.",
 		Shown:   "TestEventsOfLanes",
 	},
 	{
