@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/status"
 )
 
@@ -170,6 +171,12 @@ func (e *Env) paths(peer string) []Finding {
 		lanes[l.Path]++
 	}
 	if up == 0 {
+		for _, failed := range e.Daemon.Errors {
+			if failed.Code == event.LaneNotOpened && failed.Subject == "peer "+peer {
+				return one(Fail, name, "compare the [[class]] of both nodes (rdmad config show), and see the log of "+peer,
+					"no lane to %s is open, and the last one could not be opened, at %s: %s", peer, failed.Last.Format(time.DateTime), failed.Text)
+			}
+		}
 		return good(name, "no lane to %s is open yet; a call opens it", peer)
 	}
 	if len(order) == 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/status"
 )
 
@@ -75,6 +76,8 @@ func TestPaths(t *testing.T) {
 	s := m.running()
 	m.Peer = "b"
 	m.expect(t, "path", OK, "no lane to b is open yet")
+	s.Errors = []event.Entry{{Code: event.LaneNotOpened, Subject: "peer c"}, {Code: event.LaneNotOpened, Subject: "peer b", Text: "node b refuses"}}
+	m.expect(t, "path", Fail, "node b refuses", "[[class]]")
 	up := func(peer, path string) status.Lane {
 		return status.Lane{Peer: peer, State: "up", Path: path}
 	}
