@@ -124,8 +124,8 @@ func summary(p *Picture, paused bool, interval time.Duration) (ls []line) {
 	if paused {
 		mode = "PAUSED"
 	}
-	ls = append(ls, line{fmt.Sprintf("node %s: %s, up %s, rdmad %s, fabric %s, core %d  %s %s", s.Node, state, table.Seconds(s.UptimeS), s.Version,
-		cmp.Or(s.Fabric, "none"), s.PIDs.Core, p.At.Format(time.TimeOnly), mode), how})
+	ls = append(ls, line{fmt.Sprintf("node %s: %s, up %s, rdmad %s, %s, core %d  %s %s", s.Node, state, table.Seconds(s.UptimeS), s.Version,
+		cmp.Or(s.Fabric, "no fabric"), s.PIDs.Core, p.At.Format(time.TimeOnly), mode), how})
 	out, known := p.counter("requests_sent")
 	groups, _ := p.counter("request_groups")
 	in, _ := p.counter("requests_received")
