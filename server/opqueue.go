@@ -116,6 +116,7 @@ func (q *opQueue) wait(n uint16) slots.Result {
 		q.promote() // what woke it may have meant "lead"
 	}
 	r := slots.Result{Status: slots.OpLost}
+	// SYNC POINT (operation result): with done the result is there; pairs with reap.
 	if f.done.Load() {
 		r = f.result
 	}
@@ -167,7 +168,7 @@ func (q *opQueue) reap() {
 		}
 		f.result = r
 		// SYNC POINT (operation result): result is visible to whoever loads
-		// done. A follower is in the list before it looks at done.
+		// done; pairs with wait. A follower is in the list before it looks at done.
 		f.done.Store(true)
 		poke(f.wake)
 	}

@@ -93,7 +93,7 @@ func OpenPages(reader int) (*Pages, error) {
 	p.look = func(fd uintptr) bool {
 		switch {
 		case p.awaited:
-			// SYNC POINT (page): the sender changes the word and then pages, so what has come is no page of
+			// SYNC POINT (page): the sender changes the word and then pages (slots.HintRing.Rouse), so what has come is no page of
 			// this wait while the word is as it was, but the end, or an old page.
 			return p.word.Load() != p.old || p.take(fd)
 		case p.unread >= maxUnread:

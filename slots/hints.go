@@ -287,6 +287,7 @@ func (q *HintRing) Rouse() (woken bool, sleeper *atomic.Uint32, pager *shm.Pager
 	faultpoint.Here("wake.before_bell")
 	q.bell.Add(1)
 	if how == onPage && q.pager != nil {
+		// SYNC POINT (page): the word was changed before the page is sent; pairs with shm.Pages.WaitWhile.
 		return true, nil, q.pager
 	}
 	return true, q.bell, nil

@@ -40,8 +40,8 @@ func (q *CommandQueue) Do(f func()) bool {
 	}
 	q.queue = append(q.queue, f)
 	q.any.Store(true)
-	// SYNC POINT (command): any is stored before asleep is loaded; the agent
-	// stores asleep before it looks at any.
+	// SYNC POINT (command): any is stored before asleep is loaded; pairs with
+	// prepareSleep.
 	if q.asleep.Load() {
 		q.bell.Ring() // with mu held: the bell is closed after closed is set
 	}
@@ -84,5 +84,9 @@ func (q *CommandQueue) close() {
 }
 
 func (q *CommandQueue) waiting() bool { return q.any.Load() }
+
+// prepareSleep announces a sleep.
+//
+// SYNC POINT (command): asleep is stored before the agent looks at waiting for the last time; pairs with Do.
 func (q *CommandQueue) prepareSleep() { q.asleep.Store(true) }
 func (q *CommandQueue) cancelSleep()  { q.asleep.Store(false) }

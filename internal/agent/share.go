@@ -332,6 +332,8 @@ func (l *OutLane) freedFor(w *Worker, n int) {
 		}
 	}
 	if room {
+		// SYNC POINT (room): the slots are free before the cycle's end looks who of those that were touched sleeps; pairs with
+		// the client's sleepForRoom.
 		l.domain.touch(w)
 	}
 }
