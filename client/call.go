@@ -10,7 +10,10 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// Call sends req and waits for the answer, which it returns in a new slice.
+// Call sends req and waits for the answer, which it returns in a new slice. Errors: ErrNoService, ErrTooLarge,
+// ErrBackpressure and ErrClosed, ErrDeadline when ctx ends, ErrRemote from the handler, and
+// ErrNotExecuted or ErrMaybeExecuted when something was lost. Unless errors.Is says ErrMaybeExecuted or ErrRemote, or
+// the answer was too large, nothing was executed; docs/semantics.md has all cases.
 func (m *Method) Call(ctx context.Context, req []byte) ([]byte, error) {
 	return m.CallInto(ctx, req, nil)
 }
@@ -59,7 +62,9 @@ func (m *Method) callOnce(ctx context.Context, req, dst []byte) ([]byte, error) 
 
 // Go sends req and returns a future for its answer. ctx bounds the wait for
 // room in the ring, and its deadline travels with the request; ending ctx later
-// does not cancel the request. The answer is in a new slice.
+// does not cancel the request. The answer is in a new slice. Errors: ErrNoService, ErrTooLarge, ErrBackpressure,
+// ErrClosed, ErrNotExecuted and ErrDeadline, of a request that was not sent; what becomes of one that was
+// is the future's.
 func (m *Method) Go(ctx context.Context, req []byte) (*Future, error) {
 	if m.opts.idempotent {
 		return m.pursue(ctx, req, &sink{})
@@ -81,7 +86,7 @@ func (m *Method) GoInto(ctx context.Context, req, dst []byte) (*Future, error) {
 // Post sends msg one way. It returns when the message has been handed to the
 // daemon; whether it is executed remains unknown, and errors show up only in
 // the daemons' counters. See PostConfirmed for one whose fate is known. A method with
-// Idempotent refuses it with ErrInvalid.
+// Idempotent refuses it with ErrInvalid. Other errors are those of Go: the message was not sent.
 func (m *Method) Post(ctx context.Context, msg []byte) error {
 	if m.opts.idempotent {
 		return m.notAgain("a message without an outcome (see PostConfirmed)")

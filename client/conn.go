@@ -116,7 +116,8 @@ func (c *Conn) Post(ctx context.Context, target string, msg []byte) error {
 }
 
 // Status returns the daemon's state as JSON: node, peers, lanes, services,
-// workers and counters.
+// workers and counters, as "rdmad status --json" prints it. Errors: ErrClosed,
+// ErrLimit for a state that is too large, or ctx's.
 func (c *Conn) Status(ctx context.Context) (json.RawMessage, error) {
 	a, err := c.session.Ask(ctx, &attach.Message{Type: attach.TypeStatus})
 	if err != nil {
@@ -126,7 +127,8 @@ func (c *Conn) Status(ctx context.Context) (json.RawMessage, error) {
 }
 
 // Ping exchanges a message with the daemon of a node and returns how long the
-// round trip over the bootstrap connection took.
+// round trip over the bootstrap connection took; 0 for this node. Errors: ErrNoService for a node that is no peer or
+// not connected, ErrClosed, or ctx's.
 func (c *Conn) Ping(ctx context.Context, node string) (time.Duration, error) {
 	a, err := c.session.Ask(ctx, &attach.Message{Type: attach.TypePing, Node: node})
 	if err != nil {
@@ -137,7 +139,9 @@ func (c *Conn) Ping(ctx context.Context, node string) (time.Duration, error) {
 
 // Close detaches. Requests without an outcome get one (ErrNotExecuted or
 // ErrMaybeExecuted), waiters return, and reserved requests must be committed or
-// aborted for Close to return. Close may be called more than once.
+// aborted for Close to return. Close may be called more than once; one that finds another
+// under way returns when there are outcomes, and perhaps before the memory is unmapped. An
+// error is one of the socket's, and the connection is closed all the same.
 func (c *Conn) Close() error {
 	if !c.gate.close() {
 		<-c.over

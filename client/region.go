@@ -72,7 +72,7 @@ func (r *Region) Ref(off, n int, rights Rights) (RegionRef, error) {
 
 // Free unmaps the region at once; its bytes must not be used any more. Requests
 // that are under way with references to it go on: the daemon keeps the memory until
-// they have ended. Freeing again does nothing.
+// they have ended. Freeing again does nothing. An error is the kernel's, which refuses to unmap.
 func (r *Region) Free() error {
 	if err := r.r.Free(); err != nil && !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("client: region: %w", err)

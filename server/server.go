@@ -232,7 +232,8 @@ func (s *Server) Fetched(ctx context.Context) error {
 
 // Close detaches. Handlers that run finish first, and their answers are sent;
 // requests that no handler has started go to other processes of the service.
-// Do not call it from a handler.
+// Again it waits for handlers, and perhaps not for the memory to be unmapped. An error is one of
+// the socket's, and the server is closed all the same. Do not call it from a handler.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	again := s.closed

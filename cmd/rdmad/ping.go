@@ -42,7 +42,7 @@ func newPing() *cobra.Command {
 		Args:    wantArgs(1, 1, "the name of a node"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.count < 1 {
-				return usagef("-n %d: want at least 1", f.count)
+				return usagef("--count %d: want at least 1", f.count)
 			}
 			return f.run(c.Context(), c.OutOrStdout(), args[0])
 		},

@@ -265,7 +265,7 @@ func TestCgroup(t *testing.T) {
 	const mount, own = "sys/fs/cgroup/unified", "/system.slice/rdmad.service"
 	m.put(mount+"/cgroup.controllers", "memory pids rdma\n")
 	m.put(mount+own+"/memory.max", "max\n")
-	m.expect(t, "cgroup", OK, "room for 27.9 MiB")
+	m.expect(t, "cgroup", OK, "room for the 27.9 MiB")
 	m.put(mount+"/system.slice/memory.max", "16777216\n")
 	m.expect(t, "cgroup", Fail, "27.9 MiB", "/system.slice/memory.max is 16.0 MiB", "MemoryMax=")
 	m.put(mount+"/system.slice/memory.max", "lots\n")

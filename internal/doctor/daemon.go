@@ -131,7 +131,11 @@ func (e *Env) checkPeer(ctx context.Context, p status.Peer) []Finding {
 	if why == "" {
 		why = "it has not answered yet"
 	}
-	found := one(level, name, fmt.Sprintf("on %s: rdmad status; from here: rdmad doctor --peer %s", p.Name, p.Name),
+	remedy := fmt.Sprintf("on %s: rdmad status", p.Name)
+	if e.Peer == "" {
+		remedy += "; from here: rdmad doctor --peer " + p.Name
+	}
+	found := one(level, name, remedy,
 		"%s (%s) has not been connected for %v: %s", p.Name, p.Address, since, why)
 	if e.Peer != "" {
 		found = append(found, e.reach(ctx, p.Name, p.Address)...)

@@ -31,7 +31,7 @@ func checkCgroup(_ context.Context, e *Env) []Finding {
 	}
 	found = append(found, e.checkObjects(dirs, p)...)
 	if len(found) == 0 {
-		found = good(name, "leaves room for %s of shared memory and %d threads of %s", bytesText(p.segments), p.threads, who)
+		found = good(name, "has room for the %s of shared memory and the %d threads of %s", bytesText(p.segments), p.threads, who)
 	}
 	return found
 }

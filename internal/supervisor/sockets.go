@@ -19,7 +19,7 @@ import (
 func (s *supervisor) open(passed []*os.File) error {
 	path := s.cfg.Node.Socket
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("directory of node.socket: %w", err)
+		return fmt.Errorf("directory of node.socket: %w (see: rdmad doctor)", err)
 	}
 	if err := s.takeLock(); err != nil {
 		return err
@@ -126,7 +126,10 @@ func removeSame(path string, made os.FileInfo) {
 // listenPeers opens the socket for peers.
 func (s *supervisor) listenPeers() error {
 	t, err := net.Listen("tcp", s.cfg.Node.Listen)
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Errorf("node.listen: %w (the core of an rdmad whose supervisor was killed has it until its calls have ended, node.drain_timeout at most; who has it: ss -tlnp)", err)
+	case err != nil:
 		return fmt.Errorf("node.listen: %w", err)
 	}
 	defer t.Close()

@@ -122,6 +122,9 @@ func (d *Daemon) Signal(s *status.Node, sig syscall.Signal) error {
 			s.Node, pid, d.socket, unix.SignalName(sig))
 	}
 	if err := syscall.Kill(pid, sig); err != nil {
+		if errors.Is(err, syscall.EPERM) {
+			return fmt.Errorf("signal the supervisor, process %d: %w: its user may, and root", pid, err)
+		}
 		return fmt.Errorf("signal the supervisor, process %d: %w", pid, err)
 	}
 	return nil
