@@ -29,6 +29,9 @@ type ConfigPart struct {
 	// First begins anew, Last ends it.
 	First bool `json:"first,omitempty"`
 	Last  bool `json:"last,omitempty"`
+	// Size is how many bytes all pieces have, in the last one: one that did not come would leave a configuration that
+	// nobody has written. 0 from an older release.
+	Size int `json:"size,omitempty"`
 }
 
 // maxPart is the size of a piece.
@@ -41,6 +44,7 @@ func PartsOf(text []byte) (parts []*ConfigPart) {
 		parts = append(parts, &ConfigPart{Data: rest[:n], First: len(parts) == 0, Last: n == len(rest)})
 		rest = rest[n:]
 	}
+	parts[len(parts)-1].Size = len(text)
 	return parts
 }
 
@@ -93,6 +97,10 @@ func (t *Briefing) takePart(p *ConfigPart) {
 	t.text = append(t.text, p.Data...)
 	if !p.Last || len(t.text) > maxStart {
 		return
+	}
+	if p.Size != 0 && p.Size != len(t.text) {
+		t.text = nil
+		return // the supervisor knows that one was lost, and tells it again
 	}
 	cfg, err := config.ParseOwn(t.Source, t.text)
 	t.text = nil

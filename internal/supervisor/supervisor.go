@@ -222,6 +222,9 @@ func (s *supervisor) follow(ctx context.Context) error {
 		if heed == nil && s.backup.Owes() {
 			heed = time.After(heedAgain)
 		}
+		if s.untold && later == nil {
+			later = time.After(tellErrorsEvery)
+		}
 		ready := s.core.link.Ready()
 		if s.core.known {
 			ready = nil

@@ -208,7 +208,9 @@ func (s *supervisor) tell() {
 	var err error
 	if s.applied { // also if the core has not heard of it, and the last one was refused
 		for _, p := range handoff.PartsOf(s.cfg.Own()) {
-			err = errors.Join(err, s.depot.Note(handoff.Note{Part: p}))
+			if err = s.depot.Note(handoff.Note{Part: p}); err != nil {
+				break // the rest is worth nothing without
+			}
 		}
 	}
 	err = errors.Join(err, s.depot.Note(n))
