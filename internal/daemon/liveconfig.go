@@ -74,9 +74,10 @@ func (c *conductor) applyPeers(before, next *config.Config) {
 		if l == nil {
 			if l = c.formerLinks[p.Name]; l == nil {
 				l = newLink(c, p)
+			} else {
+				delete(c.formerLinks, p.Name)
+				l.begin()
 			}
-			delete(c.formerLinks, p.Name)
-			l.begin()
 			begun = append(begun, l)
 		}
 		l.address = p.Address
