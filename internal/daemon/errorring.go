@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/handoff"
 )
@@ -32,9 +34,21 @@ func (c *conductor) keepErrors() {
 		case <-c.events.Changed():
 		}
 		list := c.events.Errors()
-		c.keepIdentity(func(m *handoff.Node) { m.Errors = list[:min(len(list), keptErrors)] })
+		c.keepIdentity(func(m *handoff.Node) { m.Errors = fitting(list[:min(len(list), keptErrors)], depot.MaxMeta/2) })
 		if !sleep(c.ctx, keepErrorsEvery) {
 			return
 		}
 	}
+}
+
+// fitting returns as many of the first entries as take at most so many bytes as JSON, in which a byte of a text may take six: what
+// else is kept of the node must not be lost because peers have said odd things.
+func fitting(list []event.Entry, most int) []event.Entry {
+	for i := range list {
+		data, err := json.Marshal(list[i])
+		if most -= len(data) + 1; err != nil || most < 0 {
+			return list[:i]
+		}
+	}
+	return list
 }
