@@ -212,22 +212,18 @@ func (m *Method) resolve(ctx context.Context, stale *route, p preference) (*rout
 	return r, nil
 }
 
-// never is 146 years: with the time since the start of a node, and the distance of two nodes' clocks,
-// it is still a number of nanoseconds.
-const never = time.Duration(1 << 62)
-
 // deadline returns the end of ctx as a header has it: 0, which is never, if ctx has none, or one
-// that is more than never away. Programs write "for ever" as the longest time there is.
+// that nobody will see.
 func deadline(ctx context.Context) int64 {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return 0
 	}
-	left := time.Until(end)
-	if left > never {
+	at, ok := shm.NanotimeOf(end)
+	if !ok {
 		return 0
 	}
-	return shm.Nanotime() + int64(left)
+	return at
 }
 
 // ownLimit is how much earlier than a question's deadline a refusal comes that is not due to

@@ -15,6 +15,22 @@ import (
 // or so: expect two processes to disagree by that much.
 func Nanotime() int64 { return zero.offset + int64(time.Since(zero.start)) }
 
+// never is 146 years: with the time since the start of a node, and the distance of two nodes' clocks,
+// it is still a number of nanoseconds.
+const never = time.Duration(1 << 62)
+
+// NanotimeOf returns when t is, or was, by Nanotime, without a look at the clock where t has been computed from one
+// (time.Now, context.WithTimeout). ok is false for a time that is more than 146 years away: programs write "for ever" as the longest time
+// there is.
+func NanotimeOf(t time.Time) (at int64, ok bool) {
+	if wall := t.Round(0); wall == t { // a date: when that is depends on what the clock says now
+		left := time.Until(t)
+		return Nanotime() + int64(min(left, never)), left <= never
+	}
+	since := t.Sub(zero.start)
+	return zero.offset + int64(min(since, never)), since <= never
+}
+
 var zero = calibrate()
 
 type clockZero struct {

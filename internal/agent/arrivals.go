@@ -134,7 +134,7 @@ func (l *InLane) accept(i, run int, h *slots.Header) {
 	if h.Refs > 0 && !l.grant(i, run, int(h.Refs)) {
 		return
 	}
-	if h.Deadline != 0 && shm.Nanotime() > h.Deadline {
+	if h.Deadline != 0 && l.domain.now > h.Deadline {
 		l.refuse(i, slots.StatusDeadline, "too late at the receiver")
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/rdmad/rdmad/groupsend"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/vault"
-	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -151,7 +150,7 @@ func (l *OutLane) Admit(i int, w slots.Word, h *slots.Header, bad error) groupse
 		l.refuse(i, w, h.Kind, slots.StatusInvalid, "the peer does not know what may go with a request")
 		return groupsend.Refuse
 	}
-	if h.Deadline != 0 && shm.Nanotime() > h.Deadline {
+	if h.Deadline != 0 && l.domain.agent.now > h.Deadline {
 		l.refuse(i, w, h.Kind, slots.StatusDeadline, "too late at the sender")
 		return groupsend.Refuse
 	}
