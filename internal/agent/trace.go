@@ -28,7 +28,7 @@ func (t *Tracer) Found(e *SentTrace) FoundTrace {
 	}
 	if e.lane.Local != nil {
 		if h := t.Find(e.Mark); h != nil {
-			b := h.Stages(e.end(true))
+			b := h.Stages(e.end())
 			f.Near = &b
 		}
 	}

@@ -19,11 +19,11 @@ type times struct {
 	Notes                   []string
 }
 
-// end returns when the request was over, as far as that is known; now if it is under way.
-// claimed: also the time until the caller has taken the answer counts.
-func (e *SentTrace) end(claimed bool) int64 {
+// end returns when the request was over, which is when the caller has taken the answer, as far as that is known; now if it is
+// under way.
+func (e *SentTrace) end() int64 {
 	switch {
-	case claimed && e.taken != 0:
+	case e.taken != 0:
 		return e.taken
 	case e.settled != 0:
 		return e.settled
@@ -34,7 +34,7 @@ func (e *SentTrace) end(claimed bool) int64 {
 // Split makes stages of what the requester's node knows, and of what the handler's does;
 // p is nil if that says nothing. What workers and peers say is cut to what can be.
 func (e *SentTrace) Split(p *peerproto.Stage) (t times) {
-	end := e.end(true)
+	end := e.end()
 	start := e.posted
 	switch {
 	case e.published == 0:

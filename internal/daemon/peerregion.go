@@ -16,7 +16,8 @@ func (c *conductor) peerRegion(s *session, m *peerproto.Message) error {
 	case m.Type == peerproto.TypeExport:
 		return c.imported(s, m)
 	case m.Type == peerproto.TypeUnexport:
-		return c.returned(s, m)
+		c.returned(s, m)
+		return nil
 	}
 	if d := c.domainNamed(m.Region.Domain); d != nil {
 		b := c.bulkWith(d, s.link.name)
@@ -54,7 +55,7 @@ func (c *conductor) imported(s *session, m *peerproto.Message) error {
 
 // returned forgets a region that a peer takes back, and answers when no handler can
 // reach it any more.
-func (c *conductor) returned(s *session, m *peerproto.Message) error {
+func (c *conductor) returned(s *session, m *peerproto.Message) {
 	answer := func() {
 		if err := s.send(&peerproto.Message{Type: peerproto.TypeUnexported, Seq: m.Seq}); err != nil {
 			s.end(err)
@@ -63,7 +64,7 @@ func (c *conductor) returned(s *session, m *peerproto.Message) error {
 	d := c.domainNamed(m.Region.Domain)
 	if d == nil {
 		answer()
-		return nil
+		return
 	}
 	b := c.bulkWith(d, s.link.name)
 	// As a rule nobody uses it: then this goroutine answers, and listens to a peer no more that does not listen.
@@ -82,5 +83,4 @@ func (c *conductor) returned(s *session, m *peerproto.Message) error {
 	if unused {
 		answer()
 	}
-	return nil
 }
