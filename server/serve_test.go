@@ -45,7 +45,7 @@ func TestHandlers(t *testing.T) {
 	for name, want := range map[string]string{
 		"nothing": "", "changed": "two", "grown": "longer", "repaired": "fits", "part": "que", "room": "40 7 0", "ctx": "",
 		"panic": "at the disco", "nil": "invalid memory", "error": "no luck", "wordy": "long long", "failed": "after all",
-		"negative": "larger than 40 bytes",
+		"negative": "larger than 1073741824 bytes",
 	} {
 		got, err := caller(t, a, "b/t/"+name).Call(t.Context(), []byte("request"))
 		switch {
