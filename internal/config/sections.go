@@ -240,15 +240,15 @@ func agentKeys() []key {
 		bind("spin", "200us", func(a *Agent) *time.Duration { return &a.Spin },
 			duration(0, time.Millisecond),
 			"How long an adaptive agent polls, after it has had something to do, before it sleeps; 0s: not at all. Where that is "+
-				"in vain it does so less and less often, and never unless the daemon may use at least one processor more than it "+
-				"has agents, by its affinity when it starts, and a limit of its control group leaves each agent the time of one. What is shorter than a round trip across processors, some 50us, gains little."),
+				"in vain it does so less and less often. It never polls if the daemon's affinity at its start allows no more processors than there "+
+				"are agents, or if the CPU limit of its control group is less than one processor for each agent. What is shorter than a round trip across processors, some 50us, gains little."),
 		bind("cpus", "", func(a *Agent) *[]int { return &a.CPUs }, processors(),
 			`The processors that agents keep to, agent number i to the i-th of them, from the first again if there are fewer; "" for any. `+
 				"The daemon does not start if it may not use one of them."),
 		bind("io_uring", true, func(a *Agent) *bool { return &a.IOUring },
 			boolean(),
 			"Whether agents wake many processes with one system call, by an io_uring, where the kernel (6.7 or later) lets them. "+
-				"They wake two at a time otherwise, and with false they do not ask: for a filter of system calls that ends who does."),
+				"They wake two at a time otherwise. With false they do not ask the kernel for one: set it where a filter of system calls (seccomp) kills who does."),
 	}
 }
 
