@@ -210,7 +210,7 @@ func TestEveryKey(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	text, err := mustParse(t, "[[domain]]\nname = 'd'\nusers = ['alice']\n").JSON()
+	text, err := mustParse(t, "[[domain]]\nname = 'd'\nusers = ['alice']\n").MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}

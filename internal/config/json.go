@@ -42,11 +42,6 @@ func (s section) values(src any) map[string]any {
 	return table
 }
 
-// JSON returns the configuration as indented JSON, for people and scripts.
-func (c *Config) JSON() ([]byte, error) {
-	return json.MarshalIndent(c, "", "  ")
-}
-
 // Digest returns a short fingerprint of the effective configuration. Comments,
 // order and keys left at their defaults do not change it.
 func (c *Config) Digest() string {

@@ -83,20 +83,6 @@ func (h *Times) Quantile(q float64) time.Duration {
 	return time.Duration(h.Max)
 }
 
-// Since returns what was counted after an earlier look at the same histogram. Its Max is
-// that of all time. If there is less than before, the core was replaced, and everything is
-// new.
-func (h *Times) Since(earlier *Times) Times {
-	if h.Count() < earlier.Count() {
-		return *h
-	}
-	d := Times{Sum: h.Sum - earlier.Sum, Max: h.Max}
-	for b := range d.Buckets {
-		d.Buckets[b] = h.Buckets[b] - earlier.Buckets[b]
-	}
-	return d
-}
-
 // Merge adds what another has counted.
 func (h *Times) Merge(o *Times) {
 	h.Sum += o.Sum
@@ -158,16 +144,4 @@ func (h *Sizes) Quantile(q float64) uint64 {
 		left -= n
 	}
 	return h.Max
-}
-
-// Since returns what was counted after an earlier look, like that of Times.
-func (h *Sizes) Since(earlier *Sizes) Sizes {
-	if h.Count() < earlier.Count() {
-		return *h
-	}
-	d := Sizes{Sum: h.Sum - earlier.Sum, Max: h.Max}
-	for b := range d.Buckets {
-		d.Buckets[b] = h.Buckets[b] - earlier.Buckets[b]
-	}
-	return d
 }

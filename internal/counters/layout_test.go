@@ -104,15 +104,8 @@ func TestTimes(t *testing.T) {
 		t.Errorf("%d of %d ns, at most %d", h.Count(), h.Sum, h.Max)
 	}
 	earlier := h
-	h.Add(1 << 40)
-	if d := h.Since(&earlier); d.Count() != 1 || d.Sum != 1<<40 || d.Quantile(0.5) != time.Duration(1<<40) {
-		t.Errorf("%d since then, %d ns, %v", d.Count(), d.Sum, d.Quantile(0.5))
-	}
 	var fresh Times
 	fresh.Add(1)
-	if d := fresh.Since(&earlier); d.Count() != 1 {
-		t.Errorf("%d since the core was replaced", d.Count())
-	}
 	fresh.Merge(&earlier)
 	if fresh.Count() != 1001 || fresh.Max != 1e6 {
 		t.Errorf("%d together", fresh.Count())
@@ -134,10 +127,9 @@ func TestSizes(t *testing.T) {
 	if h.Quantile(0) != 1 || h.Quantile(0.5) != 256 || h.Quantile(0.49) != 128 {
 		t.Errorf("%d, %d, %d", h.Quantile(0), h.Quantile(0.5), h.Quantile(0.49))
 	}
-	earlier := h
 	h.Add(1 << 60)
-	if d := h.Since(&earlier); d.Buckets[sizeBuckets-1] != 1 || d.Quantile(0.5) != 1<<60 {
-		t.Errorf("%+v", d)
+	if h.Buckets[sizeBuckets-1] != 1 || h.Quantile(1) != 1<<60 {
+		t.Errorf("%+v", h)
 	}
 }
 

@@ -98,12 +98,6 @@ func (r *Records) become(i int, s RecordState) {
 	faultpoint.Here("record.ended")
 }
 
-// Arrived notes the order of arrival of the request at i.
-func (r *Records) Arrived(i int, arrival uint32) {
-	w := &r.words[i*recordWords+3]
-	shm.StoreRelease(w, uint64(arrival)<<32)
-}
-
 // Forget takes everything out: the requester is not to ask again.
 func (r *Records) Forget() {
 	for i := 0; i < len(r.words); i += recordWords {

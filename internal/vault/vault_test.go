@@ -96,9 +96,6 @@ func TestRecords(t *testing.T) {
 	r.Worker = 4095
 	v.Records.Assign(3, 4095)
 	want()
-	r.Arrival = 5
-	v.Records.Arrived(3, 5)
-	want()
 	r.Worker = 0
 	v.Records.Assign(3, 0)
 	want()
@@ -167,7 +164,6 @@ func TestDeathBetweenStores(t *testing.T) {
 		"enter again":    {func(v *vault.Vault) { journal(v); v.Journal.Failing(2, 4); v.Journal.Strike(2) }, func(v *vault.Vault) { v.Journal.Enter(2, &next) }, true, false},
 		"accept":         {func(*vault.Vault) {}, records, true, true},
 		"assign":         {records, func(v *vault.Vault) { v.Records.Assign(2, 9) }, false, true},
-		"arrived":        {records, func(v *vault.Vault) { v.Records.Arrived(2, 77) }, false, true},
 		"done":           {records, func(v *vault.Vault) { v.Records.Done(2, 55) }, false, true},
 		"record failing": {records, func(v *vault.Vault) { v.Records.Failing(2, slots.StatusNoService) }, false, true},
 		"failed":         {func(v *vault.Vault) { records(v); v.Records.Failing(2, 4) }, func(v *vault.Vault) { v.Records.Done(2, 55) }, false, true},

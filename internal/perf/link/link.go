@@ -300,9 +300,6 @@ func (l *Link) Notify(f func()) {
 	l.notify = f
 }
 
-// Peer returns the other side's greeting.
-func (l *Link) Peer() Greeting { return l.peer }
-
 // RemoteAddr returns the other side's address.
 func (l *Link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 

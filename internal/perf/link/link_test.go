@@ -77,7 +77,7 @@ type number struct {
 func TestMessages(t *testing.T) {
 	s, c := pair(t)
 	ctx := within(t)
-	if s.News() || c.Peer() != usual || s.Peer() != usual {
+	if s.News() || c.peer != usual || s.peer != usual {
 		t.Error("the greeting is news, or lost")
 	}
 	for i := range 100 {
