@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/attach"
 )
 
 // withoutDescriptors runs f while this process can open nothing.
@@ -84,7 +86,7 @@ func TestNoWorkerWithoutPidfd(t *testing.T) {
 	defer c.Close()
 	w := &worker{pidfd: -1}
 	withoutDescriptors(t, func() { err = w.credentials(c.(*net.UnixConn)) })
-	if !errors.Is(err, unix.EMFILE) || w.pidfd >= 0 {
+	if !errors.Is(err, unix.EMFILE) || !errors.Is(err, attach.ErrLimit) || w.pidfd >= 0 {
 		t.Errorf("%v, pidfd %d", err, w.pidfd)
 	}
 	if err := w.credentials(c.(*net.UnixConn)); err != nil || w.pidfd < 0 {

@@ -302,7 +302,7 @@ func (w *worker) credentials(sock *net.UnixConn) error {
 			w.pidfd = pidfd
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 			// Without one it would count as dead as soon as its socket is closed, and may choose the moment.
-			credErr = err
+			credErr = withoutMemory(err)
 		}
 	})
 	if err := errors.Join(err, credErr); err != nil {
