@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -51,15 +52,30 @@ type Fail struct {
 	Text string `json:"text"`
 }
 
-// FailFor makes a Fail of an error that wraps one of this package's; any other
+// FailFor makes a Fail of an error that wraps one of this package's, the outermost if there are several; any other
 // is ErrInvalid.
 func FailFor(err error) *Fail {
+	return &Fail{Code: cmp.Or(codeOf(err), "invalid"), Text: err.Error()}
+}
+
+// codeOf returns the code of the first error of the table in err and what it wraps, "" for none.
+func codeOf(err error) Code {
 	for c, e := range codes {
-		if errors.Is(err, e) {
-			return &Fail{Code: c, Text: err.Error()}
+		if err == e {
+			return c
 		}
 	}
-	return &Fail{Code: "invalid", Text: err.Error()}
+	switch w := err.(type) {
+	case interface{ Unwrap() error }:
+		return codeOf(w.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, e := range w.Unwrap() {
+			if c := codeOf(e); c != "" {
+				return c
+			}
+		}
+	}
+	return ""
 }
 
 // Err returns the error that f reports: its text is the daemon's, and it wraps

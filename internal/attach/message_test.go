@@ -99,6 +99,13 @@ func TestFail(t *testing.T) {
 			t.Errorf("%v has become %v", e, got)
 		}
 	}
+	// The way to a service is lost because a connection is: that is no end of the asker's connection.
+	for range 20 {
+		both := attach.FailFor(fmt.Errorf("%w: %w", attach.ErrNoService, fmt.Errorf("%w: the domain gets new memory", attach.ErrClosed)))
+		if got := both.Err(); !errors.Is(got, attach.ErrNoService) || errors.Is(got, attach.ErrClosed) {
+			t.Fatalf("of two errors the inner one is told: %v", got)
+		}
+	}
 	for _, f := range []*attach.Fail{attach.FailFor(errors.New("odd")), {Code: "from the future", Text: "odd"}} {
 		if got := f.Err(); !errors.Is(got, attach.ErrInvalid) || got.Error() != "odd" {
 			t.Errorf("%v", got)
