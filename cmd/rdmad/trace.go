@@ -132,7 +132,7 @@ func (f *traceFlags) run(ctx context.Context, out io.Writer) error {
 		}
 	}
 	if len(r.Traces) == 0 {
-		return fmt.Errorf("no request that matches was made within %s (%d did before; see: rdmad workers, rdmad services)", f.timeout, r.Seen)
+		return fmt.Errorf("no request that matches was made within %s (see who is there: rdmad workers, rdmad services)", f.timeout)
 	}
 	return nil
 }
