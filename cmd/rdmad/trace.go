@@ -131,7 +131,10 @@ func (f *traceFlags) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	if len(r.Traces) == 0 {
+	switch {
+	case len(r.Traces) == 0 && r.Seen > 0:
+		return fmt.Errorf("%d requests matched within %s, and none of them was followed to its end (see: rdmad trace --help)", r.Seen, f.timeout)
+	case len(r.Traces) == 0:
 		return fmt.Errorf("no request that matches was made within %s (see who is there: rdmad workers, rdmad services)", f.timeout)
 	}
 	return nil
