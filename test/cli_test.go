@@ -45,7 +45,7 @@ func TestCommandLine(t *testing.T) {
 		{"call", 2, []string{"a target"}},
 		{"call x y z", 2, []string{"a target"}},
 		{"ping", 2, []string{"name of a node"}},
-		{"ping b -n 0", 2, []string{"-n 0"}},
+		{"ping b -n 0", 2, []string{"--count 0"}},
 		{"trace extra", 2, []string{"extra"}},
 		{"trace --count 0", 2, []string{"a trace of 0 requests", "rdmad trace --help"}},
 		{"trace --sample 0", 2, []string{"--sample 0"}},
