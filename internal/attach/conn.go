@@ -105,7 +105,8 @@ func (c *Conn) Hand(m *Message, fds ...int) error {
 	}
 }
 
-// handPause is how often Hand looks whether the other side has read, and Send whether anybody has.
+// handPause is how often Hand looks whether the other side has read, and Send whether anybody has: no event of a socket tells of
+// the one or the other.
 const handPause = time.Millisecond
 
 // outgoing returns how much of the socket's buffer what was sent and not read takes,

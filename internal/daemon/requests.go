@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -446,18 +445,18 @@ func (c *conductor) nearly(d *domain, key methodKey) string {
 	if m := d.methods[key]; m != nil && len(m.workers) > 0 && c.out != nil {
 		return fmt.Sprintf("; node %s does, and is out of service (rdmad drain)", c.node)
 	}
-	unconnected := 0
-	for _, name := range slices.Sorted(maps.Keys(c.links)) {
-		l := c.links[name]
+	unconnected, draining := 0, ""
+	for name, l := range c.links {
 		if l.session == nil {
 			unconnected++
-			continue
-		}
-		if _, ok := l.directory[d.name][key]; ok && l.draining {
-			return fmt.Sprintf("; node %s does, and is draining", name)
+		} else if _, ok := l.directory[d.name][key]; ok && l.draining && (draining == "" || name < draining) {
+			draining = name
 		}
 	}
-	if unconnected > 0 {
+	switch {
+	case draining != "":
+		return fmt.Sprintf("; node %s does, and is draining", draining)
+	case unconnected > 0:
 		return fmt.Sprintf("; %d of %d peers are not connected", unconnected, len(c.links))
 	}
 	return ""
