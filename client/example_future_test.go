@@ -147,7 +147,9 @@ func ExampleFuture_Cancel() {
 	}
 	taken := future.Cancel() // true only if it has not been sent yet
 	_, err = future.Wait(ctx)
-	fmt.Println(taken == errors.Is(err, client.ErrNotExecuted))
+	// What was not taken back may still be dropped by the peer before its handler
+	// starts (ErrNotExecuted, too), or have the outcome of any other call.
+	fmt.Println(!taken || errors.Is(err, client.ErrNotExecuted))
 	// Output:
 	// true
 }
