@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/exchange"
 )
 
 // Errors of attaching; see also VersionError in package shm.
@@ -36,7 +37,7 @@ var (
 	ErrClosed = attach.ErrClosed
 	// ErrTooLarge is returned, as a *TooLargeError, for a message of more than MaxMessage bytes, and for
 	// one that does not fit its slots where it may not travel otherwise: with Direct or Within.
-	ErrTooLarge = errors.New("message too large")
+	ErrTooLarge = exchange.ErrTooLarge
 	// ErrBackpressure is returned with the NoWait option when the ring is full, when what becomes
 	// free in it is for a request of many slots that has waited for long, or
 	// when this process holds its quota of slots or bytes, or its share of a ring

@@ -197,3 +197,32 @@ func TestStreamBehindBusyBatch(t *testing.T) {
 		}
 	}
 }
+
+// A handler is told what is too large as its callers are.
+func TestTooLargeAtServer(t *testing.T) {
+	_, b := daemontest.Pair(t, "")
+	told := make(chan error, 1)
+	serve(t, b, 1, map[string]server.Handler{"reply": func(c *server.Call) error {
+		told <- c.Reply(make([]byte, c.Capacity()+1))
+		return nil
+	}})
+	serveStreams(t, b, streams{"send": func(s *server.Stream) error {
+		told <- s.Send(make([]byte, client.MaxMessage+1))
+		return s.Send([]byte("go on"))
+	}})
+	c := attachTo(t, b)
+	if _, err := method(t, c, "b/t/reply").With(client.Direct()).Call(t.Context(), nil); !errors.Is(err, client.ErrTooLarge) {
+		t.Errorf("caller: %v", err)
+	}
+	if err := <-told; !errors.Is(err, server.ErrTooLarge) {
+		t.Errorf("Reply: %v", err)
+	}
+	st := open(t, c, "b/t/send")
+	if msg, err := st.Recv(t.Context()); err != nil || string(msg) != "go on" {
+		t.Errorf("%q, %v", msg, err)
+	}
+	if err := <-told; !errors.Is(err, server.ErrTooLarge) {
+		t.Errorf("Send: %v", err)
+	}
+	_ = st.Close()
+}

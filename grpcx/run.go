@@ -118,8 +118,8 @@ func (r *serverStream) broken(err error) *status.Status {
 		return status.New(codes.Unavailable, stoppedText)
 	case cause != nil:
 		return status.FromContextError(cause)
-	case errors.Is(err, server.ErrInvalid):
-		return status.New(codes.ResourceExhausted, err.Error()) // a message that is too large
+	case errors.Is(err, server.ErrTooLarge):
+		return status.New(codes.ResourceExhausted, err.Error())
 	}
 	return status.New(codes.Unavailable, err.Error())
 }

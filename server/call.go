@@ -137,10 +137,10 @@ func (c *Call) Answer(n int) []byte {
 	return c.ring.Payload(c.run)[:n:n]
 }
 
-// Reply makes a copy of p the answer. p may be Request or a part of it. The
-// error, when Answer has no memory for it, is meant to be returned by the handler. If
-// the answer is dropped nothing is copied, and there is no error. ErrExpired: the
-// handler has returned.
+// Reply makes a copy of p the answer. p may be Request or a part of it. If the answer is
+// dropped nothing is copied, and there is no error. Errors: ErrTooLarge, when Answer has no
+// memory for it, which is meant to be returned by the handler; ErrExpired, when the handler
+// has returned.
 func (c *Call) Reply(p []byte) error {
 	if c.open.Load() == 0 {
 		return ErrExpired
@@ -150,7 +150,7 @@ func (c *Call) Reply(p []byte) error {
 	}
 	to := c.Answer(len(p))
 	if c.answer == tooLarge {
-		return fmt.Errorf("answer of %d bytes, room for %d", len(p), c.Capacity())
+		return fmt.Errorf("server: %w: an answer of %d bytes, room for %d", ErrTooLarge, len(p), c.Capacity())
 	}
 	copy(to, p)
 	return nil

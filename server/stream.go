@@ -200,11 +200,10 @@ func (s *Stream) Recv() ([]byte, error) {
 }
 
 // Send sends a message of up to 1 GiB, which it copies. It waits while the caller, who
-// has not taken earlier ones, gives no credit. Errors: ErrInvalid for a message that is
-// too large, or the cause of the context's end.
+// has not taken earlier ones, gives no credit. Errors: ErrTooLarge, or the cause of the context's end.
 func (s *Stream) Send(msg []byte) error {
 	if len(msg) > exchange.MaxMessage {
-		return fmt.Errorf("server: stream: %w: a message of %d bytes, at most %d", ErrInvalid, len(msg), exchange.MaxMessage)
+		return fmt.Errorf("server: stream: %w: %d bytes, at most %d", ErrTooLarge, len(msg), exchange.MaxMessage)
 	}
 	var frame [exchange.FrameSize]byte
 	exchange.PutFrame(frame[:], len(msg))

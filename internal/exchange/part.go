@@ -13,6 +13,9 @@ const PartSize = 32
 // MaxMessage is the largest request, answer or message of a stream, in bytes.
 const MaxMessage = 1 << 30
 
+// ErrTooLarge is what packages client and server say of a message that is too large.
+var ErrTooLarge = errors.New("message too large")
+
 // ErrProtocol is wrapped by the errors about bytes that no correct library sends.
 var ErrProtocol = errors.New("exchange: protocol error")
 
