@@ -165,7 +165,7 @@ func ExampleRegion_Ref() {
 		fmt.Println(errors.Is(err, client.ErrInvalid))
 	})
 	// Output:
-	// b/demo/fill: write on a region: not permitted
+	// b/demo/fill: write of 1024 bytes at 0 of a region of 1024 bytes: not permitted
 	// true
 }
 

@@ -7,7 +7,7 @@ import "github.com/rdmad/rdmad/slots"
 // to be written.
 func (r RemoteRegion) WriteAt(p []byte, off int64) (n int, err error) {
 	if n, err = r.copying(slots.OpWrite, slots.RightWrite, p, off); err != nil {
-		err = &RegionError{"write", err}
+		err = r.failed("write", off, len(p), err)
 	}
 	return n, err
 }
@@ -17,7 +17,7 @@ func (r RemoteRegion) WriteAt(p []byte, off int64) (n int, err error) {
 // ErrOutOfBounds, and then none are read.
 func (r RemoteRegion) ReadAt(p []byte, off int64) (n int, err error) {
 	if n, err = r.copying(slots.OpRead, slots.RightRead, p, off); err != nil {
-		err = &RegionError{"read", err}
+		err = r.failed("read", off, len(p), err)
 	}
 	return n, err
 }
@@ -136,18 +136,20 @@ const (
 // several hundred pages of 4 KiB. All are checked before the first one is written.
 // Pieces that overlap leave the bytes of any of them.
 func (r RemoteRegion) WriteScattered(pages []Page) error {
+	for i := range pages {
+		if off, n := pages[i].Off, pages[i].len(); off < 0 || !slots.Inside(uint64(off), uint64(n), r.ref.Length) {
+			return r.failed("write", off, n, ErrOutOfBounds)
+		}
+	}
 	if err := r.scatter(pages); err != nil {
-		return &RegionError{"write", err}
+		return r.failed("write", 0, 0, err)
 	}
 	return nil
 }
 
+// scatter writes pieces that are all within the region.
+
 func (r RemoteRegion) scatter(pages []Page) error {
-	for i := range pages {
-		if off := pages[i].Off; off < 0 || !slots.Inside(uint64(off), uint64(pages[i].len()), r.ref.Length) {
-			return ErrOutOfBounds
-		}
-	}
 	q, o, err := r.begin(slots.OpWriteList, slots.RightWrite, 0, 0)
 	if err != nil {
 		return err

@@ -38,9 +38,11 @@ func ExampleRemoteRegion_Rights() {
 }
 
 func ExampleRegionError_Error() {
-	fmt.Println(&server.RegionError{Op: "write", Err: server.ErrExpired})
+	fmt.Println(&server.RegionError{Op: "read", Off: 4090, Len: 8, Size: 4096, Err: server.ErrOutOfBounds})
+	fmt.Println(&server.RegionError{Op: "write", Size: 4096, Err: server.ErrExpired})
 	// Output:
-	// write on a region: the call is over
+	// read of 8 bytes at 4090 of a region of 4096 bytes: out of bounds
+	// write on a region of 4096 bytes: the call is over
 }
 
 func ExampleRegionError_Is() {

@@ -35,7 +35,7 @@ func TestPartNotMoved(t *testing.T) {
 			t.Fatal("not picked")
 		}
 		p := &part{x: &r.s.exchanges, ring: r.ring, run: u, header: slots.Header{Answer: 300}}
-		p.notMoved(&RegionError{"write", err})
+		p.notMoved(&RegionError{Op: "write", Err: err})
 		var h slots.Header
 		if !h.Decode(r.ring.Header(u)) || h.Status != want {
 			t.Errorf("%v: %v, want %v", err, h.Status, want)

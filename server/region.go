@@ -42,12 +42,23 @@ var (
 type RegionError struct {
 	// Op is what was tried: "write", "read", "compare and swap" or "fetch and add".
 	Op string
+	// Off and Len are where in the region, and how many bytes. Both are 0 for a WriteScattered
+	// of which no single piece is to blame.
+	Off int64
+	Len int
+	// Size is how many bytes the request refers to.
+	Size int
 	// Err is one of the errors above, or ErrInvalid, ErrLimit or ErrClosed.
 	Err error
 }
 
-// Error names the operation.
-func (e *RegionError) Error() string { return e.Op + " on a region: " + e.Err.Error() }
+// Error names the operation, and where it was to be.
+func (e *RegionError) Error() string {
+	if e.Off == 0 && e.Len == 0 {
+		return fmt.Sprintf("%s on a region of %d bytes: %v", e.Op, e.Size, e.Err)
+	}
+	return fmt.Sprintf("%s of %d bytes at %d of a region of %d bytes: %v", e.Op, e.Len, e.Off, e.Size, e.Err)
+}
 
 // Is makes errors.Is(err, ErrRegion) true.
 func (e *RegionError) Is(target error) bool { return target == ErrRegion }

@@ -23,8 +23,8 @@ const (
 // error, the caller's memory has changed, or the local memory has. They are not
 // ordered among each other. The methods are safe for concurrent use; an operation
 // that another goroutine has begun when the handler returns is waited for, one that
-// begins later fails with ErrExpired. The zero RemoteRegion has no bytes and no
-// rights.
+// begins later fails with ErrExpired. Each error is a *RegionError, which tells what was
+// to be where; errors.Is says why. The zero RemoteRegion has no bytes and no rights.
 type RemoteRegion struct {
 	call  *Call
 	epoch uint64
@@ -121,6 +121,11 @@ func (r RemoteRegion) begin(kind slots.OpKind, right slots.Rights, off int64, n 
 	}, nil
 }
 
+// failed is the error of an operation on n bytes at off.
+func (r RemoteRegion) failed(op string, off int64, n int, err error) error {
+	return &RegionError{Op: op, Off: off, Len: n, Size: r.Len(), Err: err}
+}
+
 func (r RemoteRegion) end() {
 	g := &r.call.regions
 	g.mu.Lock()
@@ -146,7 +151,7 @@ func (r RemoteRegion) FetchAdd(off int64, delta uint64) (old uint64, err error) 
 func (r RemoteRegion) atomic(what string, kind slots.OpKind, off int64, compare, swap uint64) (uint64, error) {
 	q, o, err := r.begin(kind, slots.RightAtomic, off, slots.AtomicSize)
 	if err != nil {
-		return 0, &RegionError{what, err}
+		return 0, r.failed(what, off, slots.AtomicSize, err)
 	}
 	defer r.end()
 	o.Compare, o.Swap = compare, swap
@@ -155,7 +160,7 @@ func (r RemoteRegion) atomic(what string, kind slots.OpKind, off int64, compare,
 		err = opError(res.Status)
 	}
 	if err != nil {
-		return 0, &RegionError{what, err}
+		return 0, r.failed(what, off, slots.AtomicSize, err)
 	}
 	return res.Value, nil
 }
@@ -174,15 +179,15 @@ func (r RemoteRegion) ReadInto(dst RegionRef, off int64) error {
 
 func (r RemoteRegion) direct(what string, kind slots.OpKind, right slots.Rights, local RegionRef, off int64) error {
 	if local.region == nil {
-		return &RegionError{what, ErrInvalid}
+		return r.failed(what, off, 0, ErrInvalid)
 	}
 	q, o, err := r.begin(kind, right, off, int(local.n))
 	if err != nil {
-		return &RegionError{what, err}
+		return r.failed(what, off, local.Len(), err)
 	}
 	defer r.end()
 	if !local.region.Of(r.call.server.session) {
-		return &RegionError{what, ErrNotPermitted} // its name may be that of another one here
+		return r.failed(what, off, local.Len(), ErrNotPermitted) // its name may be that of another one here
 	}
 	o.Local, o.LocalOffset = local.region.ID(), local.off
 	res, err := q.run(&o)
@@ -190,7 +195,7 @@ func (r RemoteRegion) direct(what string, kind slots.OpKind, right slots.Rights,
 		err = opError(res.Status)
 	}
 	if err != nil {
-		return &RegionError{what, err}
+		return r.failed(what, off, local.Len(), err)
 	}
 	return nil
 }
