@@ -256,6 +256,9 @@ func (e *ActiveEnd) flush() error {
 // immediate implements laneEnd. Nothing sends one here.
 func (e *ActiveEnd) immediate(uint32) {}
 
+// violation implements laneEnd. Without posted receives nothing arrives.
+func (e *ActiveEnd) violation(string) {}
+
 // sent implements laneEnd: what was posted up to id is complete.
 func (e *ActiveEnd) sent(id uint64) bool {
 	if id < e.done || id >= e.next {

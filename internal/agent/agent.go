@@ -68,6 +68,8 @@ type Agent struct {
 type laneEnd interface {
 	// immediate handles a group that arrived.
 	immediate(imm uint32)
+	// violation ends what has a peer that breaks the protocol.
+	violation(what string)
 	// sent notes that work requests up to id are complete, and reports whether that
 	// made something else possible.
 	sent(id uint64) bool
@@ -248,7 +250,9 @@ func (a *Agent) completion(c *fabric.Completion) bool {
 		e.broken(c)
 	case c.Op == fabric.OpRecvImm:
 		e.immediate(c.Imm)
-	case c.Op != fabric.OpRecv:
+	case c.Op == fabric.OpRecv:
+		e.violation("a message without a group") // it has used up a receive that a group needs
+	default:
 		return e.sent(c.ID)
 	}
 	return true

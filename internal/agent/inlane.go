@@ -324,7 +324,7 @@ func (l *InLane) sent(id uint64) bool {
 // broken implements laneEnd.
 func (l *InLane) broken(c *fabric.Completion) { l.Fail("connection lost", cause(l.Pair.Endpoint, c)) }
 
-// violation ends a lane whose requester's daemon breaks the protocol.
+// violation implements laneEnd: it ends a lane whose requester's daemon breaks the protocol.
 func (l *InLane) violation(what string) {
 	l.domain.agent.Count.ProtocolErrors++
 	if l.Pair != nil {

@@ -8,7 +8,7 @@ import (
 // broken implements laneEnd.
 func (l *OutLane) broken(c *fabric.Completion) { l.Fail("connection lost", cause(l.Pair.Endpoint, c)) }
 
-// violation ends a lane whose peer breaks the protocol: what it says of the requests
+// violation implements laneEnd: it ends a lane whose peer breaks the protocol, because what it says of the requests
 // would be worth no more than its answers. A local lane goes on.
 func (l *OutLane) violation(what string) {
 	l.domain.agent.Count.ProtocolErrors++

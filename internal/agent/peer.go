@@ -56,6 +56,9 @@ type PassiveEnd struct {
 // does not arrive.
 func (e *PassiveEnd) immediate(uint32) {}
 
+// violation implements laneEnd, for the same reason.
+func (e *PassiveEnd) violation(string) {}
+
 // sent implements laneEnd. Nothing is sent from here.
 func (e *PassiveEnd) sent(uint64) bool { return false }
 

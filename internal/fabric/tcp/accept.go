@@ -46,7 +46,7 @@ func (d *Device) accept() {
 			retry := time.NewTimer(acceptRetry)
 			select {
 			case <-retry.C:
-			case <-d.closed:
+			case <-d.life.Done():
 				retry.Stop()
 				return
 			}
@@ -59,7 +59,7 @@ func (d *Device) admit(c net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	select {
-	case <-d.closed:
+	case <-d.life.Done():
 		_ = c.Close()
 		return
 	default:

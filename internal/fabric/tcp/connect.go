@@ -56,6 +56,9 @@ func (e *Endpoint) Connect(ctx context.Context, peer []byte, role fabric.Role) e
 	if err == nil {
 		err = e.connected(fd, sec)
 	}
+	if err != nil && e.dev.life.Err() != nil {
+		err = fabric.ErrClosed
+	}
 	if err != nil {
 		return &fabric.ConnectError{Peer: a.dial(), Err: err}
 	}
@@ -81,7 +84,7 @@ func (e *Endpoint) connected(fd int, sec *secured) error {
 	if e.phase != phaseConnecting {
 		return errors.Join(fabric.ErrClosed, unix.Close(fd))
 	}
-	e.phase, e.fd, e.sec = phaseConnected, fd, sec
+	e.phase, e.fd, e.sec, e.own = phaseConnected, fd, sec, ownAddress(fd)
 	if sec != nil {
 		sec.moveTo(fd, e.dev.cfg.ReceiveBuffer)
 	}
@@ -152,7 +155,7 @@ func (e *Endpoint) await(ctx context.Context, a address) (int, *secured, error) 
 			return err
 		})
 		return fd, in.sec, err
-	case <-e.dev.closed:
+	case <-e.dev.life.Done():
 		return -1, nil, fabric.ErrClosed
 	case <-ctx.Done():
 		e.dev.forget(e)

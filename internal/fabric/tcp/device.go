@@ -82,12 +82,14 @@ func (p *Provider) Open(o fabric.Options) (fabric.Device, error) {
 	if err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
+	life, end := context.WithCancel(context.Background())
 	d := &Device{
 		cfg:       cfg,
 		ln:        ln,
 		host:      host,
 		port:      port,
-		closed:    make(chan struct{}),
+		life:      life,
+		end:       end,
 		endpoints: make(map[*Endpoint]struct{}),
 	}
 	d.wg.Add(1)
@@ -126,9 +128,11 @@ type Device struct {
 
 	rejected atomic.Uint64
 	gate     turnstile.Turnstile // with Security
-	closed   chan struct{}
-	once     sync.Once
-	wg       sync.WaitGroup // accept and its greeters
+	// life ends with Close, and with it what each endpoint waits for in Connect.
+	life context.Context
+	end  context.CancelFunc
+	once sync.Once
+	wg   sync.WaitGroup // accept and its greeters
 
 	mu sync.Mutex
 	// endpoints wait for a connection that names their token.
@@ -160,7 +164,7 @@ func (d *Device) Addr() net.Addr { return d.ln.Addr() }
 func (d *Device) Close() error {
 	var err error
 	d.once.Do(func() {
-		close(d.closed)
+		d.end()
 		err = d.ln.Close()
 		d.mu.Lock()
 		for _, c := range d.pending {

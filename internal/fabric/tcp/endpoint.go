@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -49,7 +50,7 @@ type Endpoint struct {
 	peer string // the node at the other end, for Security
 	addr address
 
-	// ended is done when the endpoint is closed.
+	// ended is done when the endpoint or its device is closed.
 	ended   context.Context
 	end     context.CancelFunc
 	arrived chan arrival
@@ -60,6 +61,7 @@ type Endpoint struct {
 	// sec is the connection's TLS, nil if it has none. It is set with mu held, before
 	// Activate, and its fields are the agent's from then on.
 	sec *secured
+	own netip.Addr // guarded by mu; the address of the connection's end here
 
 	// Everything below belongs to the agent.
 
@@ -121,11 +123,11 @@ func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoin
 		return nil, fabric.ErrInvalid
 	}
 	select {
-	case <-d.closed:
+	case <-d.life.Done():
 		return nil, fabric.ErrClosed
 	default:
 	}
-	ended, end := context.WithCancel(context.Background())
+	ended, end := context.WithCancel(d.life)
 	e := &Endpoint{
 		dev:     d,
 		pd:      p,
@@ -314,6 +316,8 @@ type sender struct {
 	// partial is the frame of which off bytes are sent, nil if none.
 	partial *txFrame
 	off     int
+	// crowdedOut: the last vec had room for answers only.
+	crowdedOut bool
 	// answers is a ring of frames the peer waits for.
 	answers              []txFrame
 	answerHead, answerNo uint32

@@ -20,20 +20,26 @@ func (e *Endpoint) Identity() fabric.Identity {
 	if e.phase != phaseConnected && e.phase != phaseActive {
 		return id
 	}
-	sa, err := unix.Getsockname(e.fd)
-	if err != nil {
-		return id
+	if e.own.IsValid() {
+		id.Address = e.own.String()
+		id.Device, id.MTU = interfaceOf(e.own)
 	}
-	var own netip.Addr
+	return id
+}
+
+// ownAddress returns the address of a socket's own end, the zero one if it cannot be found out.
+func ownAddress(fd int) netip.Addr {
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return netip.Addr{}
+	}
 	switch a := sa.(type) {
 	case *unix.SockaddrInet4:
-		own = netip.AddrFrom4(a.Addr)
+		return netip.AddrFrom4(a.Addr)
 	case *unix.SockaddrInet6:
-		own = netip.AddrFrom16(a.Addr).Unmap()
+		return netip.AddrFrom16(a.Addr).Unmap()
 	}
-	id.Address = own.String()
-	id.Device, id.MTU = interfaceOf(own)
-	return id
+	return netip.Addr{}
 }
 
 // interfaceOf returns the name and the MTU of the network interface with an address, or

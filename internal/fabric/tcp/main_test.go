@@ -65,7 +65,7 @@ const wireMemory = 16 << 10
 func newWire(t testing.TB, recvs int) *wire {
 	t.Helper()
 	w := &wire{t: t}
-	w.dev = &Device{cfg: Config{ReceiveBuffer: minReceiveBuffer}, closed: make(chan struct{}), endpoints: make(map[*Endpoint]struct{})}
+	w.dev = &Device{cfg: Config{ReceiveBuffer: minReceiveBuffer}, life: t.Context(), endpoints: make(map[*Endpoint]struct{})}
 	q, err := w.dev.CreateCQ(1, nil)
 	must(t, err)
 	w.cq = q.(*cq)
@@ -76,10 +76,8 @@ func newWire(t testing.TB, recvs int) *wire {
 	w.mem = m.(*region)
 	// A fuzzer's corpus must mean the same in every run.
 	w.mem.base, w.mem.key = 1<<20, 77
-	w.mem.pd.change(func(m map[uint64]*region) {
-		clear(m)
-		m[w.mem.key] = w.mem
-	})
+	clear(w.mem.pd.regions)
+	w.mem.pd.add(w.mem)
 	e, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: w.cq, Tag: 5, SendDepth: 64, RecvDepth: 64})
 	must(t, err)
 	w.ep = e.(*Endpoint)

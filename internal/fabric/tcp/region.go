@@ -3,43 +3,47 @@ package tcp
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"maps"
 	"reflect"
 	"sync"
-	"sync/atomic"
 
 	"github.com/rdmad/rdmad/internal/fabric"
 )
 
-// protectionDomain is a set of regions by key. An arrival looks a region up while
-// others are registered: the map in use is never changed, only replaced.
+// protectionDomain is a set of regions by key. There may be tens of thousands, and a
+// connection that ends closes all of them on its agent's thread: a change must cost the
+// same however many there are.
 type protectionDomain struct {
 	dev *Device
 
-	mu      sync.Mutex // serialises changes
-	regions atomic.Pointer[map[uint64]*region]
+	mu      sync.RWMutex
+	regions map[uint64]*region // guarded by mu
 }
 
 // AllocPD implements fabric.Device.
 func (d *Device) AllocPD() (fabric.ProtectionDomain, error) {
-	p := &protectionDomain{dev: d}
-	p.regions.Store(&map[uint64]*region{})
-	return p, nil
+	return &protectionDomain{dev: d, regions: make(map[uint64]*region)}, nil
 }
 
 // Close implements fabric.ProtectionDomain.
 func (p *protectionDomain) Close() error { return nil }
 
 // find returns the region with the given key, or nil.
-func (p *protectionDomain) find(key uint64) *region { return (*p.regions.Load())[key] }
+func (p *protectionDomain) find(key uint64) *region {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.regions[key]
+}
 
-// change replaces the map by a changed copy.
-func (p *protectionDomain) change(f func(map[uint64]*region)) {
+func (p *protectionDomain) add(r *region) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m := maps.Clone(*p.regions.Load())
-	f(m)
-	p.regions.Store(&m)
+	p.regions[r.key] = r
+}
+
+func (p *protectionDomain) remove(r *region) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.regions, r.key)
 }
 
 // region is registered memory.
@@ -76,7 +80,7 @@ func (p *protectionDomain) Register(mem []byte, access fabric.Access) (fabric.Me
 		access: access,
 		skew:   uint64(reflect.ValueOf(mem).Pointer()) & 7,
 	}
-	p.change(func(m map[uint64]*region) { m[r.key] = r })
+	p.add(r)
 	return r, nil
 }
 
@@ -90,7 +94,7 @@ func (r *region) Remote() fabric.RemoteKey {
 
 // Close implements fabric.MemoryRegion. It waits for a transfer of the moment.
 func (r *region) Close() error {
-	r.pd.change(func(m map[uint64]*region) { delete(m, r.key) })
+	r.pd.remove(r)
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()

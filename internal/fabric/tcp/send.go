@@ -244,11 +244,13 @@ func (e *Endpoint) letGo() {
 // reports whether there is anything to write.
 //
 // Answers overtake work requests: the peer's reads must not wait for ours, or two
-// endpoints that both have used up their reads would wait for each other.
+// endpoints that both have used up their reads would wait for each other. But a peer that always has
+// some under way must not keep our requests from ever leaving: after a writev without room for
+// one the next has one that comes first.
 func (e *Endpoint) gather() bool {
 	t := &e.tx
 	t.frames, t.done = t.frames[:0], 0
-	reads := t.reads
+	next, reads := e.sq.next, t.reads
 	if t.partial != nil && !e.list(t.partial, t.off) {
 		e.letGo()
 		if e.link == linkRefusing {
@@ -258,12 +260,17 @@ func (e *Endpoint) gather() bool {
 		e.fail(fabric.StatusFatal, VendorRegionClosed)
 		return false
 	}
+	if t.crowdedOut && e.link == linkOpen {
+		next, reads = e.listRequests(next, reads, 1)
+	}
+	t.crowdedOut = false
 	for i := range t.answerNo {
 		f := &t.answers[(t.answerHead+i)%maxReads]
 		if f == t.partial {
 			continue
 		}
 		if t.vec.Parts()+2 > shm.MaxVecs || t.vec.Len() > gatherLimit {
+			t.crowdedOut = next == e.sq.next
 			return true
 		}
 		if !e.list(f, 0) {
@@ -282,8 +289,17 @@ func (e *Endpoint) gather() bool {
 		}
 		return len(t.frames) > 0
 	}
-	for seq := e.sq.next; seq != e.sq.tail; seq++ {
-		s := e.sq.at(seq)
+	e.listRequests(next, reads, maxDepth)
+	return len(t.frames) > 0
+}
+
+// listRequests adds up to most work requests, from the one with number next on, to the vec, as far as it
+// has room and the limit of reads allows. It returns the number behind the last one, and how many
+// reads there would be.
+func (e *Endpoint) listRequests(next uint32, reads, most int) (uint32, int) {
+	t := &e.tx
+	for end := next + uint32(min(most, int(e.sq.tail-next))); next != end; next++ {
+		s := e.sq.at(next)
 		if s.awaits() {
 			if reads == maxReads {
 				break
@@ -298,7 +314,7 @@ func (e *Endpoint) gather() bool {
 		}
 		e.list(&s.txFrame, 0)
 	}
-	return len(t.frames) > 0
+	return next, reads
 }
 
 // list adds f without its first off bytes to the vec, as far as one writev may go: behind as much as that
