@@ -203,6 +203,9 @@ func (m *Method) commit(d *draft, req []byte, to *sink) (*Future, error) {
 	if d.l.occupied(d.u.Index) {
 		d.l.evict(d.u.Index)
 	}
+	if copyFirst {
+		copy(d.l.ring.Payload(d.u), req)
+	}
 	d.l.put(f)
 	// The slots are written last: their lines are mostly in another CPU's cache,
 	// and every atomic operation waits for the writes before it.
@@ -210,7 +213,7 @@ func (m *Method) commit(d *draft, req []byte, to *sink) (*Future, error) {
 	if d.receipt {
 		d.h.Flags |= slots.FlagReceipt
 	}
-	if len(req) > 0 {
+	if !copyFirst && len(req) > 0 {
 		copy(d.l.ring.Payload(d.u), req)
 	}
 	if err := d.publish(); err != nil {

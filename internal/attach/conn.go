@@ -203,7 +203,7 @@ func (c *Conn) credentials() (cred *unix.Ucred, err error) {
 // forgo gives up a connection whose other side may have made this process a worker, and have sent what it has not
 // received: it takes no more and says that it touches nothing. Otherwise the process would count as a
 // worker for as long as it lives. What was not read would be an error for the other side, which it would see before
-// the goodbye.
+// the goodbye. A core that dies when it has read one, and has not kept it, leaves the other to the next core.
 func (c *Conn) forgo() {
 	bye, err := json.Marshal(&Message{Type: TypeBye})
 	raw, err2 := c.sock.SyscallConn()
@@ -218,7 +218,9 @@ func (c *Conn) forgo() {
 				break
 			}
 		}
-		_, _ = unix.SendmsgN(int(fd), bye, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		for range 2 {
+			_, _ = unix.SendmsgN(int(fd), bye, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		}
 	})
 }
 

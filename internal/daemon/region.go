@@ -104,7 +104,7 @@ func (c *conductor) sendRegion(r *region, seq uint64) {
 	id.Size = r.want
 	if err := r.owner.conn.Hand(&attach.Message{Type: attach.TypeRegion, Seq: seq, Region: id}, r.seg.FD()); err != nil {
 		c.log.Debug().Err(err).Int("worker", r.owner.id).Msg("region not sent")
-		_ = r.owner.conn.Close() // it would wait for ever
+		r.owner.untold(err) // it would wait for ever
 	}
 }
 

@@ -127,7 +127,7 @@ func (c *conductor) answer(w *worker, m *attach.Message) {
 	a.Seq = m.Seq
 	if err := w.conn.Send(a); err != nil {
 		c.log.Debug().Err(err).Int("worker", w.id).Msg("answer not sent")
-		_ = w.conn.Close() // whoever has asked would wait for ever
+		w.untold(err) // whoever has asked would wait for ever
 	}
 }
 
@@ -303,7 +303,7 @@ func (c *conductor) resolve(w *worker, m *attach.Message) error {
 	}
 	if err := w.conn.Send(&attach.Message{Type: attach.TypeResolved, Seq: m.Seq, Route: route}); err != nil {
 		c.log.Debug().Err(err).Int("worker", w.id).Msg("route not sent")
-		_ = w.conn.Close()
+		w.untold(err)
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
@@ -397,7 +399,16 @@ func (w *worker) giveLocked(l *laneInfo) {
 	w.given[l.ID] = true
 	l.seg.RestoreHeader(shm.KindLane)
 	if err := w.conn.Send(&attach.Message{Type: attach.TypeLane, Lane: &l.Lane}, l.seg.FD()); err != nil {
-		_ = w.conn.Close() // it does not read: its serveWorker ends it
+		w.untold(err)
+	}
+}
+
+// untold ends the attachment of a worker that could not be told something: its serveWorker cleans
+// up. One that takes no more, because it has closed its end, may have said goodbye before, which is
+// still to be read: without it it would count as a worker for as long as its process lives.
+func (w *worker) untold(err error) {
+	if !errors.Is(err, unix.EPIPE) {
+		_ = w.conn.Close()
 	}
 }
 
@@ -415,7 +426,7 @@ func (w *worker) withdraw(l *laneInfo) {
 // tellClosed tells the worker that a lane is gone.
 func (w *worker) tellClosed(l *laneInfo) {
 	if err := w.conn.Send(&attach.Message{Type: attach.TypeClosed, Lane: &l.Lane}); err != nil {
-		_ = w.conn.Close()
+		w.untold(err)
 	}
 }
 
