@@ -109,15 +109,16 @@ func (l *load) numbered() (req []byte, stamp uint64) {
 // calls makes one call after the other.
 func (l *load) calls(ctx context.Context, more func(uint64, time.Duration) bool) error {
 	answer := make([]byte, 0, l.answerSize)
-	begin := l.now()
-	for begun := uint64(0); more(begun, begin); begun++ {
+	end := l.now()
+	for begun := uint64(0); more(begun, end); begun++ {
 		req, stamp := l.numbered()
-		begin = l.now()
+		begin := l.now()
 		a, err := l.method.CallInto(ctx, req, answer)
 		if err != nil {
 			return err
 		}
-		l.finish(a, stamp, l.now()-begin)
+		end = l.now()
+		l.finish(a, stamp, end-begin)
 		l.settle()
 	}
 	return nil

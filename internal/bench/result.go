@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -80,7 +81,7 @@ type Process struct {
 }
 
 // summarize adds up the results of the processes. elapsed is zero when the
-// slowest process says how long the run took.
+// run took from the first message of any process to the last answer of any: not all begin at once.
 func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, before, after *observation) (*Result, error) {
 	r := &Result{
 		Workload: spec.Workload, Node: after.status.Node, Target: spec.address(spec.Workload.method()),
@@ -89,6 +90,7 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 	}
 	all := newHistogram()
 	var used time.Duration
+	begin, end := int64(math.MaxInt64), int64(math.MinInt64)
 	for i, w := range workers {
 		r.Messages += w.Messages
 		r.Mismatches += w.Mismatches
@@ -96,12 +98,15 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 		if spec.Workload == OneWay {
 			continue
 		}
-		elapsed = max(elapsed, w.Elapsed)
+		begin, end = min(begin, w.Begin), max(end, w.End)
 		h, err := hdrhistogram.Decode(w.Histogram)
 		if err != nil {
 			return nil, fmt.Errorf("latencies of worker process %d: %w", i+1, err)
 		}
 		all.Merge(h)
+	}
+	if spec.Workload != OneWay {
+		elapsed = time.Duration(end - begin)
 	}
 	if r.Messages == 0 || elapsed <= 0 {
 		return nil, fmt.Errorf("no message was finished in %v", spec.Duration)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// worked returns what a process reports that made calls of the given latencies.
-func worked(t *testing.T, elapsed, cpu time.Duration, latencies ...time.Duration) *workerResult {
+// worked returns what a process reports that made calls of the given latencies from begin to end.
+func worked(t *testing.T, begin, end, cpu time.Duration, latencies ...time.Duration) *workerResult {
 	t.Helper()
 	h := newHistogram()
 	for _, l := range latencies {
@@ -20,7 +20,7 @@ func worked(t *testing.T, elapsed, cpu time.Duration, latencies ...time.Duration
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &workerResult{Messages: uint64(len(latencies)), Elapsed: elapsed, CPU: cpu, Histogram: encoded}
+	return &workerResult{Messages: uint64(len(latencies)), Begin: int64(begin), End: int64(end), CPU: cpu, Histogram: encoded}
 }
 
 func observed(requests, groups uint64, core time.Duration) *observation {
@@ -35,8 +35,8 @@ func TestSummarize(t *testing.T) {
 	const us = time.Microsecond
 	spec := &Spec{Workload: Call, Size: 1000, Clients: 2, Depth: 1, Duration: time.Second}
 	workers := []*workerResult{
-		worked(t, time.Second, 100*time.Millisecond, 10*us, 20*us),
-		worked(t, 2*time.Second, 300*time.Millisecond, 30*us, 40*us),
+		worked(t, 9*time.Second, 10500*time.Millisecond, 100*time.Millisecond, 10*us, 20*us),
+		worked(t, 9500*time.Millisecond, 11*time.Second, 300*time.Millisecond, 30*us, 40*us),
 	}
 	workers[1].Mismatches = 1
 	r, err := summarize(spec, workers, 0, observed(100, 50, time.Second), observed(148, 62, 2*time.Second))
@@ -74,7 +74,7 @@ func TestSummarize(t *testing.T) {
 func TestSummarizeRefuses(t *testing.T) {
 	spec := &Spec{Workload: Call, Size: 1, Clients: 1, Duration: time.Second}
 	before := observed(0, 0, 0)
-	if r, err := summarize(spec, []*workerResult{worked(t, time.Second, 0)}, 0, before, before); err == nil {
+	if r, err := summarize(spec, []*workerResult{worked(t, 0, time.Second, 0)}, 0, before, before); err == nil {
 		t.Errorf("a run without messages: %+v", r)
 	}
 	damaged := worked(t, time.Second, 0, time.Millisecond)
@@ -88,7 +88,7 @@ func TestSummarizeRefuses(t *testing.T) {
 func TestSummarizeOneWay(t *testing.T) {
 	spec := &Spec{Workload: OneWay, Size: 64, Clients: 1, Duration: time.Second}
 	before := observed(0, 0, 0)
-	r, err := summarize(spec, []*workerResult{{Messages: 10, Elapsed: time.Second}}, 2*time.Second, before, before)
+	r, err := summarize(spec, []*workerResult{{Messages: 10, End: int64(time.Second)}}, 2*time.Second, before, before)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestSummarizeOneWay(t *testing.T) {
 
 func TestOutput(t *testing.T) {
 	spec := &Spec{Workload: Call, Size: 64, Clients: 8, Depth: 2, Duration: time.Second}
-	r, err := summarize(spec, []*workerResult{worked(t, time.Second, time.Second, time.Millisecond)}, 0, observed(0, 0, 0), observed(3, 2, 0))
+	r, err := summarize(spec, []*workerResult{worked(t, 0, time.Second, time.Second, time.Millisecond)}, 0, observed(0, 0, 0), observed(3, 2, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestCoreReplaced(t *testing.T) {
 	spec := &Spec{Workload: Call, Size: 1000, Clients: 1, Depth: 1, Duration: time.Second}
 	before, after := observed(100, 10, time.Second), observed(50, 20, 2*time.Second)
 	before.status.PIDs.Core, after.status.PIDs.Core, after.cpu[0].pid = 7, 8, 8
-	r, err := summarize(spec, []*workerResult{worked(t, time.Second, time.Millisecond, time.Microsecond)}, 0, before, after)
+	r, err := summarize(spec, []*workerResult{worked(t, 0, time.Second, time.Millisecond, time.Microsecond)}, 0, before, after)
 	if err != nil {
 		t.Fatal(err)
 	}

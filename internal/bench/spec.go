@@ -151,8 +151,10 @@ type workerResult struct {
 	Messages uint64 `json:"messages"`
 	// Mismatches counts answers with the wrong content.
 	Mismatches uint64 `json:"mismatches"`
-	// Elapsed is the time from the first message to the last answer.
-	Elapsed time.Duration `json:"elapsed_ns"`
+	// Begin is when the first message was sent, and End when the last answer was there, by the clock
+	// of the machine (shm.Nanotime), which is that of the other processes.
+	Begin int64 `json:"begin_ns"`
+	End   int64 `json:"end_ns"`
 	// CPU is the processor time, user and system, spent in that time.
 	CPU time.Duration `json:"cpu_ns"`
 	// Histogram has the latencies in ns, in HdrHistogram's V2 compressed form.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/shm"
 )
 
 // Worker is the body of a worker process. It reads its job from in, one line of
@@ -73,14 +74,15 @@ func (w *worker) run(ctx context.Context) error {
 	}
 	l.reset()
 	before := cpuTime()
-	begin := time.Now()
+	begin := shm.Nanotime()
 	if err := w.supervised(ctx, l, w.job.Share, w.job.Duration, w.job.Progress); err != nil {
 		return err
 	}
 	r := &workerResult{
 		Messages:   l.done.Load(),
 		Mismatches: l.mismatches,
-		Elapsed:    time.Since(begin),
+		Begin:      begin,
+		End:        shm.Nanotime(),
 		CPU:        cpuTime() - before,
 	}
 	if w.job.Workload != OneWay {

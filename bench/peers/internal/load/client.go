@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
+	"github.com/rdmad/rdmad/shm"
 )
 
 // stallLimit is far beyond every delay of a system that works.
@@ -98,11 +99,11 @@ func (c *clientProcess) load(ctx context.Context, l *load, s system.Session) err
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
+	begin := shm.Nanotime()
 	if err := watched(ctx, l, func() error { return l.run(s, l.job.Duration) }); err != nil {
 		return err
 	}
-	r := &Result{Messages: l.finished, Mismatches: l.mismatches, Elapsed: time.Since(begin)}
+	r := &Result{Messages: l.finished, Mismatches: l.mismatches, Begin: begin, End: shm.Nanotime()}
 	after, err := cpuTime()
 	if err != nil {
 		return err

@@ -100,15 +100,15 @@ func (l *load) callers(s system.Caller) error {
 
 func (l *load) calls(s system.Caller) error {
 	req, room := l.request(), make([]byte, 0, l.need.Answer)
-	begin := l.now()
-	for first := true; first || begin < l.limit; first = false {
+	end := l.now()
+	for first := true; first || end < l.limit; first = false {
 		stamp := l.stamp(req)
-		begin = l.now()
+		begin := l.now()
 		answer, err := s.Call(req, room)
 		if err != nil {
 			return err
 		}
-		end := l.now()
+		end = l.now()
 		l.mu.Lock()
 		l.check(answer, stamp)
 		// Out of range only beyond 100 s, which the watch excludes.

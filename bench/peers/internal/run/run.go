@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -187,13 +188,13 @@ func (r *run) sample(cell *result.Cell, w *Workload, m *measured) (*result.Sampl
 	all := load.NewHistogram()
 	cpu := m.cpu
 	var mismatches uint64
+	// From the first message of any process to the last answer of any: not all begin at once.
+	begin, end := int64(math.MaxInt64), int64(math.MinInt64)
 	for i, p := range m.results {
 		s.Messages += p.Messages
 		mismatches += p.Mismatches
 		cpu += p.CPU
-		if m.arrived == 0 {
-			s.Elapsed = max(s.Elapsed, p.Elapsed.Seconds())
-		}
+		begin, end = min(begin, p.Begin), max(end, p.End)
 		if len(p.Histogram) == 0 {
 			continue
 		}
@@ -206,6 +207,7 @@ func (r *run) sample(cell *result.Cell, w *Workload, m *measured) (*result.Sampl
 	if mismatches > 0 {
 		return nil, fmt.Errorf("%d of %d answers had the wrong content", mismatches, s.Messages)
 	}
+	s.Elapsed = time.Duration(end - begin).Seconds()
 	if m.arrived > 0 {
 		s.Elapsed = m.arrived.Seconds()
 	}

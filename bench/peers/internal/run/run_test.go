@@ -46,8 +46,8 @@ func TestSample(t *testing.T) {
 	cell := new(result.Cell)
 	m := &measured{
 		results: []*load.Result{
-			{Messages: 900, Elapsed: time.Second, CPU: 100 * time.Millisecond, Histogram: encoded(t, 10, 900)},
-			{Messages: 100, Elapsed: 2 * time.Second, CPU: 200 * time.Millisecond, Histogram: encoded(t, 1000, 100)},
+			{Messages: 900, Begin: 7e9, End: 8.5e9, CPU: 100 * time.Millisecond, Histogram: encoded(t, 10, 900)},
+			{Messages: 100, Begin: 7.5e9, End: 9e9, CPU: 200 * time.Millisecond, Histogram: encoded(t, 1000, 100)},
 		},
 		cpu:    700 * time.Millisecond,
 		before: system.Traffic{Requests: 100, RequestGroups: 10},
