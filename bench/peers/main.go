@@ -4,10 +4,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -158,6 +158,16 @@ func (f *flags) options() (run.Options, error) {
 	if o.Rounds < 1 || o.Duration <= 0 || o.Idle <= 0 {
 		return o, fmt.Errorf("%d rounds of %v, and %v of idleness: want more than none", o.Rounds, o.Duration, o.Idle)
 	}
+	for _, list := range [][]string{f.systems, f.workloads, f.settings} {
+		if len(list) == 0 {
+			return o, errors.New("no systems, workloads or settings: want at least one of each")
+		}
+		for i, name := range list {
+			if slices.Contains(list[:i], name) {
+				return o, fmt.Errorf("%q is named twice", name)
+			}
+		}
+	}
 	for _, name := range f.systems {
 		if _, err := system.Find(name); err != nil {
 			return o, err
@@ -177,22 +187,33 @@ func (f *flags) options() (run.Options, error) {
 		}
 		o.Settings = append(o.Settings, s)
 	}
+	if !slices.ContainsFunc(o.Workloads, func(w run.Workload) bool {
+		return slices.ContainsFunc(w.Systems, func(name string) bool { return slices.Contains(o.Systems, name) })
+	}) {
+		return o, errors.New("none of these systems does any of these workloads (docs/performance.md says which do)")
+	}
 	var err error
 	if o.Rdmad, err = filepath.Abs(f.rdmad); err != nil {
 		return o, err
 	}
-	if _, err := os.Stat(o.Rdmad); err != nil {
+	if _, err := exec.LookPath(o.Rdmad); err != nil {
 		return o, fmt.Errorf("the rdmad to measure: %w", err)
 	}
 	o.Peers, err = os.Executable()
 	return o, err
 }
 
-func compare(ctx context.Context, f *flags) error {
+func compare(ctx context.Context, f *flags) (err error) {
 	o, err := f.options()
 	if err != nil {
 		return usage(err)
 	}
+	part := f.quick || len(o.Systems) < len(system.All) || len(o.Workloads) < len(run.Workloads) || len(o.Settings) < 2
+	out, err := openOutput(f, part)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.close()) }()
 	begin := time.Now()
 	o.Progress = func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%4.0f s  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
@@ -202,35 +223,18 @@ func compare(ctx context.Context, f *flags) error {
 		return err
 	}
 	r, err := run.Run(ctx, o)
-	if err != nil {
+	r.Machine, r.Part = machine, part || err != nil
+	if err := errors.Join(report.Table(os.Stdout, r), report.TargetTable(os.Stdout, r)); err != nil {
 		return err
 	}
-	r.Machine = machine
-	if err := write(f, r); err != nil {
+	if err != nil {
+		return fmt.Errorf("what was measured until then is printed, and not written to files: %w", err)
+	}
+	if err := out.write(r); err != nil {
 		return err
 	}
 	if r.Failed() {
 		return errFailed
-	}
-	return nil
-}
-
-// write prints tables and writes files.
-func write(f *flags, r *result.Results) error {
-	if err := errors.Join(report.Table(os.Stdout, r), report.TargetTable(os.Stdout, r)); err != nil {
-		return err
-	}
-	if f.json != "" {
-		text, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(f.json, append(text, '\n'), 0o644); err != nil {
-			return err
-		}
-	}
-	if f.plots != "" {
-		return report.Page(f.plots, r)
 	}
 	return nil
 }

@@ -37,22 +37,29 @@ var colours = map[string]color.RGBA{
 	"nats":           {190, 170, 30, 255},
 }
 
+var settings = []run.Setting{run.Free, run.Pinned}
+
+// plots are the plots of each setting.
+var plots = []struct {
+	name string
+	plot func(*result.Results, string) (*plot.Plot, error)
+}{
+	{"latency", latencyPlot},
+	{"clients", clientsPlot},
+	{"sizes", sizesPlot},
+	{"groups", groupsPlot},
+}
+
+func plotFile(name string, s run.Setting) string { return fmt.Sprintf("%s-%s.svg", name, s) }
+
 // Plots writes the plots, as SVG, into a directory, and returns the names of the files. Those for which
 // nothing was measured are left out.
 func Plots(dir string, r *result.Results) (files []string, err error) {
-	for _, s := range []run.Setting{run.Free, run.Pinned} {
-		for _, p := range []struct {
-			name string
-			plot func(*result.Results, string) (*plot.Plot, error)
-		}{
-			{"latency", latencyPlot},
-			{"clients", clientsPlot},
-			{"sizes", sizesPlot},
-			{"groups", groupsPlot},
-		} {
+	for _, s := range settings {
+		for _, p := range plots {
 			made, err := p.plot(r, string(s))
 			if err == nil && made != nil {
-				file := fmt.Sprintf("%s-%s.svg", p.name, s)
+				file := plotFile(p.name, s)
 				files = append(files, file)
 				made.BackgroundColor = color.White
 				err = made.Save(plotWidth, plotHeight, filepath.Join(dir, file))

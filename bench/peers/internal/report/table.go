@@ -20,7 +20,7 @@ func Table(out io.Writer, r *result.Results) error {
 	m := &r.Machine
 	fmt.Fprintf(&b, "%s, %d CPUs, Linux %s, %s, %s, revision %s, load average before %.1f\n", m.CPU, m.CPUs, m.Kernel, m.Go, m.Date, m.Revision, m.Load)
 	fmt.Fprintf(&b, "%d rounds of %.2g s, interleaved: medians, of rates with quartiles. rdmad/this: medians of the ratios within a round\n", r.Rounds, r.Duration)
-	for _, s := range []run.Setting{run.Free, run.Pinned} {
+	for _, s := range settings {
 		tableOf(&b, r, string(s))
 	}
 	_, err := io.WriteString(out, b.String())

@@ -14,7 +14,9 @@ type Results struct {
 	// Rounds is how many rounds there were, and Duration how long each measurement took, or a part of what it took (Sample.Elapsed).
 	Rounds   int     `json:"rounds"`
 	Duration float64 `json:"duration_s"`
-	Cells    []*Cell `json:"cells"`
+	// Part: not everything was measured that can be, or next to nothing of each.
+	Part  bool    `json:"part,omitempty"`
+	Cells []*Cell `json:"cells"`
 }
 
 // Machine is where it was measured.
@@ -79,11 +81,12 @@ type Sample struct {
 	Rate     float64 `json:"messages_per_s"`
 	// Megabytes is 10^6 bytes of answers, or of posts, per second.
 	Megabytes float64 `json:"mb_per_s"`
-	// Latencies are zero for posts.
-	P50  float64 `json:"p50_us"`
-	P90  float64 `json:"p90_us"`
-	P99  float64 `json:"p99_us"`
-	P999 float64 `json:"p99_9_us"`
+	// Latencies are zero for posts, and where there are too few to have one beyond: ten for P90, a hundred
+	// for P99, a thousand for P999.
+	P50  float64 `json:"p50_us,omitempty"`
+	P90  float64 `json:"p90_us,omitempty"`
+	P99  float64 `json:"p99_us,omitempty"`
+	P999 float64 `json:"p99_9_us,omitempty"`
 	// CPU is the processor time of all processes of the system for a million messages.
 	CPU float64 `json:"cpu_per_million_messages_s"`
 	// Cores is how many processors the system kept busy.
@@ -104,16 +107,16 @@ func (s *Sample) Round() {
 	}
 }
 
-// Value is one of the numbers of a sample.
+// Value is one of the numbers of a sample, NaN if the sample has none.
 type Value func(*Sample) float64
 
 // The values that tables and targets use.
 var (
 	Rate  Value = func(s *Sample) float64 { return s.Rate }
-	P50   Value = func(s *Sample) float64 { return s.P50 }
-	P90   Value = func(s *Sample) float64 { return s.P90 }
-	P99   Value = func(s *Sample) float64 { return s.P99 }
-	P999  Value = func(s *Sample) float64 { return s.P999 }
+	P50   Value = func(s *Sample) float64 { return orNone(s.P50) }
+	P90   Value = func(s *Sample) float64 { return orNone(s.P90) }
+	P99   Value = func(s *Sample) float64 { return orNone(s.P99) }
+	P999  Value = func(s *Sample) float64 { return orNone(s.P999) }
 	CPU   Value = func(s *Sample) float64 { return s.CPU }
 	Cores Value = func(s *Sample) float64 { return s.Cores }
 	// Group is the average size of a group of requests.
@@ -123,6 +126,14 @@ var (
 	// Megabytes is the rate in bytes.
 	Megabytes Value = func(s *Sample) float64 { return s.Megabytes }
 )
+
+// orNone returns a latency, of which zero is none.
+func orNone(latency float64) float64 {
+	if latency == 0 {
+		return math.NaN()
+	}
+	return latency
+}
 
 // Find returns the cell, or nil.
 func (r *Results) Find(setting, workload, system string) *Cell {
@@ -150,7 +161,7 @@ func (c *Cell) Of(v Value) Spread {
 	var values []float64
 	if c != nil {
 		for _, s := range c.Samples {
-			if s != nil {
+			if s != nil && !math.IsNaN(v(s)) {
 				values = append(values, v(s))
 			}
 		}
@@ -164,7 +175,7 @@ func (c *Cell) Ratio(v Value, to *Cell) Spread {
 	var values []float64
 	if c != nil && to != nil {
 		for i := range min(len(c.Samples), len(to.Samples)) {
-			if a, b := c.Samples[i], to.Samples[i]; a != nil && b != nil && v(b) > 0 {
+			if a, b := c.Samples[i], to.Samples[i]; a != nil && b != nil && v(b) > 0 && !math.IsNaN(v(a)) {
 				values = append(values, v(a)/v(b))
 			}
 		}

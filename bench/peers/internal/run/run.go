@@ -38,7 +38,7 @@ type Options struct {
 }
 
 // Run carries a comparison out. What fails is in the results; an error means that the comparison
-// itself did not come to its end.
+// itself did not come to its end, and the results are those until then.
 func Run(ctx context.Context, o Options) (*result.Results, error) {
 	// Processes are told when the thread that started them ends, and start on the processors
 	// of that thread.
@@ -50,7 +50,7 @@ func Run(ctx context.Context, o Options) (*result.Results, error) {
 	}
 	for _, setting := range o.Settings {
 		if err := r.in(ctx, setting); err != nil {
-			return nil, err
+			return r.results, err
 		}
 	}
 	return r.results, nil
@@ -220,7 +220,15 @@ func (r *run) sample(cell *result.Cell, w *Workload, m *measured) (*result.Sampl
 	s.Cores = cpu.Seconds() / s.Elapsed
 	if all.TotalCount() > 0 {
 		us := func(p float64) float64 { return float64(all.ValueAtQuantile(p)) / 1e3 }
-		s.P50, s.P90, s.P99, s.P999 = us(50), us(90), us(99), us(99.9)
+		for _, v := range []struct {
+			to      *float64
+			percent float64
+		}{{&s.P50, 50}, {&s.P90, 90}, {&s.P99, 99}, {&s.P999, 99.9}} {
+			// Of fewer it would be the largest of all.
+			if float64(all.TotalCount())*(100-v.percent) >= 99.99 {
+				*v.to = us(v.percent)
+			}
+		}
 		if r.latencies[cell] == nil {
 			r.latencies[cell] = load.NewHistogram()
 		}
