@@ -2,8 +2,10 @@ package system
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -131,7 +133,11 @@ func grpcEcho(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServ
 	return m, decode(m)
 }
 
-// grpcPage gives a page in memory of gRPC's pool: the transport keeps it until it was written.
+// grpcPages are the pages that are sent, by size: what lies between their stamps is shared by all answers.
+var grpcPages sync.Map
+
+// grpcPage sends a page of the service's memory, without a copy of its own, as systems with a sheet do. The transport
+// may still be writing an answer when the next is made, so each has stamps of its own.
 func grpcPage(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	req := message{bytes: make([]byte, 0, pageRequestSize)}
 	if err := decode(&req); err != nil {
@@ -141,8 +147,18 @@ func grpcPage(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServ
 	if err != nil {
 		return nil, err
 	}
-	pool := mem.DefaultBufferPool()
-	buf := pool.Get(size)
-	content.Fill(*buf, stamp)
-	return &message{wire: mem.BufferSlice{mem.NewBuffer(buf, pool)}}, nil
+	if size < 2*content.StampSize {
+		p := make([]byte, size)
+		content.Fill(p, stamp)
+		return &message{wire: mem.BufferSlice{mem.SliceBuffer(p)}}, nil
+	}
+	page, ok := grpcPages.Load(size)
+	if !ok {
+		p := make([]byte, size)
+		content.Fill(p, 0)
+		page, _ = grpcPages.LoadOrStore(size, p)
+	}
+	middle := page.([]byte)[content.StampSize : size-content.StampSize]
+	ends := binary.LittleEndian.AppendUint64(make([]byte, 0, content.StampSize), stamp)
+	return &message{wire: mem.BufferSlice{mem.SliceBuffer(ends), mem.SliceBuffer(middle), mem.SliceBuffer(ends)}}, nil
 }
