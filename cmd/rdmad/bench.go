@@ -44,6 +44,9 @@ func newWorkload(w bench.Workload, short string) *cobra.Command {
 			if c.Flags().Changed("count") && c.Flags().Changed("duration") {
 				return usagef("--count and --duration: only one can end the run")
 			}
+			if c.Flags().Changed("count") && spec.Count == 0 {
+				return usagef("--count 0: want at least one message")
+			}
 			spec.Size = int(size)
 			if err := spec.Check(); err != nil {
 				return &usageError{err}
@@ -77,10 +80,8 @@ func newWorkload(w bench.Workload, short string) *cobra.Command {
 	f := c.Flags()
 	f.Var(&size, "size", "size of the messages")
 	f.IntVar(&spec.Clients, "clients", 1, "number of worker processes")
-	f.IntVar(&spec.Depth, "depth", 1, "requests that each process keeps outstanding")
-	if w == bench.OneWay {
-		// Nothing is outstanding that has no answer.
-		_ = f.MarkHidden("depth")
+	if w != bench.OneWay { // nothing is outstanding that has no answer
+		f.IntVar(&spec.Depth, "depth", 1, "requests that each process keeps outstanding")
 	}
 	f.Uint64Var(&spec.Count, "count", 0, "messages of all processes together, instead of --duration")
 	f.DurationVar(&spec.Duration, "duration", 5*time.Second, "how long to measure")

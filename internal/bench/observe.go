@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // PIDsEnv is the environment variable in which a sandbox lists its processes, as
@@ -21,6 +23,8 @@ type observation struct {
 	// cpu is the processor time of each process that takes part and is no
 	// worker of the run.
 	cpu []processTime
+	// complete: they are all that take part.
+	complete bool
 }
 
 // daemonStatus is the part of the local daemon's status that a run needs.
@@ -59,6 +63,7 @@ func (r *run) look(ctx context.Context) (*observation, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.complete = len(procs) > 0
 	for role, pid := range map[string]int{"supervisor": o.status.PIDs.Supervisor, "core": o.status.PIDs.Core} {
 		known := slices.ContainsFunc(procs, func(p processTime) bool { return p.pid == pid })
 		if pid > 0 && !known {
@@ -69,6 +74,8 @@ func (r *run) look(ctx context.Context) (*observation, error) {
 		// A process that is gone, or is another user's business, is left out.
 		if p.used, err = timeOf(p.pid); err == nil {
 			o.cpu = append(o.cpu, p)
+		} else {
+			o.complete = false
 		}
 	}
 	slices.SortStableFunc(o.cpu, func(a, b processTime) int { return strings.Compare(a.role, b.role) })
@@ -92,34 +99,13 @@ func parsePIDs(list string) ([]processTime, error) {
 	return procs, nil
 }
 
-// tick is the unit of processor times in /proc, the same on every Linux.
-const tick = 10 * time.Millisecond
-
-// timeOf returns the processor time, user and system, of a process so far.
+// timeOf returns the processor time, user and system, of a process so far: the times in /proc have a
+// resolution of 10 ms.
 func timeOf(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, err
+	var t unix.Timespec
+	// How Linux numbers the clock of a process: clock_getcpuclockid(3).
+	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil {
+		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
 	}
-	return parseStat(string(stat))
-}
-
-// parseStat reads the processor time in the content of a stat file of /proc.
-func parseStat(stat string) (time.Duration, error) {
-	// The name, in parentheses, may contain anything. After it come the state
-	// and ten numbers, and then the ticks in user and in system mode.
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	const user, system = 11, 12
-	if len(fields) <= system {
-		return 0, fmt.Errorf("only %d fields in %q", len(fields), stat)
-	}
-	var sum time.Duration
-	for _, i := range []int{user, system} {
-		n, err := strconv.ParseInt(fields[i], 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("processor time in %q: %w", stat, err)
-		}
-		sum += time.Duration(n) * tick
-	}
-	return sum, nil
+	return time.Duration(t.Nano()), nil
 }

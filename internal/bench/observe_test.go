@@ -2,6 +2,7 @@ package bench
 
 import (
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -23,23 +24,18 @@ func TestParsePIDs(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
-	const stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 250 31 0 0 20 0 9 0 100 1 2"
-	if got, err := parseStat(stat); err != nil || got != 2810*time.Millisecond {
-		t.Errorf("got %v, %v", got, err)
-	}
-	for _, bad := range []string{"", "42 (x) S 1", "42 (x) S 1 2 3 4 5 6 7 8 9 10 x 12"} {
-		if got, err := parseStat(bad); err == nil {
-			t.Errorf("%q: accepted as %v", bad, got)
-		}
-	}
-}
-
 func TestTimeOf(t *testing.T) {
-	if _, err := timeOf(os.Getpid()); err != nil {
-		t.Error(err)
+	before, err := timeOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := timeOf(1 << 30); err == nil {
+	for n := 0; n < 1e6; n++ {
+		runtime.Gosched()
+	}
+	if after, err := timeOf(os.Getpid()); err != nil || after <= before || after > before+time.Minute {
+		t.Errorf("%v, %v, then %v", before, err, after)
+	}
+	if _, err := timeOf(1 << 22); err == nil { // PID_MAX_LIMIT
 		t.Error("a process that cannot exist has a processor time")
 	}
 }

@@ -22,7 +22,8 @@ type Result struct {
 	Version string `json:"version"`
 	Size    int    `json:"size_bytes"`
 	Clients int    `json:"clients"`
-	Depth   int    `json:"depth"`
+	// Depth is 0 for OneWay.
+	Depth int `json:"depth,omitempty"`
 	// Wait is how the worker processes waited for answers.
 	Wait client.Mode `json:"wait"`
 	// Messages is how many were sent and, unless they are one-way, answered.
@@ -49,7 +50,8 @@ type Result struct {
 }
 
 // Latency is the distribution of full round trips, from before the call to after
-// its answer was in the caller's memory.
+// its answer was in the caller's memory. A percentile that too few lie beyond (of fewer than 1000 that is
+// P999) is the largest of all.
 type Latency struct {
 	Min  float64 `json:"min_us"`
 	Avg  float64 `json:"avg_us"`
@@ -62,12 +64,15 @@ type Latency struct {
 	Histogram string `json:"histogram_ns"`
 }
 
-// CPU is the processor time, user and system, of all processes that took part.
+// CPU is the processor time, user and system, of the processes that took part, as far as they are known.
 type CPU struct {
 	// Total is the sum of all, and PerMillion what a million messages cost.
 	Total      float64   `json:"total_s"`
 	PerMillion float64   `json:"per_million_messages_s"`
 	Processes  []Process `json:"processes"`
+	// Complete: no process that took part is missing. Only a sandbox tells which they are; elsewhere those of
+	// the other nodes, and services, are.
+	Complete bool `json:"complete"`
 }
 
 // Process is the processor time of one process, or of several alike.
@@ -181,5 +186,6 @@ func cpuOf(r *Result, workers time.Duration, before, after *observation) CPU {
 		}
 	}
 	c.PerMillion = c.Total / millions
+	c.Complete = after.complete && len(r.Ended) == 0
 	return c
 }

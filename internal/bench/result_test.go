@@ -107,7 +107,7 @@ func TestOutput(t *testing.T) {
 	if err := r.Table(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"8 processes x 2 outstanding", "full round trip", "p99.9", "calls/s", "a.workers (8)", "total", "1.5"} {
+	for _, want := range []string{"8 processes x 2 outstanding", "full round trip", "p99.9", "calls/s", "a.workers (8)", "total", "1.5", "not in it: other nodes", "     -"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in:\n%s", want, table.String())
 		}

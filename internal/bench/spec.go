@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/client"
 )
@@ -59,7 +60,7 @@ type Spec struct {
 	Size int `json:"size_bytes"`
 	// Clients is the number of worker processes.
 	Clients int `json:"clients"`
-	// Depth is how many requests each process keeps outstanding.
+	// Depth is how many requests each process keeps outstanding; 0 for OneWay.
 	Depth int `json:"depth"`
 	// Count is the number of messages of all processes together. Zero: as many
 	// as fit into Duration.
@@ -88,7 +89,9 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("size %d: want 0 to %d bytes", s.Size, maxSize)
 	case s.Clients < 1 || s.Clients > maxClients:
 		return fmt.Errorf("%d clients: want 1 to %d", s.Clients, maxClients)
-	case s.Depth < 1 || s.Depth > maxDepth:
+	case s.Workload == OneWay && s.Depth != 0:
+		return fmt.Errorf("depth %d: nothing is outstanding that has no answer", s.Depth)
+	case s.Workload != OneWay && (s.Depth < 1 || s.Depth > maxDepth):
 		return fmt.Errorf("depth %d: want 1 to %d", s.Depth, maxDepth)
 	case s.Count == 0 && (s.Duration <= 0 || s.Duration > maxDuration):
 		return fmt.Errorf("duration %v: want more than 0s and at most %v", s.Duration, maxDuration)
@@ -96,6 +99,15 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("warm-up %v: want 0s to %v", s.Warmup, maxDuration)
 	case s.Count > 0 && s.Count < uint64(s.Clients):
 		return fmt.Errorf("%d messages for %d clients: want at least one each", s.Count, s.Clients)
+	}
+	// The kernel may end any process of the machine for the sake of one that takes too much.
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil {
+		return fmt.Errorf("the machine's memory: %w", err)
+	}
+	most := machine.Totalram * uint64(machine.Unit) / 2
+	if bytes := uint64(s.Clients) * uint64(max(s.Depth, 1)) * uint64(s.Size); bytes > most {
+		return fmt.Errorf("%d clients with %d messages of %d bytes each: %d bytes, and half of this machine's memory is %d", s.Clients, max(s.Depth, 1), s.Size, bytes, most)
 	}
 	return nil
 }

@@ -22,6 +22,8 @@ func TestSpecCheck(t *testing.T) {
 		{func(s *Spec) { s.Duration = 0 }, "duration 0s"},
 		{func(s *Spec) { s.Warmup = -1 }, "warm-up -1ns"},
 		{func(s *Spec) { s.Count = 7 }, "7 messages for 8 clients"},
+		{func(s *Spec) { s.Workload = OneWay }, "nothing is outstanding"},
+		{func(s *Spec) { s.Size, s.Depth = maxSize, maxDepth }, "half of this machine's memory"},
 	} {
 		bad := good
 		c.change(&bad)

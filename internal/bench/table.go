@@ -10,12 +10,16 @@ import (
 // Table writes the result for people.
 func (r *Result) Table(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d processes x %d outstanding, %d bytes, %s from node %s over %s, %.2f s\n\n",
-		r.Workload, r.Clients, r.Depth, r.Size, r.Target, r.Node, r.Fabric, r.Elapsed)
+	outstanding := fmt.Sprintf(" x %d outstanding", r.Depth)
+	if r.Workload == OneWay {
+		outstanding = ""
+	}
+	fmt.Fprintf(&b, "%s: %d processes%s, %d bytes, %s from node %s over %s, %.2f s\n\n",
+		r.Workload, r.Clients, outstanding, r.Size, r.Target, r.Node, r.Fabric, r.Elapsed)
 	if l := r.Latency; l != nil {
 		b.WriteString("latency is the full round trip, in us\n")
 		columns(&b, []string{"min", "avg", "p50", "p90", "p99", "p99.9", "max"},
-			[]string{us(l.Min), us(l.Avg), us(l.P50), us(l.P90), us(l.P99), us(l.P999), us(l.Max)})
+			[]string{us(l.Min), us(l.Avg), us(l.P50), r.beyond(10, l.P90), r.beyond(100, l.P99), r.beyond(1000, l.P999), us(l.Max)})
 	}
 	rate := "calls/s"
 	if r.Workload == OneWay {
@@ -34,6 +38,9 @@ func (r *Result) Table(out io.Writer) error {
 		values = append(values, fmt.Sprintf("%.3f", p.PerMillion))
 	}
 	columns(&b, append(names, "total"), append(values, fmt.Sprintf("%.3f", r.CPU.PerMillion)))
+	if !r.CPU.Complete && len(r.Ended) == 0 {
+		b.WriteString("not in it: other nodes and services, which only a sandbox tells of\n")
+	}
 	if len(r.Ended) > 0 {
 		fmt.Fprintf(&b, "ended during the measurement, and what it used is missing: %s\n", strings.Join(r.Ended, ", "))
 	}
@@ -42,6 +49,14 @@ func (r *Result) Table(out io.Writer) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// beyond formats a percentile, if there are enough messages that one of them lies beyond.
+func (r *Result) beyond(enough uint64, percentile float64) string {
+	if r.Messages < enough {
+		return "-"
+	}
+	return us(percentile)
 }
 
 // columns writes a line of names and a line of values below, aligned right.
