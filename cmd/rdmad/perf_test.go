@@ -264,3 +264,22 @@ func TestPerfOverLibfabric(t *testing.T) {
 		}
 	}
 }
+
+// Who is interrupted says so, whatever the end of the two sides looked like.
+func TestPerfInterrupted(t *testing.T) {
+	f := newFixture(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 3 {
+		server, client := f.startPair(ctx, "pingpong")
+		if err := client.cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		client.until(client.stderr, "interrupt signal received")
+		_ = client.cmd.Wait() // its status is looked at
+		_ = server.cmd.Wait()
+		if status := client.cmd.ProcessState.ExitCode(); status != exitFailure {
+			t.Errorf("status %d, want %d:\n%s", status, exitFailure, client.said)
+		}
+	}
+}

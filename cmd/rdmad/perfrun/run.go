@@ -72,6 +72,9 @@ func Run(ctx context.Context, o Options, tool perf.Tool) (any, error) {
 	default:
 		result, err = o.server(ctx, src, tool)
 	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // whatever that has made of the two sides
+	}
 	if r, ok := result.(Result); ok && err == nil {
 		if o.JSON {
 			err = r.WriteJSON(o.Out)

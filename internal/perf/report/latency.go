@@ -53,6 +53,8 @@ func (s *Samples) At(percentage float64) float64 {
 // Latency is what perftest says of latencies, with its keys, and more percentiles; all in
 // microseconds.
 type Latency struct {
+	// N is how many latencies these are.
+	N       uint64  `json:"n_latencies"`
 	Min     float64 `json:"t_min"`
 	Max     float64 `json:"t_max"`
 	Typical float64 `json:"t_typical"`
@@ -73,7 +75,7 @@ func (s *Samples) Latency() *Latency {
 	n := float64(s.count)
 	mean := s.sum / n
 	return &Latency{
-		Min: micros(float64(s.min)), Max: micros(float64(s.max)), Typical: s.At(50), Average: micros(mean),
+		N: s.count, Min: micros(float64(s.min)), Max: micros(float64(s.max)), Typical: s.At(50), Average: micros(mean),
 		Stdev: micros(math.Sqrt(max(s.sq/n-mean*mean, 0))),
 		P50:   s.At(50), P90: s.At(90), P99: s.At(99), P999: s.At(99.9), P9999: s.At(99.99),
 	}

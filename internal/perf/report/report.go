@@ -47,7 +47,8 @@ func Wait(event bool) string {
 
 // Row is the result for one size of messages. What was not measured is nil.
 type Row struct {
-	Size       int    `json:"MsgSize"`
+	Size int `json:"MsgSize"`
+	// Iterations is how many messages the bandwidth is of.
 	Iterations uint64 `json:"n_iterations"`
 	*Latency
 	*Bandwidth

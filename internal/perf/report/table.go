@@ -55,7 +55,7 @@ func (r *Report) latencies(b *strings.Builder) {
 		"50%[usec]\t90%[usec]\t99.99%[usec]\tCPU client[%]\tCPU server[%]", r.Results, func(w io.Writer, x Row) {
 		l := x.Latency
 		fmt.Fprintf(w, "%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\n",
-			x.Size, x.Iterations, l.Min, l.Max, l.Typical, l.Average, l.Stdev, l.P99, l.P999, l.P50, l.P90, l.P9999,
+			x.Size, l.N, l.Min, l.Max, l.Typical, l.Average, l.Stdev, l.P99, l.P999, l.P50, l.P90, l.P9999,
 			x.ClientCPU.Percent, x.ServerCPU.Percent)
 	})
 }
