@@ -94,7 +94,7 @@ func newSandbox() *cobra.Command {
 	f.StringVar(&o.Settings.MaxGroupDelay, "max-group-delay", "", "by how much messages may be held back so that groups grow (default: not at all)")
 	f.IntVar(&o.Settings.GroupMax, "group-max", 0, "the most messages of one group (default: the daemon's)")
 	f.IntVar(&o.Settings.Lanes, "lanes", 0, "lanes of each class to a peer (default: the daemon's)")
-	f.StringVar(&o.Settings.Balance, "balance", "", "how requests are spread over them: round-robin or least-outstanding (default: the daemon's)")
+	f.StringVar(&o.Settings.Balance, "balance", "", "how requests are spread over the lanes to a peer: round-robin or least-outstanding (default: the daemon's)")
 	f.StringVar(&o.Settings.Idle, "idle", "", "what an idle agent does: busy, adaptive or event (default: the daemon's)")
 	f.BoolVar(&o.Settings.TLS, "tls", false, "make certificates and connect the nodes with TLS")
 	f.BoolVar(&o.Settings.TLSData, "tls-data", false, "encrypt data connections as well; implies --tls")
