@@ -40,6 +40,9 @@ func newSandbox() *cobra.Command {
 			if c.Flags().Changed("lanes") && o.Settings.Lanes < 1 {
 				return usagef("--lanes %d: want 1 to 8", o.Settings.Lanes)
 			}
+			if o.Embedded && c.Flags().Changed("wait") {
+				return usagef("--wait: with --embedded the core's agent is the service, and waits as --idle says")
+			}
 			o.Settings.TLS = o.Settings.TLS || o.Settings.TLSData
 			if err := checkFabricOptions(o.Settings.Verbs); err != nil {
 				return err
