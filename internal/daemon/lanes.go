@@ -137,6 +137,10 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 		return agent.ErrRetired
 	}
 	defer d.using.RUnlock()
+	// A domain that gets new memory does not wait for a peer.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.alive, cancel)()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	up, draining := o.isUp(d)
@@ -160,8 +164,8 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	case <-s.done:
 		return s.Reason()
 	}
-	ctx, cancel := s.within(ctx, openTimeout)
-	defer cancel()
+	ctx, within := s.within(ctx, openTimeout)
+	defer within()
 	ring := o.lane.Ring
 	pair, err := d.endpoint(s, ring)
 	if err != nil {
@@ -189,6 +193,9 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	}
 	if err != nil {
 		pair.Discard(d.agent)
+		if d.isRetired() {
+			return agent.ErrRetired
+		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("not open in time (rdmad status on this node and on %s; is one overloaded?): %w", s.link.name, err)
 		}
