@@ -26,6 +26,8 @@ type fakeNet struct {
 	onAnswer func(msg []byte) []byte
 	// answerError, if set, says what an answer's Send returns instead of sending it; nil means that it is sent.
 	answerError func(msg []byte) error
+	// withdrawn: new calls can go to other processes.
+	withdrawn bool
 	// sent counts the frames of callers, answered those of handlers.
 	sent, answered int
 
@@ -48,7 +50,12 @@ func (n *fakeNet) handle(service, method string, h func(incoming) error) error {
 	return nil
 }
 
-func (n *fakeNet) withdraw(context.Context) error { return nil }
+func (n *fakeNet) withdraw(context.Context) error {
+	if !n.withdrawn {
+		return errors.New("fake: nobody else has it")
+	}
+	return nil
+}
 
 func (n *fakeNet) fetched(context.Context) error { return nil }
 

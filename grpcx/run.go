@@ -46,7 +46,7 @@ func (s *Server) call(m *method, r *serverStream) error {
 func (s *Server) enter() *status.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping {
+	if s.refusing {
 		return status.New(codes.Unavailable, "grpcx: the server is stopping")
 	}
 	if s.running >= s.options.calls {
@@ -60,9 +60,7 @@ func (s *Server) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running--
-	if s.stopping && s.running == 0 {
-		close(s.idle)
-	}
+	s.settleLocked()
 }
 
 // start receives the head of the call and makes the handler's context.

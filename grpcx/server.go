@@ -28,8 +28,12 @@ type Server struct {
 	services map[string]grpc.ServiceInfo
 	running  int
 	stopping bool
-	// idle is closed when nothing runs any more after stopping.
+	// refusing: the daemon has not been told that calls are to go elsewhere.
+	refusing bool
+	// idle is closed by rest when nothing runs after stopping. Calls that had begun elsewhere in this process may still
+	// come, which fetched waits for.
 	idle chan struct{}
+	rest sync.Once
 }
 
 func newServer(h host, serve func(context.Context) error, opts []ServerOption) *Server {
@@ -93,17 +97,14 @@ func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo {
 // server.Server serves nothing else any more either. Afterwards end the context of Serve, or Close the server of
 // package server. It may be called more than once.
 func (s *Server) GracefulStop(ctx context.Context) error {
-	// Without the daemon's answer calls that come are refused.
 	asking, cancel := context.WithTimeout(ctx, withdrawTime)
-	_ = s.host.withdraw(asking)
+	err := s.host.withdraw(asking)
 	cancel()
 	s.mu.Lock()
-	if !s.stopping {
-		s.stopping = true
-		if s.running == 0 {
-			close(s.idle)
-		}
-	}
+	// Without the daemon's answer calls that come are refused. With it those that come have begun here before, and
+	// nobody else has them.
+	s.stopping, s.refusing = true, err != nil
+	s.settleLocked()
 	s.mu.Unlock()
 	select {
 	case <-s.idle:
@@ -116,6 +117,13 @@ func (s *Server) GracefulStop(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// settleLocked notes that nothing runs, after stopping.
+func (s *Server) settleLocked() {
+	if s.stopping && s.running == 0 {
+		s.rest.Do(func() { close(s.idle) })
+	}
 }
 
 // withdrawTime is how long the daemon may take to have calls go elsewhere.

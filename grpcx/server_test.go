@@ -103,6 +103,20 @@ func TestGracefulStop(t *testing.T) {
 	}
 }
 
+// A call that had begun when other processes took over has nobody else: it is done, and not refused.
+func TestCallBesideGracefulStop(t *testing.T) {
+	srv, c := fakeServer(t, echoSize())
+	srv.host.(*fakeNet).withdrawn = true
+	for range 2 {
+		if err := srv.GracefulStop(limit(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // What handlers have sent and slow readers have no room for is waited for, too: a server that is closed loses it.
 func TestGracefulStopBesideSlowReader(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
@@ -172,7 +186,7 @@ func TestAnswerBeyondAllLimits(t *testing.T) {
 	n, conn := fake(t, stackOptions{register: func(grpc.ServiceRegistrar) {}})
 	n.answerError = func(msg []byte) error {
 		if len(msg) > 1000 { // instead of 1 GiB
-			return fmt.Errorf("server: %w: a message of %d bytes", server.ErrInvalid, len(msg))
+			return fmt.Errorf("server: %w: %d bytes", server.ErrTooLarge, len(msg))
 		}
 		return nil
 	}
@@ -187,13 +201,13 @@ func TestAnswerBeyondAllLimits(t *testing.T) {
 	s.register(newServer(n, nil, nil))
 	c := testgrpc.NewTestServiceClient(conn)
 	_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
-	want(t, err, codes.ResourceExhausted, "a message of")
+	want(t, err, codes.ResourceExhausted, "message too large")
 	stream, err := c.StreamingOutputCall(limit(t), &testgrpc.StreamingOutputCallRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = stream.Recv()
-	want(t, err, codes.ResourceExhausted, "a message of")
+	want(t, err, codes.ResourceExhausted, "message too large")
 }
 
 func TestRegister(t *testing.T) {

@@ -218,7 +218,7 @@ func (r *serverStream) sendEnd(flags byte, e ending) error {
 			*b = appendMessage(*b, r.held)
 		}
 		err = r.in.Send(*b)
-		if r.begun = r.begun || err == nil; errors.Is(err, server.ErrInvalid) {
+		if r.begun = r.begun || err == nil; errors.Is(err, server.ErrTooLarge) {
 			return failed(codes.ResourceExhausted, err)
 		}
 		return err
