@@ -82,7 +82,8 @@ func (s *clientStream) Header() (metadata.MD, error) {
 	}
 	ended, ready := s.ended, s.isReady
 	s.recvMu.Unlock()
-	if ended != nil && !ready {
+	// Without its only answer a call has not ended well: RecvMsg says so.
+	if ended != nil && !ready && (ended != io.EOF || s.desc.ServerStreams) {
 		s.finish(ended)
 	}
 	s.mu.Lock()

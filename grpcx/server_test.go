@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/rdmad/rdmad/internal/daemontest"
@@ -434,5 +435,29 @@ func TestGracefulStopBesideAnother(t *testing.T) {
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
+	}
+}
+
+// A call without its only answer has failed, also for OnFinish when the caller has asked for the header first.
+func TestHeaderBeforeNoAnswer(t *testing.T) {
+	s := &scripted{input: func(st testgrpc.TestService_StreamingInputCallServer) error {
+		return st.SetHeader(metadata.Pairs("k", "v"))
+	}}
+	_, c := fakeServer(t, s)
+	var ends []error
+	stream, err := c.StreamingInputCall(limit(t), grpc.OnFinish(func(err error) { ends = append(ends, err) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Error(err)
+	}
+	if h, err := stream.Header(); err != nil || len(h["k"]) != 1 {
+		t.Errorf("%v, %v", h, err)
+	}
+	err = stream.RecvMsg(new(testgrpc.StreamingInputCallResponse))
+	want(t, err, codes.Internal, "cardinality")
+	if len(ends) != 1 || status.Code(ends[0]) != codes.Internal {
+		t.Errorf("OnFinish: %v", ends)
 	}
 }

@@ -258,6 +258,8 @@ func (s *Session) read() {
 			break
 		}
 		if err = s.handle(m, fds); err != nil {
+			// Whatever it was, the connection is over, and that is what callers are to know it by.
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
 			break
 		}
 	}

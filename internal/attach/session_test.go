@@ -170,8 +170,8 @@ func TestBadMessages(t *testing.T) {
 			t.Errorf("%s: daemon: %v", name, err)
 		}
 		<-s.Done()
-		if s.Err() == nil {
-			t.Errorf("%s: no error", name)
+		if !errors.Is(s.Err(), attach.ErrClosed) {
+			t.Errorf("%s: %v", name, s.Err())
 		}
 		_ = s.Close()
 		s.Release()

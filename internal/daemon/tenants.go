@@ -38,15 +38,16 @@ func (c *conductor) settle(ctx context.Context, tenants []Tenant) error {
 	settled := make(chan struct{}, len(tenants))
 	for _, t := range tenants {
 		c.spawn(func() {
+			err := errTenantLeft
+			defer func() { // also when it ends its goroutine (runtime.Goexit)
+				if c.ctx.Err() == nil {
+					c.tenancy.left <- fmt.Errorf("service in the core: %w", err)
+				}
+			}()
 			socket := c.live().Node.Socket
-			err := t(attach.Within(c.ctx, c, socket), socket, func() { settled <- struct{}{} })
-			if c.ctx.Err() != nil {
-				return
+			if e := t(attach.Within(c.ctx, c, socket), socket, func() { settled <- struct{}{} }); e != nil {
+				err = e
 			}
-			if err == nil {
-				err = errTenantLeft
-			}
-			c.tenancy.left <- fmt.Errorf("service in the core: %w", err)
 		})
 	}
 	for range tenants {
