@@ -19,7 +19,8 @@ var (
 	// ErrVersion is returned by Attach when daemon and library share no version.
 	ErrVersion = attach.ErrVersion
 	// ErrLimit is returned by Attach when the daemon has no room for more
-	// workers, and by AllocRegion when the process has no room for the region.
+	// workers, by AllocRegion when the process has no room for the region, and by Method
+	// and what looks a target up when it has none to map a lane there.
 	ErrLimit = attach.ErrLimit
 )
 

@@ -1,6 +1,14 @@
 package attach
 
-import "time"
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/shm"
+)
 
 // BlockIdle is how long a block that nobody uses is kept.
 const BlockIdle = blockIdle
@@ -39,3 +47,17 @@ func Pooled(m *Pool) int {
 
 // Hurry makes a session wait so long only for a daemon that does not read, before it tries again.
 func Hurry(s *Session, d time.Duration) { s.conn.patience = d }
+
+// NoRoom makes lanes find no room in the address space until the test lets them.
+func NoRoom(t interface{ Cleanup(func()) }) (room *atomic.Bool) {
+	room = new(atomic.Bool)
+	openSegment = func(fd int, kind shm.Kind, size int) (*shm.Segment, error) {
+		if kind == shm.KindLane && !room.Load() {
+			shm.CloseFDs([]int{fd})
+			return nil, fmt.Errorf("map: %w", unix.ENOMEM)
+		}
+		return shm.Open(fd, kind, size)
+	}
+	t.Cleanup(func() { openSegment = shm.Open })
+	return room
+}

@@ -54,6 +54,7 @@ type Session struct {
 
 	conn   *Conn
 	events Events
+	serves bool // RoleService
 	done   chan struct{}
 	// quiet is closed when nobody is to wait for the daemon's answers any more.
 	quiet     chan struct{}
@@ -69,10 +70,13 @@ type Session struct {
 	mu      sync.Mutex
 	segs    map[*shm.Segment]bool // what is mapped
 	lanes   map[uint16]*shm.Segment
-	err     error // why the session ended
-	seq     uint64
-	pending map[uint64]*question
-	regions map[slots.RegionID]*Region
+	// unmapped are the lanes without room, and reminding says that remind runs.
+	unmapped  map[uint16]unmappedLane
+	reminding bool
+	err       error // why the session ended
+	seq       uint64
+	pending   map[uint64]*question
+	regions   map[slots.RegionID]*Region
 }
 
 // Events are what a session tells its owner from the goroutine that reads the
@@ -135,7 +139,7 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 	s := &Session{
 		Core: coreOf(ctx, socket), conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), quiet: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2), allocs: make(chan struct{}, MaxAsks/2),
 		segs: make(map[*shm.Segment]bool), lanes: make(map[uint16]*shm.Segment), pending: make(map[uint64]*question),
-		regions: make(map[slots.RegionID]*Region),
+		regions: make(map[slots.RegionID]*Region), unmapped: make(map[uint16]unmappedLane), serves: hello.Role == RoleService,
 	}
 	s.Pool.session = s
 	if err := s.handshake(ctx, hello); err != nil {
@@ -229,8 +233,11 @@ func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
 	return nil
 }
 
+// openSegment is shm.Open, but for tests.
+var openSegment = shm.Open
+
 func (s *Session) open(fd int, kind shm.Kind, size int) (*shm.Segment, error) {
-	seg, err := shm.Open(fd, kind, size)
+	seg, err := openSegment(fd, kind, size)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +264,7 @@ func (s *Session) read() {
 			err = fmt.Errorf("%w: %s", ErrClosed, m.Reason)
 			break
 		}
-		if err = s.handle(m, fds); err != nil {
+		if err = errors.Join(s.mapAgain(), s.handle(m, fds)); err != nil {
 			// Whatever it was, the connection is over, and that is what callers are to know it by.
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 			break
@@ -287,6 +294,11 @@ func (s *Session) handle(m *Message, fds []int) error {
 	case TypeResumed:
 		return s.resumed(m, fds)
 	default:
+		if m.Route != nil {
+			if err := s.noRoomFor(m.Route.Lanes); err != nil {
+				m.Fail = FailFor(err)
+			}
+		}
 		s.answer(m)
 	}
 	shm.CloseFDs(fds)
@@ -306,22 +318,8 @@ func (s *Session) lane(m *Message, fds []int) error {
 		shm.CloseFDs(fds) // from a core that has not heard yet that it is here
 		return nil
 	}
-	seg, err := s.open(fds[0], shm.KindLane, m.Lane.Geometry.SegmentSize())
-	if err != nil {
-		return err
-	}
-	ring, err := slots.NewRing(seg.Bytes(), m.Lane.Geometry)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.lanes[m.Lane.ID] = seg
-	s.mu.Unlock()
-	faultpoint.Here("lane.mapped")
-	if s.events.Lane != nil {
-		s.events.Lane(*m.Lane, ring)
-	}
-	return nil
+	s.forgetUnmapped(m.Lane.ID)
+	return s.mapLane(*m.Lane, fds[0])
 }
 
 // status takes a status that is too large for a message out of the memfd that comes with it.
@@ -373,6 +371,7 @@ func (s *Session) closed(id uint16) {
 	seg := s.lanes[id]
 	delete(s.lanes, id)
 	s.mu.Unlock()
+	s.forgetUnmapped(id)
 	if seg == nil || s.events.Closed == nil {
 		return
 	}
@@ -459,6 +458,10 @@ func (s *Session) release() {
 	for seg := range s.segs {
 		_ = seg.Close()
 	}
+	for _, u := range s.unmapped {
+		shm.CloseFDs([]int{u.fd})
+	}
+	clear(s.unmapped)
 	clear(s.segs)
 	s.mu.Unlock()
 	if s.Bell != nil {
