@@ -223,7 +223,7 @@ func compare(ctx context.Context, f *flags) (err error) {
 		return err
 	}
 	r, err := run.Run(ctx, o)
-	r.Machine, r.Part = machine, part || err != nil
+	r.Machine, r.Part = machine, part
 	if err := errors.Join(report.Table(os.Stdout, r), report.TargetTable(os.Stdout, r)); err != nil {
 		return err
 	}

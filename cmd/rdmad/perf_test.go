@@ -75,6 +75,15 @@ func (f *fixture) startPair(ctx context.Context, tool string) (server, client *p
 	return server, client
 }
 
+// fails waits for the end of a side, which must be that of a measurement that failed.
+func (s *perfSide) fails(t *testing.T) {
+	t.Helper()
+	_ = s.cmd.Wait() // its status is looked at
+	if status := s.cmd.ProcessState.ExitCode(); status != exitFailure {
+		t.Errorf("status %d, want %d:\n%s", status, exitFailure, s.said)
+	}
+}
+
 // A side that is killed is reported by the other one, whichever it is and however it waits.
 // How soon is a matter of the kernel, which ends the connections of a dead process at once.
 func TestPerfKilled(t *testing.T) {
@@ -95,11 +104,8 @@ func TestPerfKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 				alive.until(alive.stderr, "the other side is gone")
-				_ = alive.cmd.Wait() // its status is looked at
+				alive.fails(t)
 				_ = dead.cmd.Wait()
-				if status := alive.cmd.ProcessState.ExitCode(); status != exitFailure {
-					t.Errorf("status %d, want %d:\n%s", status, exitFailure, alive.said)
-				}
 			})
 		}
 	}
@@ -137,12 +143,8 @@ func TestPerfAtomicsProcesses(t *testing.T) {
 	}
 	client.until(client.stderr, "the other side is gone")
 	server.until(server.stderr, "the other side is gone")
-	for _, side := range []*perfSide{client, server} {
-		_ = side.cmd.Wait() // its status is looked at
-		if status := side.cmd.ProcessState.ExitCode(); status != exitFailure {
-			t.Errorf("status %d, want %d:\n%s", status, exitFailure, side.said)
-		}
-	}
+	client.fails(t)
+	server.fails(t)
 	for _, pid := range members {
 		if err := syscall.Kill(pid, 0); err == nil {
 			t.Errorf("the client has left process %d", pid)
@@ -276,10 +278,7 @@ func TestPerfInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		client.until(client.stderr, "interrupt signal received")
-		_ = client.cmd.Wait() // its status is looked at
+		client.fails(t)
 		_ = server.cmd.Wait()
-		if status := client.cmd.ProcessState.ExitCode(); status != exitFailure {
-			t.Errorf("status %d, want %d:\n%s", status, exitFailure, client.said)
-		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/rdmad/rdmad/internal/bench/cputime"
 )
 
 // PIDsEnv is the environment variable in which a sandbox lists its processes, as
@@ -72,7 +72,7 @@ func (r *run) look(ctx context.Context) (*observation, error) {
 	}
 	for _, p := range procs {
 		// A process that is gone, or is another user's business, is left out.
-		if p.used, err = timeOf(p.pid); err == nil {
+		if p.used, err = cputime.Of(p.pid); err == nil {
 			o.cpu = append(o.cpu, p)
 		} else {
 			o.complete = false
@@ -97,15 +97,4 @@ func parsePIDs(list string) ([]processTime, error) {
 		procs = append(procs, processTime{role: role, pid: pid})
 	}
 	return procs, nil
-}
-
-// timeOf returns the processor time, user and system, of a process so far: the times in /proc have a
-// resolution of 10 ms.
-func timeOf(pid int) (time.Duration, error) {
-	var t unix.Timespec
-	// How Linux numbers the clock of a process: clock_getcpuclockid(3).
-	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil {
-		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
-	}
-	return time.Duration(t.Nano()), nil
 }

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/bench/cputime"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -73,17 +73,25 @@ func (w *worker) run(ctx context.Context) error {
 		return fmt.Errorf("wait for the start: %w", err)
 	}
 	l.reset()
-	before := cpuTime()
+	before, err := cputime.Of(0)
+	if err != nil {
+		return err
+	}
 	begin := shm.Nanotime()
 	if err := w.supervised(ctx, l, w.job.Share, w.job.Duration, w.job.Progress); err != nil {
+		return err
+	}
+	end := shm.Nanotime()
+	after, err := cputime.Of(0)
+	if err != nil {
 		return err
 	}
 	r := &workerResult{
 		Messages:   l.done.Load(),
 		Mismatches: l.mismatches,
 		Begin:      begin,
-		End:        shm.Nanotime(),
-		CPU:        cpuTime() - before,
+		End:        end,
+		CPU:        after - before,
 	}
 	if w.job.Workload != OneWay {
 		if r.Histogram, err = l.latency.Encode(histogramCookie); err != nil {
@@ -134,13 +142,4 @@ func (w *worker) supervised(ctx context.Context, l *load, count uint64, d time.D
 	cancel(nil)
 	watch.Wait()
 	return err
-}
-
-// cpuTime returns the processor time of this process so far.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

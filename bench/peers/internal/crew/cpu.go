@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/bench/cputime"
 )
 
 // Tree returns the processes and all their descendants that live.
@@ -53,18 +55,15 @@ func children(pid int) ([]int, error) {
 	return found, nil
 }
 
-// CPU returns the processor time that processes have used so far, with all their threads, also
-// those that have ended. The numbers in /proc are no use for short runs: those of a process have a
-// resolution of 10 ms, and those of its threads end with them.
+// CPU returns the processor time that processes have used so far, with all their threads.
 func CPU(pids []int) (time.Duration, error) {
 	var sum time.Duration
 	for _, pid := range pids {
-		var t unix.Timespec
-		// How Linux numbers the clock of a process: clock_getcpuclockid(3).
-		if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil {
-			return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+		t, err := cputime.Of(pid)
+		if err != nil {
+			return 0, err
 		}
-		sum += time.Duration(t.Nano())
+		sum += t
 	}
 	return sum, nil
 }

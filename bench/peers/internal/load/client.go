@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
+	"github.com/rdmad/rdmad/internal/bench/cputime"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -95,7 +95,7 @@ func (c *clientProcess) load(ctx context.Context, l *load, s system.Session) err
 	if err := c.turn(Report{Ready: true, Warmed: l.finished}); err != nil {
 		return err
 	}
-	before, err := cpuTime()
+	before, err := cputime.Of(0)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (c *clientProcess) load(ctx context.Context, l *load, s system.Session) err
 		return err
 	}
 	r := &Result{Messages: l.finished, Mismatches: l.mismatches, Begin: begin, End: shm.Nanotime()}
-	after, err := cpuTime()
+	after, err := cputime.Of(0)
 	if err != nil {
 		return err
 	}
@@ -194,13 +194,4 @@ func watched(ctx context.Context, l *load, run func() error) error {
 			return errStalled
 		}
 	}
-}
-
-// cpuTime returns the processor time of this process so far.
-func cpuTime() (time.Duration, error) {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
-		return 0, fmt.Errorf("processor time: %w", err)
-	}
-	return time.Duration(t.Nano()), nil
 }
