@@ -103,7 +103,7 @@ var badInputs = map[string]badInput{
 	"rdmad reload": {wrong: []string{"extra", "--timeout x"}, asks: with(""), silent: "it would reload the configuration of the other tests"},
 	"rdmad run":    {wrong: []string{"extra", "-c /nonexistent.toml", "-c BAD"}, writes: with("-c CONFIG")},
 	"rdmad sandbox": {wrong: []string{"", "--lanes -1 -- true", "--fabric-option x -- true", "--fabric-option timeout=x -- true", "--fabric foo -- true", "--idle foo -- true", "--balance foo -- true",
-		"--embedded --wait busy -- true", "--lanes 99 -- true", "--lanes 0 -- true", "--group-max 0 -- true", "--group-max 1000 -- true", "--max-group-delay 1h -- true", "--verbs-connect foo -- true"}, writes: with("-- true")},
+		"--lanes 99 -- true", "--lanes 0 -- true", "--group-max 0 -- true", "--group-max 1000 -- true", "--max-group-delay 1h -- true", "--verbs-connect foo -- true"}, writes: with("-- true")},
 	"rdmad services":       {wrong: []string{"--nonsense"}, asks: with("")},
 	"rdmad status":         {wrong: []string{"extra"}, asks: with("")},
 	"rdmad support-bundle": {wrong: []string{"extra", "--limit 0s", "--json -o -"}, asks: with("-o -"), alone: true, writes: with("-o DIR/bundle.tar.gz")},

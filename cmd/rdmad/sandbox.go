@@ -40,9 +40,6 @@ func newSandbox() *cobra.Command {
 			if c.Flags().Changed("lanes") && o.Settings.Lanes < 1 {
 				return usagef("--lanes %d: want 1 to 8", o.Settings.Lanes)
 			}
-			if o.Embedded && c.Flags().Changed("wait") {
-				return usagef("--wait: with --embedded the core's agent is the service, and waits as --idle says")
-			}
 			o.Settings.TLS = o.Settings.TLS || o.Settings.TLSData
 			if err := checkFabricOptions(o.Settings.Verbs); err != nil {
 				return err
@@ -101,7 +98,7 @@ func newSandbox() *cobra.Command {
 	f.StringVar(&o.Settings.Idle, "idle", "", "what an idle agent does: busy, adaptive or event (default: the daemon's)")
 	f.BoolVar(&o.Settings.TLS, "tls", false, "make certificates and connect the nodes with TLS")
 	f.BoolVar(&o.Settings.TLSData, "tls-data", false, "encrypt data connections as well; implies --tls")
-	waitFlag(c, &o.Wait, server.DefaultWait, "how the echo service waits for requests")
+	waitFlag(c, &o.Wait, server.DefaultWait, "how the echo service waits for requests; with --embedded it is the core's agent, which waits as --idle says")
 	f.BoolVar(&o.Embedded, "embedded", false, "have the core of node b be the echo service, instead of a process of its own")
 	f.BoolVar(&o.Keep, "keep", false, "leave configurations and logs behind")
 	return c
