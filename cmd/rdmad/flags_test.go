@@ -16,3 +16,13 @@ func checkFlags(t *testing.T, c *cobra.Command) {
 		}
 	})
 }
+
+// What make lab-bench gives for its settings is taken, here over a fabric that needs no lab.
+func TestSandboxSettings(t *testing.T) {
+	f := newFixture(t)
+	for _, args := range []string{"--idle busy", "--idle busy --group-max 1", "--idle busy --embedded", "--idle event --wait event --embedded"} {
+		if r := f.run("rdmad sandbox", args+" -- true"); r.Status != 0 {
+			t.Errorf("%s: status %d:\n%s", args, r.Status, r.stderr)
+		}
+	}
+}
