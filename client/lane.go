@@ -266,10 +266,7 @@ func (l *lane) publish(u slots.Run, silent bool) error {
 // announce tells the daemon that something was published in the lane.
 func (l *lane) announce() {
 	s := l.conn.session
-	if sleep := s.Bells.MarkLane(l.id); sleep != 0 && !s.Bells.HasRung(sleep) {
-		faultpoint.Here("bell.before")
-		s.Bell.Ring()
-		s.Bells.Rung(sleep)
+	if s.WakeAgent(s.Bells.MarkLane(l.id), "bell.before") {
 		faultpoint.Here("bell.rung")
 	}
 }
