@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -33,6 +32,9 @@ type bulk struct {
 	mu      sync.Mutex
 	session *session // nil while nothing is registered
 	pd      fabric.ProtectionDomain
+	// made is when the connection for this node's operations was made last.
+	made  time.Time
+	pause rest
 	// accept is the newest connection that the peer has asked for, nil before the first. connecting are those that
 	// are being made in pd.
 	accept     *acceptance
@@ -255,6 +257,12 @@ func (b *bulk) open(attempt uint64) {
 	if s == nil {
 		return // it has ended, and with it the attempt
 	}
+	b.mu.Lock()
+	pause := b.pause.after(time.Since(b.made))
+	b.mu.Unlock()
+	if !sleep(s.life, pause) {
+		return // as below
+	}
 	until := time.Now().Add(c.live().Node.LinkHold)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		again, err := b.try(attempt, s, until)
@@ -267,7 +275,7 @@ func (b *bulk) open(attempt uint64) {
 		select {
 		case <-s.done:
 			return // the mover waits for the next session, or will in a moment
-		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-time.After(jitter(wait)):
 		case <-c.ctx.Done():
 		}
 	}
@@ -307,6 +315,11 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 			b.view.Mover.Broken(serr)
 		}
 	})
+	if err == nil {
+		b.mu.Lock()
+		b.made = time.Now()
+		b.mu.Unlock()
+	}
 	if uncertain {
 		// Before the operations end, the peer must have closed its end of the last connection:
 		// it does before it makes another session.

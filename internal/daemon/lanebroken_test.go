@@ -35,6 +35,14 @@ func (p *impostor) send(m frame) {
 	}
 }
 
+// hello says who the impostor claims to be.
+func (p *impostor) hello(name string) {
+	p.t.Helper()
+	p.send(frame{"type": "hello", "hello": frame{
+		"magic": "rdmad-peer", "protocol": 4, "abi": shm.ABIVersion, "node": name, "incarnation": "impostor", "fabrics": []string{"tcp"}, "now": shm.Nanotime(),
+	}})
+}
+
 // next returns the next message, which is wanted for what.
 func (p *impostor) next(what string) frame {
 	p.t.Helper()
@@ -91,9 +99,7 @@ func poseAs(t *testing.T, name string, conn net.Conn) *impostor {
 		t.Fatal(err)
 	}
 	p := &impostor{t, conn}
-	p.send(frame{"type": "hello", "hello": frame{
-		"magic": "rdmad-peer", "protocol": 4, "abi": shm.ABIVersion, "node": name, "incarnation": "impostor", "fabrics": []string{"tcp"}, "now": shm.Nanotime(),
-	}})
+	p.hello(name)
 	p.receive("hello")
 	p.send(frame{"type": "ready"})
 	return p

@@ -37,7 +37,9 @@ type outgoing struct {
 	// mu makes opening and closing take turns.
 	mu      sync.Mutex
 	session *session // nil while down
-	refused string   // why it could not be opened last, as logged
+	opened  time.Time
+	pause   rest
+	refused string // why it could not be opened last, as logged
 }
 
 // lanesTo returns the lanes to a place, smallest slots first and those of a class by
@@ -223,7 +225,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	if err != nil {
 		return err
 	}
-	o.session = s
+	o.session, o.opened = s, time.Now()
 	d.conductor.tellGone(d, left, nil)
 	d.conductor.log.Debug().Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Int("number", o.info.Number).Uint16("lane", o.info.ID).Msg("lane open")
 	return nil
@@ -273,11 +275,14 @@ func (o *outgoing) broken(d *domain, conn agent.Opening, err error) {
 	if up, _ := o.isUp(d); o.session == s && !up {
 		o.session = nil
 	}
+	pause := o.pause.after(time.Since(o.opened))
 	o.mu.Unlock()
 	if !errors.Is(err, slots.ErrProtocol) {
 		d.conductor.fabricFailed(s, err)
 	}
-	o.reopen(d, s)
+	if sleep(s.life, pause) {
+		o.reopen(d, s)
+	}
 }
 
 // isUp asks the agent whether the lane is connected, and whether it drains; o.mu is held.

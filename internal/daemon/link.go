@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -109,11 +108,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (l *link) dialLoop(ctx context.Context) {
 	c := l.conductor
 	wait := firstRetry
+	var pause rest
 	for ctx.Err() == nil {
 		if s := l.current(); s != nil {
+			begun := time.Now()
 			select {
 			case <-s.forgotten:
 				wait = firstRetry
+				sleep(ctx, pause.after(time.Since(begun)))
 			case <-ctx.Done():
 			}
 			continue
@@ -128,7 +130,7 @@ func (l *link) dialLoop(ctx context.Context) {
 			continue
 		}
 		l.failed(err)
-		sleep(ctx, wait/2+rand.N(wait/2))
+		sleep(ctx, jitter(wait))
 		wait = min(2*wait, lastRetry)
 	}
 }

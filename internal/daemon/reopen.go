@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"syscall"
 	"time"
 
@@ -126,7 +125,7 @@ func (o *outgoing) reopen(d *domain, s *session) {
 		select {
 		case <-s.done:
 			return
-		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-time.After(jitter(wait)):
 		case <-c.ctx.Done():
 			return
 		}

@@ -1,0 +1,104 @@
+package daemon_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/tcp"
+	"github.com/rdmad/rdmad/shm"
+)
+
+// soon is less than the seventh of the waits between connections that a peer ends at once: half of a half second.
+const soon = 250 * time.Millisecond
+
+// A peer that takes every connection and ends it is not connected to as fast as it can be.
+func TestPeerEndsEveryLink(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	st, err := b.Status(t.Context())
+	check(t, err)
+	check(t, b.Halt())
+	l, err := net.Listen("tcp", st.Listen)
+	check(t, err)
+	defer func() { _ = l.Close() }()
+	check(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)))
+	var last time.Time
+	for n := 0; n < 8; n++ {
+		conn, err := l.Accept()
+		check(t, err)
+		check(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		p := &impostor{t, conn}
+		p.receive("hello")
+		p.hello("b")
+		p.receive("directory") // the link is up
+		if since := time.Since(last); n > 5 && since < soon {
+			t.Errorf("link %d comes %v after the last one", n, since)
+		}
+		last = time.Now()
+		check(t, conn.Close())
+	}
+	check(t, a.Quiet())
+}
+
+// Nor is a lane opened so to a peer that takes it and ends it.
+func TestPeerEndsEveryLane(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	check(t, b.Halt())
+	p := pose(t, a)
+	p.send(frame{"type": "directory", "directory": []frame{{"domain": "default", "service": "s", "method": "m", "id": 1, "answer": 8}}})
+	dev, err := tcp.New(tcp.Config{}).Open(fabric.Options{})
+	check(t, err)
+	defer func() { check(t, dev.Close()) }()
+	cq, err := dev.CreateCQ(16, nil)
+	check(t, err)
+	defer func() { check(t, cq.Close()) }()
+	pd, err := dev.AllocPD()
+	check(t, err)
+	mr, err := pd.Register(shm.AlignedBytes(128*8192), fabric.AccessRemoteWrite)
+	check(t, err)
+
+	c := attachClient(t, a)
+	looked := make(chan error, 1)
+	go func() {
+		_, err := c.Method(t.Context(), "b/s/m")
+		looked <- err
+	}()
+	var last time.Time
+	for n := 0; n < 8; {
+		m := p.receive("open")
+		var asked struct {
+			Seq  uint64
+			Lane struct {
+				Class   string
+				Address []byte
+			}
+		}
+		data, err := json.Marshal(m)
+		check(t, err)
+		check(t, json.Unmarshal(data, &asked))
+		if asked.Lane.Class != "small" {
+			p.send(frame{"type": "refuse", "seq": asked.Seq, "reason": "only small ones"})
+			continue
+		}
+		if since := time.Since(last); n > 5 && since < soon {
+			t.Errorf("lane %d is asked for %v after the last one", n, since)
+		}
+		ep, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, SendDepth: 1, RecvDepth: 1})
+		check(t, err)
+		connected := make(chan error, 1)
+		go func() { connected <- ep.Connect(t.Context(), asked.Lane.Address, fabric.Passive) }()
+		p.send(frame{"type": "accept", "seq": asked.Seq, "lane": frame{"address": ep.Address(), "key": mr.Remote(), "mirror": n + 1}})
+		check(t, <-connected)
+		last = time.Now()
+		check(t, ep.Close())
+		n++
+	}
+	if err := <-looked; !errors.Is(err, client.ErrNoService) {
+		t.Errorf("looking for a method of a node that refuses lanes: %v", err)
+	}
+}
