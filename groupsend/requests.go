@@ -26,10 +26,12 @@ const (
 	Refuse Verdict = iota
 	// Send: it is journalled.
 	Send
-	// Leave: the clerk leaves it published and has been shown it before. It does not count, so that words which
-	// somebody has left for ever are no work for ever.
+	// Leave: the clerk leaves it published and has been shown it before. leftPerWrite of them count as a write, so that
+	// words which somebody has left for ever do not keep a Plan for long.
 	Leave
 )
+
+const leftPerWrite = 64
 
 // Requests plans groups out of the published slots of a ring. It belongs to one
 // goroutine, the agent of the lane.
@@ -47,6 +49,10 @@ type Requests struct {
 	// held: an ordered message was left where it is, because one that comes before
 	// it has not been taken.
 	held bool
+	// walks is for breakCircles: by which of its walks a slot was passed. nil before the first.
+	walks []uint32
+	// left counts what the clerk has left published.
+	left int
 	// landed is not nil where writes may arrive in any order.
 	landed func(index int) bool
 	// header is the copy that the clerk is shown; here, it needs no
@@ -85,8 +91,14 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 		}
 		p.held = false
 		took := 0
-		if took, limit, more = p.planHoles(c, limit); took == 0 {
-			break // whoever publishes the one before it tells us
+		if took, limit, more = p.planHoles(c, limit); took == 0 && !more {
+			// Whoever publishes the one before it tells us, unless that is there already.
+			if took = p.breakCircles(c, limit); took == 0 {
+				break
+			}
+			limit -= took
+			p.held = true // what came after those may go now
+			continue
 		}
 		messages += took
 	}
@@ -294,8 +306,11 @@ func (p *Requests) take(c Clerk, i int, w slots.Word) (length uint32, ok, refuse
 		p.held = true
 		return 0, false, false
 	}
-	if v := c.Admit(i, w, header, bad); v != Send || bad != nil {
-		return 0, false, v != Leave
+	if v := c.Admit(i, w, header, bad); v == Leave {
+		p.left++
+		return 0, false, p.left%leftPerWrite == 0
+	} else if v != Send || bad != nil {
+		return 0, false, true
 	}
 	if !p.ring.Take(i, w) {
 		c.Withdrawn(i)
@@ -318,6 +333,9 @@ func (p *Requests) mustWait(i int, w slots.Word) bool {
 	before := p.ring.Word(j)
 	if before.Owner() != w.Owner() || uint32(before.Ticket()) != p.header.AfterTicket {
 		return false
+	}
+	if before.State() == slots.Pub && p.ring.CheckRun(j, before) != nil {
+		return false // it is never taken
 	}
 	return before.State() == slots.Pub || before.State() == slots.Taken && p.landed != nil && !p.landed(j)
 }

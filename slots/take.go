@@ -11,6 +11,14 @@ import (
 // ErrProtocol is wrapped by errors about words that no correct worker writes.
 var ErrProtocol = errors.New("slots: protocol error")
 
+// What CheckRun finds. They say nothing of the word: agents look at wrong words again and again, and must not make
+// anything for each.
+var (
+	errRunSize = fmt.Errorf("%w: a run of a size that none has in that slot", ErrProtocol)
+	errNobodys = fmt.Errorf("%w: a run of nobody", ErrProtocol)
+	errNotARun = fmt.Errorf("%w: a run with slots that are not its own", ErrProtocol)
+)
+
 // The daemon's side of the requester's words. One goroutine, the lane's agent,
 // calls these for a ring.
 
@@ -21,14 +29,14 @@ var ErrProtocol = errors.New("slots: protocol error")
 func (r *Ring) CheckRun(i int, w Word) error {
 	k := w.Run()
 	if k < 1 || k > r.geo.MaxRun || k > r.geo.Slots-i {
-		return fmt.Errorf("%w: slot %d: run of %d slots", ErrProtocol, i, k)
+		return errRunSize
 	}
 	if w.Owner() == 0 {
-		return fmt.Errorf("%w: slot %d: a run of nobody", ErrProtocol, i)
+		return errNobodys
 	}
 	for j := 1; j < k; j++ {
 		if f := r.Word(i + j); f.State() != Follow || f.Owner() != w.Owner() || f.Run() != j {
-			return fmt.Errorf("%w: slot %d: slot %d of its run is %v", ErrProtocol, i, j, f)
+			return errNotARun
 		}
 	}
 	return nil
