@@ -38,6 +38,10 @@ type Worker struct {
 	row         int
 	// outstanding counts the requests it has and has not finished.
 	outstanding int
+	// recalled counts those that were taken back from it since it last reported anything: it has yet to pass their
+	// hints. stuffed: its hint ring had no room, and it has not reported anything since.
+	recalled int
+	stuffed  bool
 	// ended counts those that it has finished since callers were last judged, and ahead is how
 	// many it finished in aheadTime before that.
 	ended, ahead int
@@ -72,6 +76,13 @@ type Worker struct {
 func (w *Worker) hasMapped(lane uint16) bool {
 	return w.Mapped[lane/64]&(1<<(lane%64)) != 0
 }
+
+// load is how much it has to do before it comes to another request. A process that stands still is not idle for that its
+// callers have given up.
+func (w *Worker) load() int { return w.outstanding + w.recalled }
+
+// hasRoom reports whether its hint ring may have room.
+func (w *Worker) hasRoom() bool { return !w.stuffed || w.Rings.Down.Backlog() < slots.HintEntries }
 
 // takes reports whether it may be given new requests of a lane.
 func (w *Worker) takes(lane uint16) bool { return !w.leaving && !w.Withdrawn && w.hasMapped(lane) }
@@ -123,7 +134,8 @@ func (d *Domain) collect(w *Worker) int {
 	default:
 		d.postpone(w)
 	}
-	d.roomier = d.roomier || n > 0
+	d.roomier = d.roomier || n > 0 || w.stuffed
+	w.recalled, w.stuffed = 0, false
 	return n
 }
 
@@ -198,6 +210,9 @@ func (d *Domain) collectAll(w *Worker) (n int) {
 // DrainQueues dispatches queued requests for which there is room now.
 func (d *Domain) DrainQueues() {
 	d.roomier = false
+	if d.homesLeft {
+		d.leaveHomes()
+	}
 	for _, m := range d.methods {
 		if m != nil && m.queue.len() > 0 {
 			m.drain()
@@ -277,7 +292,7 @@ func (d *Domain) Bury(w *Worker) {
 	d.touched = Without(d.touched, w) // its rings are unmapped next
 	for _, m := range d.methods {
 		if m != nil && m.orders != nil {
-			m.orders.forget(w, nil)
+			m.orders.forget(func(h *home) bool { return h.worker == w })
 		}
 	}
 	for _, l := range d.InLanes {

@@ -28,6 +28,8 @@ type Domain struct {
 	// roomier: workers have finished something, and the queues were not looked at since. Once for all of them: a look
 	// may be at everything that waits.
 	roomier bool
+	// homesLeft: processes that have withdrawn have ended requests with an order, and their homes were not looked at since.
+	homesLeft bool
 	// again are lanes that have more to send than one cycle allows.
 	againOut []*OutLane
 	againIn  []*InLane
@@ -50,6 +52,8 @@ type Domain struct {
 	// mourned are the buried workers whose slots are not all free, with the times of their
 	// deaths.
 	mourned map[int]int64
+	// consoling: some of their slots have become free, or they have just been buried, and nobody has looked at what is left.
+	consoling bool
 	// Retired: other memory has taken the place of this domain's.
 	Retired bool
 	// Expecting: services of this process are still to attach, and requests for them wait.
@@ -162,6 +166,9 @@ func (d *Domain) cycle() int {
 		d.freed[i] = nil
 	}
 	d.freed = d.freed[:0]
+	if d.consoling && len(d.mourned) > 0 {
+		d.console()
+	}
 	d.wake()
 	if d.Tracer != nil {
 		d.Tracer.Look()

@@ -98,6 +98,13 @@ func (l *InLane) forsake(i int) bool {
 	return true
 }
 
+// recalled notes that a request was taken back from w, which makes room for one that waits for its turn.
+func (d *Domain) recalled(w *Worker) {
+	w.outstanding--
+	w.recalled++
+	d.roomier = true
+}
+
 // recall takes the recorded request in slot i back from the process that has it, if any.
 // False: its handler has started.
 func (l *InLane) recall(i int) bool {
@@ -112,7 +119,7 @@ func (l *InLane) recall(i int) bool {
 		return false
 	}
 	if w := l.domain.Workers[rec.worker]; w != nil {
-		w.outstanding--
+		l.domain.recalled(w)
 	}
 	l.unassign(i)
 	return true

@@ -120,7 +120,7 @@ func (g *grants) operated() {
 		g.held = false
 		if w := l.domain.Workers[l.records[g.index].worker]; w != nil {
 			l.finished(g.index, w)
-			l.domain.DrainQueues()
+			l.domain.roomier = true
 		}
 	}
 }

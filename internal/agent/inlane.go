@@ -155,6 +155,7 @@ func (l *InLane) give(i int, w *Worker) bool {
 	}
 	// A worker whose ring is full may have picked the request by a hint of the last core, which gave it the same one.
 	if !l.domain.hint(w, h) && l.Ring.Withdraw(i, slots.MakeWord(slots.Recv, int(rec.run), w.ID, rec.ticket)) {
+		w.stuffed = true
 		return false
 	}
 	l.assign(i, w)
@@ -198,7 +199,7 @@ func (l *InLane) finished(i int, w *Worker) bool {
 		l.done(i, h.Length)
 	}
 	if w.Withdrawn && rec.order != 0 {
-		l.domain.leaveHomes(w)
+		l.domain.homesLeft = true
 	}
 	l.later()
 	return true
@@ -382,7 +383,7 @@ func (l *InLane) Down() (notices []Notice) {
 		w := l.domain.Workers[rec.worker]
 		if word := l.Ring.AnswerWord(i); l.Ring.Withdraw(i, word) {
 			if w != nil {
-				w.outstanding--
+				l.domain.recalled(w)
 			}
 			l.done(i, 0)
 		} else if w != nil && !rec.oneway {

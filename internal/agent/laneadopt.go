@@ -160,9 +160,7 @@ func (d *Domain) DispatchAdopted(waiting []Queued) {
 	for _, w := range d.Workers {
 		if w != nil {
 			d.collectAll(w)
-			if w.Withdrawn {
-				d.leaveHomes(w)
-			}
+			d.homesLeft = d.homesLeft || w.Withdrawn
 		}
 	}
 	d.DrainQueues()

@@ -37,8 +37,8 @@ type Queued struct {
 // pickAmong bounds how many of a method's workers are compared for a request.
 const pickAmong = 8
 
-// pick returns the worker with the fewest unfinished requests, of up to
-// pickAmong that have the lane mapped, or nil. Among equals it takes turns.
+// pick returns the worker with the least to do, of up to pickAmong that have the lane
+// mapped and room for hints, or nil. Among equals it takes turns.
 func (m *Method) pick(lane uint16) *Worker {
 	var best *Worker
 	n := len(m.workers)
@@ -48,7 +48,7 @@ func (m *Method) pick(lane uint16) *Worker {
 	m.turn++
 	for k := 0; k < min(n, pickAmong); k++ {
 		w := m.workers[(m.turn+k)%n]
-		if w.takes(lane) && (best == nil || w.outstanding < best.outstanding) {
+		if w.takes(lane) && (best == nil || w.load() < best.load()) && w.hasRoom() {
 			best = w
 		}
 	}
@@ -56,7 +56,7 @@ func (m *Method) pick(lane uint16) *Worker {
 		return best
 	}
 	for _, w := range m.workers {
-		if w.takes(lane) {
+		if w.takes(lane) && w.hasRoom() {
 			return w
 		}
 	}

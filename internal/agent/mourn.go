@@ -25,7 +25,7 @@ func (d *Domain) Mourn(w *Worker, died int64) (told []Absence, notices []Notice)
 			d.mourned = make(map[int]int64)
 		}
 		d.mourned[w.ID] = died
-		d.consoled(w.ID)
+		d.consoling = true
 	}
 	for _, l := range d.OutLanes {
 		had := w.used[l.id/64]&(1<<(l.id%64)) != 0
@@ -66,20 +66,30 @@ func (l *OutLane) Absences() (told []Absence) {
 	return told
 }
 
-// consoled takes the time when the last slot of a buried worker is free.
-func (d *Domain) consoled(id int) {
-	died, ok := d.mourned[id]
-	if !ok {
-		return
-	}
+// console takes the times when the last slots of buried workers were free. It looks at every slot of the domain, so
+// that is done once in a cycle at most, however many of their requests have ended in it.
+func (d *Domain) console() {
+	d.consoling = false
+	var left CallerSet
 	for _, l := range d.OutLanes {
-		if l.Sharing.taken[id] > 0 {
-			return
+		for id := range d.mourned {
+			if l.Sharing.taken[id] > 0 {
+				left.add(uint16(id))
+			}
 		}
 	}
-	if d.unsettled(id) {
-		return // something of its is still to be sent
+	looked := false
+	for id, died := range d.mourned {
+		if left.Has(uint16(id)) {
+			continue
+		}
+		if !looked {
+			looked = true
+			d.UnsettledIDs(&left) // something of theirs may still be to be sent
+		}
+		if !left.Has(uint16(id)) {
+			delete(d.mourned, id)
+			d.agent.Deaths.settled.Add(shm.Nanotime() - died)
+		}
 	}
-	delete(d.mourned, id)
-	d.agent.Deaths.settled.Add(shm.Nanotime() - died)
 }

@@ -34,11 +34,11 @@ func (o *orders) home(order, lane uint16) *home {
 	return &o.homes[x>>22%homeCount]
 }
 
-// forget makes room for another process in the homes of one that is buried, or has withdrawn, but for those in stay.
-func (o *orders) forget(w *Worker, stay map[*home]bool) {
+// forget makes room for another process in the homes that leave says are left. They have a process.
+func (o *orders) forget(leave func(*home) bool) {
 	for i := range o.homes {
-		if o.homes[i].worker == w && !stay[&o.homes[i]] {
-			o.homes[i].worker = nil
+		if h := &o.homes[i]; h.worker != nil && leave(h) {
+			h.worker = nil
 		}
 	}
 }

@@ -274,11 +274,11 @@ func (l *OutLane) settle(i int) {
 	case !l.domain.hint(w, slots.MakeHint(l.id, i, e.word.Ticket())):
 		w.Rings.SetOverflow()
 	}
-	owner, posted := e.word.Owner(), e.oneway
+	posted := e.oneway
 	l.strike(i)
 	switch {
 	case w == nil:
-		l.domain.consoled(owner)
+		l.domain.consoling = true
 	case posted && !w.Gone:
 		l.freedFor(w, e.word.Run())
 	}

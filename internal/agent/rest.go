@@ -121,7 +121,7 @@ func (a *Agent) pending() bool {
 		return true
 	}
 	for _, d := range a.Domains {
-		if d.anyDue() {
+		if d.anyDue() || d.roomier {
 			return true
 		}
 	}

@@ -13,7 +13,7 @@ func (d *Domain) Withdraw(w *Worker) {
 	w.Withdrawn = true
 	d.LeaveInline(w)
 	d.takeBack(w)
-	d.leaveHomes(w)
+	d.leaveHomes()
 	for _, m := range d.methods {
 		if m != nil && m.deserted() && !d.Expecting {
 			d.refuseQueue(m)
@@ -22,21 +22,26 @@ func (d *Domain) Withdraw(w *Worker) {
 	d.DrainQueues()
 }
 
-// leaveHomes lets orders go to other processes than w, which has withdrawn, as soon as nothing of them is
+// leaveHomes lets orders go to other processes than those that have withdrawn, as soon as nothing of them is
 // under way there.
-func (d *Domain) leaveHomes(w *Worker) {
+func (d *Domain) leaveHomes() {
+	d.homesLeft = false
 	stay := make(map[*home]bool)
 	for _, l := range d.InLanes {
 		for i := range l.records {
 			rec := &l.records[i]
-			if m := d.Method(rec.method); rec.active && rec.order != 0 && int(rec.worker) == w.ID && m != nil && m.orders != nil {
+			if !rec.active || rec.order == 0 || rec.worker == 0 {
+				continue
+			}
+			w, m := d.Workers[rec.worker], d.Method(rec.method)
+			if w != nil && w.Withdrawn && m != nil && m.orders != nil {
 				stay[m.orders.home(rec.order, l.id)] = true
 			}
 		}
 	}
 	for _, m := range d.methods {
 		if m != nil && m.orders != nil {
-			m.orders.forget(w, stay)
+			m.orders.forget(func(h *home) bool { return h.worker.Withdrawn && !stay[h] })
 		}
 	}
 }
