@@ -15,7 +15,7 @@ func ExamplePoll_Until() {
 	go func() {
 		done.Store(true)
 		word.Add(1)
-		shm.FutexWake(word, shm.WakeAll)
+		shm.FutexWake(word, shm.WakeMany)
 	}()
 	p := shm.Poll{Mode: shm.WaitAdaptive(20 * time.Microsecond)}
 	for !done.Load() {

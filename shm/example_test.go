@@ -41,7 +41,7 @@ func ExampleFutexWait() {
 	word := shm.Uint32At(mem, 0)
 	go func() {
 		word.Store(1)
-		shm.FutexWake(word, shm.WakeAll)
+		shm.FutexWake(word, shm.WakeMany)
 	}()
 	for word.Load() == 0 { // a wait may end for no reason
 		shm.FutexWait(word, 0, 50*time.Millisecond)

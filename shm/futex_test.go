@@ -24,7 +24,7 @@ func TestFutexReturnsAtOnce(t *testing.T) {
 	if d := time.Since(start); d > patience {
 		t.Errorf("slept %v", d)
 	}
-	if n := shm.FutexWake(&word, shm.WakeAll); n != 0 {
+	if n := shm.FutexWake(&word, shm.WakeMany); n != 0 {
 		t.Errorf("woke %d of nobody", n)
 	}
 }
@@ -93,7 +93,7 @@ func endSleep(t *testing.T, s *shm.Segment, n uint32) {
 	t.Helper()
 	shm.Uint32At(s.Bytes(), offOver).Store(1)
 	eventually(t, "children end", func() bool {
-		shm.FutexWake(shm.Uint32At(s.Bytes(), offWord), shm.WakeAll)
+		shm.FutexWake(shm.Uint32At(s.Bytes(), offWord), shm.WakeMany)
 		return shm.Uint32At(s.Bytes(), offDone).Load() == n
 	})
 }
@@ -111,7 +111,7 @@ func TestFutexWokenByAnotherProcess(t *testing.T) {
 	wait()
 }
 
-func TestFutexWakeAll(t *testing.T) {
+func TestFutexWakeMany(t *testing.T) {
 	s := testSegment(t)
 	const n = 3
 	var waits []func()
@@ -119,7 +119,7 @@ func TestFutexWakeAll(t *testing.T) {
 		waits = append(waits, child(t, "sleep", s))
 	}
 	eventually(t, "wake all children at once", func() bool {
-		return shm.FutexWake(shm.Uint32At(s.Bytes(), offWord), shm.WakeAll) == n
+		return shm.FutexWake(shm.Uint32At(s.Bytes(), offWord), shm.WakeMany) == n
 	})
 	endSleep(t, s, n)
 	for _, w := range waits {
@@ -152,7 +152,7 @@ func TestFutexWakesOnlyN(t *testing.T) {
 	}
 	over.Store(true)
 	eventually(t, "all end", func() bool {
-		shm.FutexWake(&word, shm.WakeAll)
+		shm.FutexWake(&word, shm.WakeMany)
 		return ended.Load() == 3
 	})
 	wg.Wait()
@@ -175,14 +175,14 @@ func testWaitEither(t *testing.T, wait func(a *atomic.Uint32, oldA uint32, b *at
 			}
 		})
 		for woken := 0; woken == 0; {
-			woken = shm.FutexWake(&words[k], shm.WakeAll) // it sleeps
+			woken = shm.FutexWake(&words[k], shm.WakeMany) // it sleeps
 			if time.Since(start) > patience {
 				t.Fatalf("nobody slept on word %d (kernels before 5.16 have no futex_waitv)", k)
 			}
 			runtime.Gosched()
 		}
 		words[k].Store(1)
-		shm.FutexWake(&words[k], shm.WakeAll)
+		shm.FutexWake(&words[k], shm.WakeMany)
 		wg.Wait()
 		wait(&words[0], 1-words[0].Load(), &words[1], 1-words[1].Load(), hang) // other values: no sleep
 		if took := time.Since(start); took > patience {

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"math"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -56,21 +55,23 @@ func FutexWake(word *atomic.Uint32, n int) int {
 	return int(woken)
 }
 
-// FutexWakeTwo wakes all threads, of any process, that sleep on either word, in one system
+// FutexWakeTwo wakes up to WakeMany threads, of any process, that sleep on either word, in one system
 // call, and returns how many it woke. Whoever else changes second must wake its sleepers, too.
 func FutexWakeTwo(first, second *atomic.Uint32) int {
 	// FUTEX_WAKE_OP changes the second word, and wakes its sleepers where a comparison
 	// with what it was holds; see futex(2). Nothing is changed by an OR with 0, and the
 	// word is unlike one that differs in its low 11 bits, unless it is changed meanwhile.
 	other := uintptr(second.Load()+1024) & 0x7ff
-	woken, _, errno := syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(first)), futexWakeOp, WakeAll, WakeAll,
+	woken, _, errno := syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(first)), futexWakeOp, WakeMany, WakeMany,
 		uintptr(unsafe.Pointer(second)), futexOpOr|futexCmpNE|other)
 	if errno != 0 {
-		return FutexWake(first, WakeAll) + FutexWake(second, WakeAll)
+		return FutexWake(first, WakeMany) + FutexWake(second, WakeMany)
 	}
 	return int(woken)
 }
 
-// WakeAll is the count for FutexWake that wakes every sleeper, so that a
-// hostile sleeper cannot swallow the wake-up of an honest one.
-const WakeAll = math.MaxInt32
+// WakeMany is the count for FutexWake that wakes every sleeper there is reason for, so that a hostile one
+// cannot swallow the wake-up of an honest one: a domain has 1024 processes by default. It is a bound because a thread
+// can sleep on one word 128 times over (futex_waitv), and a process that has its threads do so would keep whoever wakes it
+// for half a microsecond for each.
+const WakeMany = 1024

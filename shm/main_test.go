@@ -74,7 +74,7 @@ func play(role string) error {
 		for i := range pulses {
 			time.Sleep(3 * time.Millisecond)
 			word.Add(1)
-			shm.FutexWake(word, shm.WakeAll)
+			shm.FutexWake(word, shm.WakeMany)
 			if i%5 == 0 {
 				var now [8]byte
 				binary.LittleEndian.PutUint64(now[:], uint64(shm.Nanotime()))
@@ -93,7 +93,7 @@ func play(role string) error {
 		}
 		// The sleep may have ended just before: the next one must not begin.
 		word.Store(1)
-		shm.FutexWake(word, shm.WakeAll)
+		shm.FutexWake(word, shm.WakeMany)
 	default:
 		return fmt.Errorf("unknown role %q", role)
 	}

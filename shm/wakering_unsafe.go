@@ -135,7 +135,7 @@ func (r *wakeRing) wake(sleepers []sleeper) (alone int, ok bool) {
 			}
 		} else {
 			*e = uringEntry{
-				op: uringFutexWake, flags: uringSkipSuccess, fd: futex32, address: uint64(uintptr(unsafe.Pointer(s.word))), most: WakeAll, tag: uint64(i), bits: anyBit,
+				op: uringFutexWake, flags: uringSkipSuccess, fd: futex32, address: uint64(uintptr(unsafe.Pointer(s.word))), most: WakeMany, tag: uint64(i), bits: anyBit,
 			}
 		}
 		r.next++
@@ -152,7 +152,7 @@ func (r *wakeRing) wakeRefused(sleepers []sleeper) (alone int) {
 	seen := r.seen.Load()
 	for end := r.failed.Load(); seen != end; seen++ {
 		if tag := r.failures[seen%uint32(len(r.failures))].tag; tag < uint64(len(sleepers)) {
-			FutexWake(sleepers[tag].word, WakeAll)
+			FutexWake(sleepers[tag].word, WakeMany)
 			alone++
 		}
 	}

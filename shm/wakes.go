@@ -27,7 +27,7 @@ func NewWakes() *Wakes { return &Wakes{ring: newWakeRing()} }
 // Rings reports whether it has an io_uring.
 func (w *Wakes) Rings() bool { return w.ring != nil }
 
-// Add has all threads, of any process, that sleep on word woken by the next Flush. Until then word must
+// Add has up to WakeMany threads, of any process, that sleep on word woken by the next Flush. Until then word must
 // stay where it is.
 func (w *Wakes) Add(word *atomic.Uint32) { w.sleepers = append(w.sleepers, sleeper{word: word}) }
 
@@ -59,7 +59,7 @@ func (w *Wakes) Flush() {
 		}
 	}
 	if first != nil {
-		FutexWake(first, WakeAll)
+		FutexWake(first, WakeMany)
 	}
 	clear(w.sleepers) // their memory may be unmapped
 	w.sleepers = w.sleepers[:0]

@@ -89,5 +89,5 @@ func (r *Ring) WakeFree() {
 	faultpoint.Here("freed.before_bell")
 	r.freeBell.Add(1)
 	faultpoint.Here("freed.before_wake")
-	shm.FutexWake(r.freeBell, shm.WakeAll)
+	shm.FutexWake(r.freeBell, shm.WakeMany)
 }

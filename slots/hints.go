@@ -266,7 +266,7 @@ func (q *HintRing) Bell() *atomic.Uint32 { return q.bell }
 func (q *HintRing) Wake() bool {
 	woken, sleeper, pager := q.Rouse()
 	if sleeper != nil {
-		shm.FutexWake(sleeper, shm.WakeAll)
+		shm.FutexWake(sleeper, shm.WakeMany)
 	}
 	if pager != nil {
 		pager.Page()
@@ -297,7 +297,7 @@ func (q *HintRing) Rouse() (woken bool, sleeper *atomic.Uint32, pager *shm.Pager
 // consumer's own process wakes it so too, unless it is parked.
 func (q *HintRing) Ring() {
 	q.bell.Add(1)
-	shm.FutexWake(q.bell, shm.WakeAll)
+	shm.FutexWake(q.bell, shm.WakeMany)
 	if q.pager != nil {
 		q.pager.Page()
 	}

@@ -177,5 +177,5 @@ func (q *OpRing) Bell() *atomic.Uint32 { return q.bell }
 // Ring wakes the worker whether it has announced a sleep or not.
 func (q *OpRing) Ring() {
 	q.bell.Add(1)
-	shm.FutexWake(q.bell, shm.WakeAll)
+	shm.FutexWake(q.bell, shm.WakeMany)
 }

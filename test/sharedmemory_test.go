@@ -70,7 +70,7 @@ func takeTurns(seg *shm.Segment, side uint32) error {
 		}
 		count.Store(count.Load() + 1)
 		turn.Store(1 - side)
-		shm.FutexWake(turn, shm.WakeAll)
+		shm.FutexWake(turn, shm.WakeMany)
 	}
 	return nil
 }
