@@ -36,6 +36,8 @@ type Agent struct {
 	comps    []fabric.Completion
 	Domains  []*Domain
 	Wakes    *shm.Wakes
+	// wary is for how many times more the agent takes its own time while it wakes others, and timed for how many pages.
+	wary, timed int
 	// ends are the fabric ends of lanes by their tag.
 	ends map[uint64]laneEnd
 

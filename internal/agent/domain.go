@@ -180,6 +180,7 @@ func (d *Domain) cycle() int {
 // wake wakes the workers that this cycle has something for, all of them together: see
 // shm.Wakes.
 func (d *Domain) wake() {
+	pages := 0
 	for i, w := range d.touched {
 		w.touched, w.untold = false, false
 		woken, sleeper, pager := w.Rings.Down.Rouse()
@@ -190,13 +191,18 @@ func (d *Domain) wake() {
 		if sleeper != nil {
 			d.agent.Wakes.Add(sleeper)
 		}
-		if pager != nil {
+		switch {
+		case pager == nil:
+		case d.agent.timed > 0:
+			d.page(w, pager)
+		default:
 			d.agent.Wakes.AddPage(pager)
+			pages++
 		}
 		d.touched[i] = nil
 	}
 	d.touched = d.touched[:0]
-	d.agent.Wakes.Flush()
+	d.flush(pages)
 }
 
 // hint queues a hint for a worker, who is woken at the end of the cycle.
