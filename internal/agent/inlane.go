@@ -358,6 +358,7 @@ func (l *InLane) Suspend() {
 	if l.answers.Pending() > 0 {
 		l.answers = groupsend.NewAnswers(l.geo, l.domain.agent.GroupMax)
 	}
+	l.soonest = 0 // of those
 	for i := range l.records {
 		l.records[i].owed = false
 	}

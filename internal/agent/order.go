@@ -17,7 +17,7 @@ type orders struct {
 	// queued is how many of the method's queued requests have an order.
 	queued int
 	// pass counts the looks at the queue.
-	pass uint32
+	pass uint64
 }
 
 // home is where the requests of some orders go: the same process as long as it lives and does not withdraw,
@@ -25,7 +25,7 @@ type orders struct {
 type home struct {
 	worker *Worker
 	// full is the pass in which one of its requests had to stay in the queue.
-	full uint32
+	full uint64
 }
 
 // home returns the home of the orders with the number on the lane.
