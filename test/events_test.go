@@ -240,3 +240,16 @@ func TestEventsOfObserving(t *testing.T) {
 	c.counts("a", "counters-none")
 	c.counts("a", "observe-open")
 }
+
+// Two daemons of one name end each other's connections to a peer of both, which says so.
+func TestTwoDaemonsOfOneName(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a", "b", "c")
+	c.edit("c", func(text string) string { // another b, which has a for a peer
+		text = swap(t, "[[peer]]\nname = \"b\"", "[[peer]]\nname = \"d\"")(text)
+		return swap(t, "name = \"c\"", "name = \"b\"")(text)
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		c.start(name)
+	}
+	c.counts("a", "peer-twice")
+}

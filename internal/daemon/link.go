@@ -34,6 +34,7 @@ type link struct {
 	// waits for the next one.
 	incarnation string
 	core        int64 // which of its cores that was
+	names       nameBearers
 	lost        uint64
 	holding     *session
 	since       time.Time
@@ -228,12 +229,16 @@ func (l *link) serveSession(s *session) {
 	restarted := l.incarnation != "" && l.incarnation != s.incarnation
 	replaced := l.core != s.core
 	l.incarnation, l.core, l.holding = s.incarnation, s.core, nil
+	other := l.names.bear(s.incarnation, s.conn.RemoteAddr().String(), time.Now())
 	atomic.AddUint64(&c.counts().LinksMade, 1)
 	if l.lost != 0 {
 		atomic.AddUint64(&c.counts().Reconnects, 1)
 	}
 	c.notify()
 	c.mu.Unlock()
+	if other != "" {
+		event.PeerTwice.On(&c.log).Str("peer", l.name).Str("address", s.conn.RemoteAddr().String()).Str("other", other).Msg("two daemons say that they are this peer")
+	}
 	if restarted {
 		c.lanesLost(l.name, fmt.Sprintf("node %s has been started anew", l.name))
 	} else if replaced {

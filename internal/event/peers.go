@@ -6,6 +6,7 @@ import "github.com/rs/zerolog"
 const (
 	PeerUnreachable   Code = "peer-unreachable"
 	PeerDisconnected  Code = "peer-disconnected"
+	PeerTwice         Code = "peer-twice"
 	PeerRefused       Code = "peer-refused"
 	LinkGivenUp       Code = "link-given-up"
 	DirectoryFull     Code = "directory-full"
@@ -30,6 +31,13 @@ var peerEvents = []Info{
 		Cause:   "The peer stopped or restarted, or the network between lost packets.",
 		Action:  "`rdmad status` shows whether it is back. If it is not: as for peer-unreachable.",
 		Shown:   "TestEventsOfPeers",
+	},
+	{
+		Code: PeerTwice, Level: zerolog.ErrorLevel,
+		Meaning: "A peer that another one of the same name had taken the place of is back: two daemons say that they are that node, and each ends the connection of the other. Calls to it fail, or reach either. Said once a minute.",
+		Cause:   "Two daemons with one node.name: a copied configuration, or an old machine that was thought to be switched off.",
+		Action:  "`address` and `other` are where they come from. Stop the one that is not at the address in this node's [[peer]], or give it another node.name.",
+		Shown:   "TestTwoDaemonsOfOneName",
 	},
 	{
 		Code: PeerRefused, Level: zerolog.WarnLevel,
