@@ -7,13 +7,17 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/daemon"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/nodelog"
 	"github.com/rdmad/rdmad/internal/perf"
 	perfreport "github.com/rdmad/rdmad/internal/perf/report"
 )
@@ -49,6 +53,16 @@ func (e *plainError) Unwrap() error { return e.error }
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// lastWords returns where the error of a command goes. The processes of a daemon end whether somebody reads it or not: who
+// started them waits for their end.
+func lastWords(c *cobra.Command) io.Writer {
+	if name := c.Name(); c.HasParent() && !c.Parent().HasParent() && (name == "run" || name == handoff.CoreCommand) {
+		nodelog.OutliveReader() // to the end: the exit status is to be that of the error
+		return event.Patient(os.Stderr)
+	}
+	return os.Stderr
+}
 
 // report writes the error of a command for people and returns the exit status.
 func report(out io.Writer, command string, err error) int {

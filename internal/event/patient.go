@@ -1,6 +1,7 @@
 package event
 
 import (
+	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -28,6 +29,15 @@ type patientWriter struct {
 	// torn: of the last one only the beginning was written.
 	lost       uint64
 	deaf, torn bool
+}
+
+// Patient returns a writer to a file of which nobody may read, such as a full pipe: it waits for a moment and then drops what
+// there is no room for, which is no error.
+func Patient(f *os.File) io.Writer {
+	if w := newPatientWriter(f); w != nil {
+		return w
+	}
+	return f
 }
 
 // newPatientWriter returns nil for a file that cannot be asked whether it has room.
