@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/internal/version"
 )
@@ -24,7 +26,6 @@ const openPath = unix.O_PATH | unix.O_CLOEXEC
 
 // The bounds of an upgrade's steps.
 const (
-	probeTimeout    = 5 * time.Second
 	handOverTimeout = 5 * time.Second
 	readyTimeout    = 10 * time.Second
 )
@@ -57,7 +58,7 @@ func (s *supervisor) upgrade(ctx context.Context, runs bool) {
 		s.log.Info().Str("from", u.From.Version).Str("to", u.To.Version).Float64("pause_ms", u.PauseMS).Msg("the core was replaced")
 		return
 	}
-	u.Reason = err.Error()
+	u.Reason = printable.Limited(strings.ReplaceAll(err.Error(), "\n", "; "), maxProblem)
 	event.UpgradeFailed.On(&s.log).Err(err).Str("result", u.Result).Str("program", s.path).Msg("the core was not replaced")
 	if runs && s.core.known {
 		s.backup.Tell("WATCHDOG=1\nSTATUS=Node " + s.cfg.Node.Name + " serves " + s.cfg.Node.Socket)
@@ -149,22 +150,6 @@ func (s *supervisor) keptVersions(v *version.Set) (kept bool, err error) {
 	}
 	*v = n.Versions
 	return true, nil
-}
-
-// probe asks a program for its versions.
-func probe(ctx context.Context, e *executable, v *version.Set) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	cmd := e.command(ctx, handoff.CoreCommand, "--"+handoff.ProbeFlag)
-	cmd.WaitDelay = time.Second // also when a child of it holds on to its output
-	out, err := cmd.Output()
-	if err == nil {
-		err = json.Unmarshal(out, v)
-	}
-	if err != nil {
-		return fmt.Errorf("%s does not say its versions: %w", e.path, err)
-	}
-	return nil
 }
 
 // succeed starts a core with a program and waits until it is ready. One that does not

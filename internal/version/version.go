@@ -91,6 +91,23 @@ func (v Set) Adopts(kept Set) error {
 	return nil
 }
 
+// maxText bounds the texts of a Set, in bytes: they are told on, with what has only so much room.
+const maxText = 100
+
+// Read reads the Set that a program has written, which may be any program.
+func Read(data []byte) (Set, error) {
+	var v Set
+	if err := json.Unmarshal(data, &v); err != nil {
+		return Set{}, err
+	}
+	for key, text := range map[string]string{"version": v.Version, "vault": v.Vault} {
+		if len(text) > maxText {
+			return Set{}, fmt.Errorf("its %s has %d bytes, at most %d", key, len(text), maxText)
+		}
+	}
+	return v, nil
+}
+
 // Probe writes the program's Set as JSON: what a supervisor asks of a program
 // before it lets it take over.
 func Probe(out io.Writer) error { return json.NewEncoder(out).Encode(Own()) }
