@@ -15,14 +15,18 @@ import (
 // ErrInUse is returned by Run when another daemon has the socket.
 var ErrInUse = errors.New("the socket is in use")
 
-// takeLock locks the file of node.socket for the life of this process, and says in another one, which everybody
-// may read, which process that is.
+// takeLock locks the file of node.socket for the life of this process.
 func (s *supervisor) takeLock() error {
 	for s.lock == nil {
 		if err := s.tryLock(config.LockFile(s.cfg.Node.Socket)); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// writePID says in a file beside node.socket, which everybody may read, which process has the lock.
+func (s *supervisor) writePID() error {
 	// Not what a link leads to: the file is overwritten. It is never empty, for those who read it meanwhile.
 	f, err := os.OpenFile(config.PIDFile(s.cfg.Node.Socket), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
@@ -78,7 +82,7 @@ func (s *supervisor) holder(path string) string {
 	return fmt.Sprintf("a process that is no rdmad of this node, or one that starts just now, has locked %s (see: fuser -v %s)", path, path)
 }
 
-// giveLock removes what takeLock has made, the lock last and while it is locked.
+// giveLock removes what takeLock and writePID have made, the lock last and while it is locked.
 func (s *supervisor) giveLock() {
 	if s.lock == nil {
 		return

@@ -22,7 +22,7 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := &supervisor{cfg: cfg, log: zerolog.Nop()}, &supervisor{cfg: cfg, log: zerolog.Nop()}
-	if err := first.takeLock(); err != nil {
+	if err := errors.Join(first.takeLock(), first.writePID()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -77,7 +77,7 @@ func TestLeavesWhatIsAnothers(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := errors.Join(s.takeLock(), s.listenWorkers(cfg.Node.Socket)); err != nil {
+		if err := errors.Join(s.takeLock(), s.listenWorkers(cfg.Node.Socket), s.writePID()); err != nil {
 			t.Fatal(err)
 		}
 	}

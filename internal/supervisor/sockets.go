@@ -15,7 +15,8 @@ import (
 )
 
 // open takes the lock and opens the listening sockets, or takes those that the service
-// manager has passed.
+// manager has passed. Nothing of another daemon is replaced before all that can be refused has been had: one that has lost
+// its lock to somebody who cleans up goes on.
 func (s *supervisor) open(passed []*os.File) error {
 	path := s.cfg.Node.Socket
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -25,6 +26,24 @@ func (s *supervisor) open(passed []*os.File) error {
 		return err
 	}
 	if err := s.adoptSockets(passed); err != nil {
+		return err
+	}
+	if s.socket == nil {
+		if err := checkUnused("unixpacket", path); err != nil {
+			return fmt.Errorf("node.socket: %w", err)
+		}
+	}
+	if http := s.cfg.ObserveSocket(); http != "" {
+		if err := checkUnused("unix", http); err != nil {
+			return fmt.Errorf("observe.socket: %w", err)
+		}
+	}
+	if s.cfg.Node.Listen != "" && s.bootstrap == nil {
+		if err := s.listenPeers(); err != nil {
+			return err
+		}
+	}
+	if err := s.listenObserve(); err != nil {
 		return err
 	}
 	if s.socket == nil {
@@ -40,10 +59,7 @@ func (s *supervisor) open(passed []*os.File) error {
 	if err := s.openObserve(); err != nil {
 		return err
 	}
-	if s.cfg.Node.Listen == "" || s.bootstrap != nil {
-		return nil
-	}
-	return s.listenPeers()
+	return s.writePID()
 }
 
 // adoptSockets takes the sockets that were passed: one for workers and, if the node has
@@ -128,7 +144,7 @@ func (s *supervisor) listenPeers() error {
 	t, err := net.Listen("tcp", s.cfg.Node.Listen)
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		return fmt.Errorf("node.listen: %w (the core of an rdmad whose supervisor was killed has it until its calls have ended, node.drain_timeout at most; who has it: ss -tlnp)", err)
+		return fmt.Errorf("node.listen: %w (another process has it; that may be the core of an rdmad whose supervisor was killed, which ends with its calls, after node.drain_timeout at most; see: ss -tlnp)", err)
 	case err != nil:
 		return fmt.Errorf("node.listen: %w", err)
 	}
