@@ -225,3 +225,22 @@ func TestUpgradeBesideDeath(t *testing.T) {
 		}
 	}
 }
+
+// Who asks for an upgrade while another is under way, with another program, is told how its own went.
+func TestUpgradeDuringAnother(t *testing.T) {
+	r := newReplaceable(t)
+	asked := filepath.Join(r.dir, "asked")
+	r.replace(fmt.Appendf(nil, "#!/bin/sh\n: > %s\nexec sleep 600\n", asked))
+	first := begin(t, rdmad(t, "upgrade", "--socket", r.socket("a")))
+	eventually(t, "the first program is asked", func() bool { return exists(asked) })
+	own, err := os.ReadFile(programs.rdmad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.replace(own)
+	u := r.upgrade(0, status.UpgradeDone, "")
+	first.end() // told of the one or the other: the status has the last one only
+	if u.Number != 2 || u.CoreAfter == u.CoreBefore {
+		t.Errorf("%+v", u)
+	}
+}

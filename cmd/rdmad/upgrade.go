@@ -56,15 +56,12 @@ func newUpgrade() *cobra.Command {
 func (f *upgradeFlags) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
+	then := time.Now()
 	before, err := signalled(ctx, f.socket, syscall.SIGUSR2, func(*status.Node) error { return nil })
 	if err != nil {
 		return withoutCore(f.socket, err)
 	}
-	last := 0
-	if before.Upgrade != nil {
-		last = before.Upgrade.Number
-	}
-	after, err := awaited(ctx, f.socket, func(s *status.Node) bool { return s.Upgrade != nil && s.Upgrade.Number > last })
+	after, err := awaited(ctx, f.socket, upgradedSince(before, then))
 	if err != nil {
 		return err
 	}
@@ -87,6 +84,18 @@ func (f *upgradeFlags) run(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("node %s goes on with rdmad %s, the program was refused: %s", r.Node, r.From.Version, r.Reason)
 	}
 	return fmt.Errorf("node %s goes on with rdmad %s after %.1f ms without a core: %s", r.Node, r.From.Version, r.PauseMS, r.Reason)
+}
+
+// upgradedSince reports whether a status has a later upgrade than the one before, that has begun since then. One that was
+// under way already is somebody else's, and perhaps with another program.
+func upgradedSince(before *status.Node, then time.Time) func(*status.Node) bool {
+	last := 0
+	if before.Upgrade != nil {
+		last = before.Upgrade.Number
+	}
+	return func(s *status.Node) bool {
+		return s.Upgrade != nil && s.Upgrade.Number > last && !s.Upgrade.At.Before(then)
+	}
 }
 
 // withoutCore adds to the error of a daemon whose core does not answer how its program is replaced all the same.

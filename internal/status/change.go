@@ -22,6 +22,8 @@ const (
 type Upgrade struct {
 	// Number counts the upgrades since the supervisor started.
 	Number int `json:"number"`
+	// At is when it began: the program that counts is the one that was in place then.
+	At time.Time `json:"at"`
 	// Result is one of the constants above, Reason why it is not UpgradeDone.
 	Result string `json:"result"`
 	Reason string `json:"reason,omitempty"`

@@ -34,7 +34,7 @@ const (
 // what is started next.
 func (s *supervisor) upgrade(ctx context.Context, runs bool) {
 	s.backup.Tell("WATCHDOG=1\nSTATUS=The core is being replaced" + s.extension(0))
-	u := &status.Upgrade{Number: 1}
+	u := &status.Upgrade{Number: 1, At: time.Now().UTC()}
 	if s.upgraded != nil {
 		u.Number += s.upgraded.Number
 	}
