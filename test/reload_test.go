@@ -264,3 +264,19 @@ func (c *cluster) counts(name, code string) {
 		return false
 	})
 }
+
+// The signals for the supervisor, sent to every process of a node as a service manager does, are nothing to the core.
+func TestSupervisorsSignals(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a")
+	c.start("a")
+	core := c.status("a").PIDs.Core
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR2} {
+		if err := syscall.Kill(core, sig); err != nil {
+			t.Fatal(err)
+		}
+		c.reload("a")
+		if now := c.status("a").PIDs.Core; now != core {
+			t.Fatalf("%v: core %d has become %d", sig, core, now)
+		}
+	}
+}

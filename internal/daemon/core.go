@@ -53,13 +53,15 @@ func (e *StartError) Unwrap() error { return e.Err }
 // The supervisor starts it as "rdmad core" with the descriptors of package handoff. It returns
 // when it was told to stop by SIGTERM or SIGINT, or by the end of ctx, and has drained,
 // or to hand over by SIGUSR1, or on failure, with a *StartError if it has never been
-// ready. ExitStatus says what its process is to exit with.
+// ready. ExitStatus says what its process is to exit with. SIGHUP and SIGUSR2 are ignored.
 //
 // Everything of the fabric is created here, after the last fork: nothing that a
 // device hands out is ever inherited by another process.
 //
 // Tenants are services in this process, for which the core waits before it is ready.
 func Core(ctx context.Context, tenants ...Tenant) error {
+	// They are for the supervisor: a service manager that is told to send them sends them to all processes of a service.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGUSR2)
 	h, err := handoff.Read()
 	if err != nil {
 		return fmt.Errorf("core: %w (the core is started by \"rdmad run\", not by hand)", err)
