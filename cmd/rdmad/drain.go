@@ -70,19 +70,19 @@ const drainTool = "rdmad-drain"
 
 // run drains, or undoes it, and prints the outcome.
 func (f *drainFlags) run(ctx context.Context, out io.Writer) error {
-	d, err := look.Attach(ctx, f.socket, drainTool, look.Limit)
+	var s *status.Node
+	d, err := asked(ctx, f.socket, drainTool, func(d *look.Daemon) (err error) {
+		s, err = d.Drain(ctx, f.undo)
+		if errors.Is(err, attach.ErrPermission) {
+			err = &plainError{err} // it is not about attaching
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	s, err := d.Drain(ctx, f.undo)
-	if errors.Is(err, attach.ErrPermission) {
-		err = &plainError{err} // it is not about attaching
-	}
-	if err != nil || f.undo {
-		if cerr := d.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
+	if f.undo {
+		if err := d.Close(); err != nil {
 			return err
 		}
 		return f.print(out, s)
@@ -127,12 +127,8 @@ type drainWait struct {
 	progress *progress
 }
 
-// The steps of the wait: how often the daemon is asked, and for how long there may be none.
-const (
-	drainLook = 100 * time.Millisecond
-	// drainGap is more than a core takes to follow another.
-	drainGap = 10 * time.Second
-)
+// drainLook is how often the daemon is asked.
+const drainLook = 100 * time.Millisecond
 
 // wait returns the state in which the node is drained, or that after the time to wait.
 func (w *drainWait) wait(ctx context.Context, s *status.Node) (*status.Node, error) {
@@ -155,7 +151,7 @@ func (w *drainWait) wait(ctx context.Context, s *status.Node) (*status.Node, err
 		switch {
 		case err == nil:
 			s, answered = next, time.Now()
-		case time.Since(answered) > drainGap || errors.Is(err, attach.ErrPermission) || errors.Is(err, attach.ErrVersion):
+		case time.Since(answered) > coreGap || errors.Is(err, attach.ErrPermission) || errors.Is(err, attach.ErrVersion):
 			return nil, err
 		}
 	}

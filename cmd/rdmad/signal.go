@@ -13,23 +13,22 @@ import (
 // signalled sends the supervisor of the daemon on socket a signal, unless check has something against it, and returns
 // the daemon's state before.
 func signalled(ctx context.Context, socket string, sig syscall.Signal, check func(*status.Node) error) (*status.Node, error) {
-	d, err := look.Attach(ctx, socket, "rdmad-signal", look.Limit)
+	var s *status.Node
+	d, err := asked(ctx, socket, "rdmad-signal", func(d *look.Daemon) (err error) {
+		if s, err = d.Status(ctx); err != nil {
+			return err
+		}
+		if err := check(s); err != nil {
+			return err
+		}
+		return d.Signal(s, sig)
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	s, err := d.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := check(s); err != nil {
-		return nil, err
-	}
-	return s, d.Signal(s, sig)
+	_ = d.Close() // the signal is sent
+	return s, nil
 }
-
-// outcomeLook is how often the outcome of a signal is looked for.
-const outcomeLook = 20 * time.Millisecond
 
 // awaited returns the first state that is the outcome. Each look attaches anew, because the core may be another.
 func awaited(ctx context.Context, socket string, outcome func(*status.Node) bool) (*status.Node, error) {
