@@ -28,7 +28,7 @@ func (s *supervisor) takeLock() error {
 // writePID says in a file beside node.socket, which everybody may read, which process has the lock.
 func (s *supervisor) writePID() error {
 	// Not what a link leads to: the file is overwritten. It is never empty, for those who read it meanwhile.
-	f, err := os.OpenFile(config.PIDFile(s.cfg.Node.Socket), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	f, err := openOwn(config.PIDFile(s.cfg.Node.Socket), 0o644)
 	if err != nil {
 		return fmt.Errorf("pid file: %w", err)
 	}
@@ -45,7 +45,7 @@ func (s *supervisor) writePID() error {
 // our opening and our locking it.
 func (s *supervisor) tryLock(path string) error {
 	// Nobody else is to open it: who can read a file can lock it, and no daemon would start then.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := openOwn(path, 0o600)
 	if err == nil {
 		err = f.Chmod(0o600) // also that of an older rdmad
 	}
@@ -69,12 +69,12 @@ func (s *supervisor) tryLock(path string) error {
 
 // holder says who has the lock at path.
 func (s *supervisor) holder(path string) string {
-	text, err := os.ReadFile(config.PIDFile(s.cfg.Node.Socket))
+	text, err := readOwn(config.PIDFile(s.cfg.Node.Socket))
 	if errors.Is(err, os.ErrNotExist) { // an older rdmad has it in the lock
-		text, err = os.ReadFile(path)
+		text, err = readOwn(path)
 	}
 	if err == nil {
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		pid, err := strconv.Atoi(strings.TrimSpace(text))
 		if err == nil && pid > 0 && !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 			return fmt.Sprintf("another rdmad (pid %d) serves %s", pid, s.cfg.Node.Socket)
 		}

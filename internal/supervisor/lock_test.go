@@ -7,8 +7,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/config"
 )
@@ -63,6 +65,41 @@ func TestLock(t *testing.T) {
 		t.Error(err)
 	}
 	second.giveLock()
+}
+
+// What is no file at the paths of the lock and of the process id, or somebody's file, is neither waited for nor changed.
+func TestNoFilesOfItsOwn(t *testing.T) {
+	for _, of := range []func(string) string{config.LockFile, config.PIDFile} {
+		for what, occupy := range map[string]func(path string) error{
+			"a FIFO": func(path string) error { return unix.Mkfifo(path, 0o644) },
+			"a link": func(path string) error {
+				return errors.Join(os.WriteFile(path+".other", []byte("1\n"), 0o644), os.Link(path+".other", path))
+			},
+		} {
+			cfg := configOf(t, "")
+			path := of(cfg.Node.Socket)
+			if err := occupy(path); err != nil {
+				t.Fatal(err)
+			}
+			s, refused := &supervisor{cfg: cfg, log: zerolog.Nop()}, make(chan error, 1)
+			go func() { refused <- s.open(nil) }()
+			select {
+			case err := <-refused:
+				if err == nil || !strings.Contains(err.Error(), path+" is no file") {
+					t.Errorf("%s at %s: %v", what, path, err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("%s at %s is waited for", what, path)
+			}
+			if got := s.holder(config.LockFile(cfg.Node.Socket)); !strings.Contains(got, "has locked") { // which reads them
+				t.Error(got)
+			}
+			s.close()
+			if there, err := os.Lstat(path); err != nil || there.Mode().Perm() != 0o644 {
+				t.Errorf("%s at %s: %v, %v", what, path, there, err)
+			}
+		}
+	}
 }
 
 // Somebody has cleaned up the directory of a daemon, and another one serves there now. The first one, when it stops, leaves
