@@ -42,6 +42,15 @@ type Authority struct {
 // own certificate: names of nodes, no authorities, no hosts. Everybody who has a node's
 // certificate trusts it, but for nothing else.
 func NewAuthority(cluster string, valid time.Duration) (*Authority, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	return authorityOf(key, cluster, valid)
+}
+
+// authorityOf is NewAuthority with a key.
+func authorityOf(key crypto.Signer, cluster string, valid time.Duration) (*Authority, error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "rdmad CA of " + cluster, Organization: []string{cluster}},
@@ -53,10 +62,8 @@ func NewAuthority(cluster string, valid time.Duration) (*Authority, error) {
 		PermittedEmailAddresses:     []string{nowhere},
 		ExcludedIPRanges:            []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}},
 	}
-	a := new(Authority)
-	var err error
-	a.Cert, a.key, err = issue(template, nil, nil)
-	return a, err
+	cert, err := sign(template, key, nil, nil)
+	return &Authority{Cert: cert, key: key}, err
 }
 
 // OpenAuthority makes an authority of its certificate and key, both PEM.
@@ -65,7 +72,20 @@ func OpenAuthority(cert, key []byte) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, _ := pem.Decode(key)
+	a := &Authority{Cert: list[0]}
+	if a.key, err = parseKey(key); err != nil {
+		return nil, err
+	}
+	public, ok := a.key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(a.Cert.PublicKey) {
+		return nil, errors.New("the private key is not that of the certificate")
+	}
+	return a, nil
+}
+
+// parseKey returns the private key of a PEM file.
+func parseKey(data []byte) (crypto.Signer, error) {
+	b, _ := pem.Decode(data)
 	if b == nil || b.Type != keyBlock {
 		return nil, errors.New("no private key in PEM")
 	}
@@ -73,16 +93,11 @@ func OpenAuthority(cert, key []byte) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("private key: %w", err)
 	}
-	a := &Authority{Cert: list[0]}
-	var ok bool
-	if a.key, ok = parsed.(crypto.Signer); !ok {
+	key, ok := parsed.(crypto.Signer)
+	if !ok {
 		return nil, errors.New("the private key cannot sign")
 	}
-	public, ok := a.key.Public().(interface{ Equal(crypto.PublicKey) bool })
-	if !ok || !public.Equal(a.Cert.PublicKey) {
-		return nil, errors.New("the private key is not that of the certificate")
-	}
-	return a, nil
+	return key, nil
 }
 
 // Cluster returns the name of the cluster.
@@ -138,14 +153,29 @@ func (a *Authority) Issue(r Request) (cert, key []byte, err error) {
 	return encode(c, k)
 }
 
-// issue makes a key and a certificate for it; without a parent it signs itself.
+// issue makes a key and a certificate for it.
 func issue(template, parent *x509.Certificate, signer crypto.Signer) (*x509.Certificate, crypto.Signer, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, err := sign(template, key, parent, signer)
+	return cert, key, err
+}
+
+func newKey() (crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("make a key: %w", err)
 	}
+	return key, nil
+}
+
+// sign makes a certificate for a key; without a parent it signs itself.
+func sign(template *x509.Certificate, key crypto.Signer, parent *x509.Certificate, signer crypto.Signer) (*x509.Certificate, error) {
+	var err error
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 126)); err != nil {
-		return nil, nil, fmt.Errorf("make a serial number: %w", err)
+		return nil, fmt.Errorf("make a serial number: %w", err)
 	}
 	template.SerialNumber.Add(template.SerialNumber, big.NewInt(1)) // never 0
 	if parent == nil {
@@ -153,10 +183,9 @@ func issue(template, parent *x509.Certificate, signer crypto.Signer) (*x509.Cert
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
-		return nil, nil, fmt.Errorf("sign a certificate: %w", err)
+		return nil, fmt.Errorf("sign a certificate: %w", err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	return cert, key, err
+	return x509.ParseCertificate(der)
 }
 
 func encode(cert *x509.Certificate, key crypto.Signer) (certPEM, keyPEM []byte, err error) {

@@ -1,11 +1,13 @@
 package nodecert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -51,23 +53,46 @@ func FilesOf(dir, node string) Files {
 }
 
 // Make makes what the plan says. Nothing is written unless all names are good and,
-// without Force, none of the files exists. The paths are absolute.
+// without Force, none of the files exists. The paths are absolute. Several processes
+// may do so in one directory: one waits for the other. What one that was killed has
+// left is put right.
 func Make(p Plan) (*Made, error) {
 	dir, err := filepath.Abs(p.Dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.check(dir); err != nil {
+	if err := p.checkNames(dir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	held, err := hold(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Close()
+	if err := p.checkFiles(dir); err != nil {
+		return nil, err
+	}
+	made, err := p.makeAll(dir)
+	// As much as was made is to be there after a crash, too. Not every file system can say so.
+	if serr := held.Sync(); err == nil && !errors.Is(serr, syscall.EINVAL) {
+		err = serr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+// makeAll is Make with everything checked.
+func (p *Plan) makeAll(dir string) (*Made, error) {
 	made := &Made{CA: filepath.Join(dir, CAFile)}
 	a, err := openIn(dir, p.Cluster)
 	if errors.Is(err, fs.ErrNotExist) {
 		made.NewCA = true
-		a, err = makeIn(dir, p)
+		a, err = makeIn(dir, *p)
 	}
 	if err != nil {
 		return nil, err
@@ -97,8 +122,8 @@ func Make(p Plan) (*Made, error) {
 	return made, nil
 }
 
-// check refuses a plan that cannot be carried out completely.
-func (p *Plan) check(dir string) error {
+// checkNames refuses a plan whose files are not told apart.
+func (p *Plan) checkNames(dir string) error {
 	seen := map[string]bool{}
 	for _, node := range p.Nodes {
 		f := FilesOf(dir, node)
@@ -111,6 +136,14 @@ func (p *Plan) check(dir string) error {
 			return fmt.Errorf("node %s: its files would be those of the authority; make its certificate in another directory", node)
 		}
 		seen[f.Cert], seen[f.Key] = true, true
+	}
+	return nil
+}
+
+// checkFiles refuses a plan that would replace what it may not.
+func (p *Plan) checkFiles(dir string) error {
+	for _, node := range p.Nodes {
+		f := FilesOf(dir, node)
 		for _, path := range []string{f.Cert, f.Key} {
 			if _, err := os.Lstat(path); err == nil && !p.Force {
 				return fmt.Errorf("%s exists already; --force replaces it", path)
@@ -121,13 +154,17 @@ func (p *Plan) check(dir string) error {
 }
 
 // openIn opens the authority of a directory. The error wraps fs.ErrNotExist only if
-// it has neither of the files.
+// it has neither of the files, or a key that nothing was made with yet.
 func openIn(dir, cluster string) (*Authority, error) {
 	certFile, keyFile := filepath.Join(dir, CAFile), filepath.Join(dir, CAKeyFile)
 	cert, err := read(Open, certFile, 0o022)
 	key, kerr := read(Open, keyFile, 0o077)
-	if gone, kgone := errors.Is(err, fs.ErrNotExist), errors.Is(kerr, fs.ErrNotExist); gone != kgone {
-		return nil, fmt.Errorf("%s has only one of %s and %s: an authority needs both", dir, CAFile, CAKeyFile)
+	gone, kgone := errors.Is(err, fs.ErrNotExist), errors.Is(kerr, fs.ErrNotExist)
+	switch {
+	case kgone && !gone:
+		return nil, fmt.Errorf("%s has %s and no %s: an authority needs both; bring back the key, or make a new authority in another directory", dir, CAFile, CAKeyFile)
+	case gone && kerr == nil && !unused(dir):
+		return nil, fmt.Errorf("%s has %s and no %s: an authority needs both; bring back the certificate from any node, or make a new authority in another directory", dir, CAKeyFile, CAFile)
 	}
 	if err := errors.Join(err, kerr); err != nil {
 		return nil, err
@@ -142,26 +179,47 @@ func openIn(dir, cluster string) (*Authority, error) {
 	return a, nil
 }
 
-// makeIn makes the authority of a directory.
+// unused reports whether a directory has no PEM files but the authority's key: who made that was killed before there was
+// anything else.
+func unused(dir string) bool {
+	files, err := filepath.Glob(filepath.Join(quoted(dir), "*.pem"))
+	return err == nil && len(files) == 1
+}
+
+// makeIn makes the authority of a directory, with the key that is there already, if any.
 func makeIn(dir string, p Plan) (*Authority, error) {
-	cluster := p.Cluster
-	if cluster == "" {
-		cluster = "rdmad"
-	}
-	a, err := NewAuthority(cluster, p.CAValid)
-	if err != nil {
-		return nil, err
-	}
-	cert, key, err := a.PEM()
-	if err != nil {
-		return nil, err
-	}
 	keyFile := filepath.Join(dir, CAKeyFile)
-	if err := write(keyFile, key, 0o600, false); err != nil {
+	key, err := newKey()
+	if err != nil {
 		return nil, err
+	}
+	left, err := read(Open, keyFile, 0o077)
+	switch {
+	case err == nil:
+		if key, err = parseKey(left); err != nil {
+			return nil, fmt.Errorf("%s: %w", keyFile, err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	a, err := authorityOf(key, cmp.Or(p.Cluster, "rdmad"), p.CAValid)
+	if err != nil {
+		return nil, err
+	}
+	cert, keyPEM, err := a.PEM()
+	if err != nil {
+		return nil, err
+	}
+	if left == nil {
+		if err := write(keyFile, keyPEM, 0o600, false); err != nil {
+			return nil, err
+		}
 	}
 	if err := write(filepath.Join(dir, CAFile), cert, 0o644, false); err != nil {
-		return nil, errors.Join(err, os.Remove(keyFile)) // half an authority would be in the way of the next
+		if left == nil {
+			err = errors.Join(err, os.Remove(keyFile))
+		}
+		return nil, err
 	}
 	return a, nil
 }
@@ -169,7 +227,7 @@ func makeIn(dir string, p Plan) (*Authority, error) {
 // write puts a file in place complete or not at all, and replaces one only if told
 // to.
 func write(path string, data []byte, mode fs.FileMode, replace bool) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".rdmad-certs-*")
+	f, err := os.CreateTemp(filepath.Dir(path), halfMade)
 	if err != nil {
 		return err
 	}
