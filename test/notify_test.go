@@ -250,3 +250,40 @@ func TestSocketActivation(t *testing.T) {
 		t.Errorf("a socket elsewhere: %v", err)
 	}
 }
+
+// A service manager that is not there, whose variable is left over, does not keep the node from serving; one that has passed
+// something is missed.
+func TestNoManager(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a")
+	l := newListener(t, c.dir)
+	config := filepath.Join(c.dir, "a.toml")
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	none := l.socket + ".none"
+	refuses := l.socket + ".refuses"
+	left, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: refuses, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := left.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, l.socket = range []string{none, refuses} {
+		cmd := l.service(t, config, nil)
+		eventually(t, "the node serves", func() bool { _, err := askStatus(t, c.socket("a")); return err == nil })
+		c.counts("a", "manager-deaf")
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		cmd = l.service(t, config, []*os.File{null}, "LISTEN_FDNAMES=kept#0")
+		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("without the manager that keeps something: %v", err)
+		}
+	}
+}

@@ -43,7 +43,8 @@ type Backup struct {
 
 // OpenBackup returns the backup that the environment offers (NOTIFY_SOCKET), or nil if it
 // offers none, and takes over what was passed of an earlier one. The
-// variable is unset: it is not for children. report is told of what cannot be kept.
+// variable is unset: it is not for children. report is told of what cannot be kept, and
+// of a manager that is not there: without one that has passed anything there is no backup then.
 // Call it before other goroutines use the environment.
 func OpenBackup(p *Passed, report func(error)) (*Backup, error) {
 	kept, cores := p.kept, p.cores
@@ -59,7 +60,13 @@ func OpenBackup(p *Passed, report func(error)) (*Backup, error) {
 	sock, err := dialManager(address)
 	if err != nil {
 		closeAll(kept)
-		return nil, fmt.Errorf("depot: NOTIFY_SOCKET: %w", err)
+		err = fmt.Errorf("%w: NOTIFY_SOCKET=%s: %w", ErrManager, address, err)
+		gone := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)
+		if gone && len(p.Sockets)+len(kept)+len(cores) == 0 {
+			report(err) // the variable is left over from somebody else's service
+			return nil, nil
+		}
+		return nil, fmt.Errorf("%w: start the service anew with its manager (systemctl restart rdmad), or unset NOTIFY_SOCKET if there is none", err)
 	}
 	b := &Backup{manager: newManager(sock, report), kept: kept, most: math.MaxInt, unkept: make(map[string]bool)}
 	if n, err := strconv.Atoi(os.Getenv("FDSTORE")); err == nil && n > 0 { // since systemd 254

@@ -147,8 +147,8 @@ var processEvents = []Info{
 	{
 		Code: ManagerDeaf, Level: zerolog.WarnLevel,
 		Meaning: "The service manager does not take what the daemon tells it.",
-		Cause:   "NOTIFY_SOCKET names a socket that nobody reads.",
-		Action:  "Look at the service manager: `systemctl status`, `journalctl -u rdmad`.",
+		Cause:   "NOTIFY_SOCKET names a socket that nobody reads, or that is not there: the variable may be left over from another service.",
+		Action:  "Look at the service manager: `systemctl status`, `journalctl -u rdmad`. Where none has started the daemon, unset NOTIFY_SOCKET.",
 		Shown:   "TestEventsOfNotify",
 	},
 }

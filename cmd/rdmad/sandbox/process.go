@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -35,7 +36,7 @@ func StartProcess(name, log string, argv ...string) (*Process, error) {
 	defer out.Close()
 	p := &Process{name: name, log: log, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.Env = config.WithoutKeys(os.Environ()) // what is meant for the node that this is started on, say
+	p.cmd.Env = withoutManager(config.WithoutKeys(os.Environ())) // what is meant for the node that this is started on, say
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -45,6 +46,18 @@ func StartProcess(name, log string, argv ...string) (*Process, error) {
 		close(p.done)
 	}()
 	return p, nil
+}
+
+// managers are the variables by which a service manager and the process that it has started know each other.
+var managers = []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "FDSTORE"}
+
+// withoutManager returns an environment without what a service manager has said to this process: a child would tell it
+// that the service is ready, or give it descriptors to keep.
+func withoutManager(environ []string) []string {
+	return slices.DeleteFunc(environ, func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(managers, name)
+	})
 }
 
 // PID returns the process id.

@@ -130,3 +130,22 @@ func TestSignal(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Children are not taken for what a service manager has started.
+func TestProcessHasNoManager(t *testing.T) {
+	for _, name := range managers {
+		t.Setenv(name, "1")
+	}
+	t.Setenv("FDSTORED", "kept")
+	p := startShell(t, "env; echo done")
+	await(t, p, "done")
+	text, err := os.ReadFile(p.log)
+	if err != nil || !strings.Contains(string(text), "FDSTORED=kept\n") {
+		t.Errorf("%s, %v", text, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, _, _ := strings.Cut(line, "="); slices.Contains(managers, name) {
+			t.Errorf("it has %s", line)
+		}
+	}
+}
