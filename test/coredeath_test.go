@@ -14,6 +14,7 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/server"
 )
 
@@ -282,4 +283,27 @@ func TestSupervisorAndCoreKilled(t *testing.T) {
 		t.Error("the service did not notice")
 	}
 	c.start("a")
+}
+
+// A core that somebody has told to stop, which is not how a node is stopped, is followed by another, and the log says how it
+// has ended.
+func TestCoreToldToStop(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a")
+	c.start("a")
+	core := c.status("a").PIDs.Core
+	if err := syscall.Kill(core, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the next core knows how the one before has ended", func() bool {
+		s, err := askStatus(t, c.socket("a"))
+		if err != nil || s.PIDs.Core == core {
+			return false
+		}
+		for _, e := range s.Errors {
+			if e.Code == event.CoreDied {
+				return strings.HasSuffix(e.Text, ": it ended with status 0")
+			}
+		}
+		return false
+	})
 }

@@ -82,6 +82,9 @@ type runningCore struct {
 	err   error
 }
 
+// errUntold is how a core has ended that has drained, by a signal of somebody else, say.
+var errUntold = errors.New("it ended with status 0")
+
 // exitStatus returns the exit status of a core, -1 if it was killed.
 func exitStatus(err error) int {
 	var exit *exec.ExitError

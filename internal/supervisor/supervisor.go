@@ -4,6 +4,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,7 +178,7 @@ func (s *supervisor) run(ctx context.Context) error {
 			upgrades = nil // the program has served: replaced while it runs, it is what a failed upgrade falls back to
 		}
 		wait := again.next(time.Now(), served)
-		event.CoreDied.On(&s.log).Err(err).Dur("restart_in", wait).Msg("the core died")
+		event.CoreDied.On(&s.log).Err(cmp.Or(err, errUntold)).Dur("restart_in", wait).Msg("the core died")
 		// Nothing hangs while there is no core, and the next one has all the time again.
 		s.backup.Tell("WATCHDOG=1\nSTATUS=The core died and is started again" + s.extension(wait))
 		select {

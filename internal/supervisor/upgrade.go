@@ -171,7 +171,7 @@ func (s *supervisor) succeed(ctx context.Context, e *executable) error {
 			core.known = true
 			return nil
 		case <-core.ended:
-			return fmt.Errorf("the new core did not start: %w", core.err)
+			return fmt.Errorf("the new core did not start: %w", cmp.Or(core.err, errUntold))
 		case <-ctx.Done():
 			return ctx.Err() // the core is told to stop by follow
 		case <-patience.ticks:

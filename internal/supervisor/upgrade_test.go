@@ -36,3 +36,18 @@ func TestUndoTakesItsTime(t *testing.T) {
 		t.Errorf("%v ms without a core, and one took 1 ms to be given up", s.upgraded.PauseMS)
 	}
 }
+
+// A new core that ends as if all were well has not started either.
+func TestNewCoreEnds(t *testing.T) {
+	s := scripted(t, "", "case \"$*\" in\n*--probe*) echo {} ;;\nesac")
+	var err error
+	if s.core, err = s.startCore(s.exe); err != nil {
+		t.Fatal(err)
+	}
+	s.core.known = true
+	s.upgrade(t.Context(), true)
+	s.core.end(syscall.SIGKILL, time.Minute)
+	if u := s.upgraded; u.Result != status.UpgradeUndone || u.Reason != "the new core did not start: it ended with status 0" {
+		t.Errorf("%+v", *u)
+	}
+}
