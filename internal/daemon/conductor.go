@@ -51,6 +51,7 @@ type conductor struct {
 	guard       *guard // nil without TLS
 	refusals    refusals
 	depot       *depot.Client // nil: nothing is kept
+	orphaned    <-chan struct{}
 	// beatEvery is how often the supervisor must know by the pulse that all is well; 0: it need not.
 	beatEvery time.Duration
 	pulse     *handoff.Pulse
@@ -106,11 +107,13 @@ type conductor struct {
 // newConductor opens the fabric and starts the agents and domains. It adopts what the
 // core before it has left in the depot, if it can; the items are closed.
 //
+// Orphaned is closed when the supervisor is gone; nil: it stays.
+//
 // Expecting: services of this process are still to attach; see tenants.
-func newConductor(cfg *config.Config, supervisor int, store *depot.Client, items []depot.Item, expecting bool, log zerolog.Logger) (_ *conductor, err error) {
+func newConductor(cfg *config.Config, supervisor int, orphaned <-chan struct{}, store *depot.Client, items []depot.Item, expecting bool, log zerolog.Logger) (_ *conductor, err error) {
 	c := &conductor{
 		cfg: cfg, log: log, node: cfg.Node.Name, depot: store, core: shm.Nanotime(),
-		started: time.Now(), supervisor: supervisor, links: make(map[string]*link), formerLinks: make(map[string]*link),
+		started: time.Now(), supervisor: supervisor, orphaned: orphaned, links: make(map[string]*link), formerLinks: make(map[string]*link),
 		changed: make(chan struct{}), attached: make(map[*worker]struct{}), traces: make(map[*traceRun]struct{}),
 		retired: make(map[*domain]struct{}), held: make(map[*domain]struct{}), outcasts: make(map[int]int),
 	}

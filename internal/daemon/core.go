@@ -124,9 +124,11 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running atomic.Pointer[conductor]
+	orphaned := make(chan struct{})
 	go func() {
 		lifeline := os.NewFile(handoff.LifelineFD, "lifeline")
 		_, _ = io.Copy(io.Discard, lifeline) // returns when the supervisor is gone
+		close(orphaned)
 		event.SupervisorGone.On(&log).Msg("the supervisor is gone")
 		if h.Backup {
 			handOver <- syscall.SIGUSR1 // another one comes, and its core goes on
@@ -150,7 +152,7 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	}
 	defer store.Close()
 	faultpoint.Here("core.handed")
-	c, err := newConductor(cfg, h.Supervisor, store, items, len(tenants) > 0, log)
+	c, err := newConductor(cfg, h.Supervisor, orphaned, store, items, len(tenants) > 0, log)
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}

@@ -59,7 +59,7 @@ func TestCoreDiesInARotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c, err = newConductor(cfg, 0, kept, items, false, zerolog.Nop()); err != nil {
+		if c, err = newConductor(cfg, 0, nil, kept, items, false, zerolog.Nop()); err != nil {
 			t.Fatal(err)
 		}
 		c.identify()
@@ -113,7 +113,7 @@ func TestCoreDiesInARotation(t *testing.T) {
 // A process that attaches while its domain gets new memory, and a reload leaves it no domain, is refused.
 func TestAttachWhileRotatedAndReloaded(t *testing.T) {
 	cfg := parsed(t, "")
-	c, err := newConductor(cfg, 0, nil, nil, false, zerolog.Nop())
+	c, err := newConductor(cfg, 0, nil, nil, nil, false, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

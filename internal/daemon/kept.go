@@ -1,7 +1,12 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
@@ -90,17 +95,34 @@ type laneMeta struct {
 	Direction string `json:"direction"`
 }
 
+// orphanLook is more than the end of the depot's connection may come before that of the lifeline when the supervisor dies.
+const orphanLook = 100 * time.Millisecond
+
+// inVain reports whether an error of the depot is that the supervisor is gone, which is said once, and elsewhere. The core
+// itself may have closed the connection, because it ends then.
+func (c *conductor) inVain(err error) bool {
+	if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, net.ErrClosed) {
+		return false
+	}
+	select {
+	case <-c.orphaned:
+		return true
+	case <-time.After(orphanLook):
+		return false
+	}
+}
+
 // keep puts an item into the depot. If it cannot be kept, the node goes on: what is lost
 // is lost at the core's death only.
 func (c *conductor) keep(key string, meta any, fds ...int) {
-	if err := c.depot.Put(key, meta, fds...); err != nil {
+	if err := c.depot.Put(key, meta, fds...); err != nil && !c.inVain(err) {
 		event.NotKept.On(&c.log).Err(err).Str("key", key).Msg("not kept for the next core")
 	}
 }
 
 // keepChange changes the metadata of an item.
 func (c *conductor) keepChange(key string, meta any) {
-	if err := c.depot.Update(key, meta); err != nil {
+	if err := c.depot.Update(key, meta); err != nil && !c.inVain(err) {
 		event.NotKept.On(&c.log).Err(err).Str("key", key).Msg("not kept for the next core")
 	}
 }
@@ -115,7 +137,7 @@ func (c *conductor) keepIdentity(change func(*handoff.Node)) {
 
 // keepNoMore takes an item out of the depot.
 func (c *conductor) keepNoMore(key string) {
-	if err := c.depot.Drop(key); err != nil {
+	if err := c.depot.Drop(key); err != nil && !c.inVain(err) {
 		event.NotDropped.On(&c.log).Err(err).Str("key", key).Msg("not dropped for the next core")
 	}
 }

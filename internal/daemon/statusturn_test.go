@@ -14,7 +14,7 @@ import (
 // However many ask for the status at once, an agent has no more than one part of one to do between two cycles: each looks
 // at all lanes.
 func TestStatusIsCollectedInTurns(t *testing.T) {
-	c, err := newConductor(parsed(t, ""), 0, nil, nil, false, zerolog.Nop())
+	c, err := newConductor(parsed(t, ""), 0, nil, nil, nil, false, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

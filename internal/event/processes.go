@@ -133,9 +133,9 @@ var processEvents = []Info{
 	{
 		Code: NotDropped, Level: zerolog.ErrorLevel,
 		Meaning: "Something that has ended is still kept for the next core, which will find out.",
-		Cause:   "The supervisor is gone or does not read.",
+		Cause:   "The supervisor does not read. One that is gone is told by supervisor-gone.",
 		Action:  "See whether the supervisor runs: `rdmad status` has its process id.",
-		Shown:   "not: the supervisor must die between two messages; the core ends then, too",
+		Shown:   "not: needs a supervisor that lives and has lost its end of the connection",
 	},
 	{
 		Code: StoreClose, Level: zerolog.WarnLevel,
