@@ -307,3 +307,16 @@ func TestCoreToldToStop(t *testing.T) {
 		return false
 	})
 }
+
+// The core is found by its name, the next one, too.
+func TestNameOfTheCore(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a")
+	c.start("a")
+	for range 2 {
+		core := c.status("a").PIDs.Core
+		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", core)); err != nil || string(name) != "rdmad-core\n" {
+			t.Errorf("%q, %v", name, err)
+		}
+		run(t, rdmad(t, "upgrade", "--socket", c.socket("a"))).check(t, "upgrade", 0)
+	}
+}

@@ -62,6 +62,8 @@ func (e *StartError) Unwrap() error { return e.Err }
 func Core(ctx context.Context, tenants ...Tenant) error {
 	// They are for the supervisor: a service manager that is told to send them sends them to all processes of a service.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGUSR2)
+	// It was started by the number of a descriptor, which says nothing to who looks for it with ps or top.
+	_ = os.WriteFile("/proc/self/comm", []byte("rdmad-core"), 0)
 	h, err := handoff.Read()
 	if err != nil {
 		return fmt.Errorf("core: %w (the core is started by \"rdmad run\", not by hand)", err)

@@ -92,7 +92,7 @@ func pin(t *testing.T, pid int) {
 }
 
 // agentThread begins the names of agents' threads.
-const agentThread = "rdmad-"
+const agentThread = "rdmad-agent"
 
 // sleeps returns how often the threads of a process, of a daemon those of its agents, have
 // given up their CPU to wait for something.
