@@ -74,6 +74,7 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 		return err
 	}
 	defer b.connecting.Done()
+	fabric.Expect(e.Endpoint, m.Lane.Address)
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
 		Address: e.Endpoint.Address(), NoAtomics: !s.fabric.device.Caps().Atomics,
 	}})

@@ -72,6 +72,7 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	pair.Opening = agent.Opening{Session: s, Seq: m.Seq}
 	ctx, cancel := s.within(d.alive, openTimeout)
 	defer cancel()
+	fabric.Expect(pair.Endpoint, m.Lane.Address)
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
 		Address: pair.Endpoint.Address(), Key: pair.MR.Remote(), Mirror: agreed, Verdicts: verdicts,
 	}})

@@ -41,6 +41,18 @@ func TestProvider(t *testing.T) {
 	m.expect(t, "provider", Fail, "libfabric", "fabric.provider")
 }
 
+// Who uses what a few bytes of a peer can end is told so.
+func TestLibfabric(t *testing.T) {
+	m := healthy(t)
+	m.expectNone(t, "libfabric")
+	m.Config.Fabric.Provider = "libfabric"
+	m.expect(t, "libfabric", Warn, "tcp;ofi_rxm", "others are kept out", `fabric.provider = "tcp"`)
+	m.Config.Libfabric.Provider = "verbs;ofi_rxm"
+	m.expect(t, "libfabric", Warn, "verbs;ofi_rxm", "so can others")
+	m.Config.Libfabric.Provider = "shm"
+	m.expectNone(t, "libfabric")
+}
+
 func TestSocket(t *testing.T) {
 	m := healthy(t)
 	dir := func(mode os.FileMode) { m.files["run/rdmad"] = &fstest.MapFile{Mode: mode} }

@@ -94,6 +94,7 @@ var checks = []func(context.Context, *Env) []Finding{
 	checkDaemon,
 	checkFabric,
 	checkProvider,
+	checkLibfabric,
 	checkModules,
 	checkNodes,
 	checkPort,

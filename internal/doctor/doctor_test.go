@@ -113,6 +113,16 @@ func (m *machine) expect(t *testing.T, check string, level Level, words ...strin
 	}
 }
 
+// expectNone runs all checks and wants no findings of one.
+func (m *machine) expectNone(t *testing.T, check string) {
+	t.Helper()
+	for _, f := range Run(t.Context(), m.Env) {
+		if f.Check == check {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
 func TestHealthy(t *testing.T) {
 	m := healthy(t)
 	for _, name := range []string{"without a daemon", "with a daemon"} {

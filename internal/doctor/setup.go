@@ -50,6 +50,21 @@ func checkProvider(_ context.Context, e *Env) []Finding {
 	return good(name, "fabric.provider = %q is built in", e.Config.Fabric.Provider)
 }
 
+// checkLibfabric: whom the daemon has to trust with its life.
+func checkLibfabric(_ context.Context, e *Env) []Finding {
+	const name = "libfabric"
+	provider := e.Config.Libfabric.Provider
+	if e.Config.Fabric.Provider != libfabric.Name || !strings.HasSuffix(provider, ";ofi_rxm") {
+		return nil
+	}
+	kept := "others are kept out by their addresses"
+	if !strings.HasPrefix(provider, "tcp;") {
+		kept = "and so can others who reach its device"
+	}
+	return one(Warn, name, `a libfabric in which that is mended; or, where nodes and their users do not trust each other, fabric.provider = "tcp" or "verbs"`,
+		"libfabric.provider = %q: with libfabric 1.17 a peer's daemon, and every process on a peer's node, can end this node's core with a few bytes; %s", provider, kept)
+}
+
 // nearest returns the lowest directory above dir that exists.
 func nearest(root fs.FS, dir string) string {
 	for dir != "/" && dir != "." {

@@ -312,6 +312,20 @@ type Glancer interface {
 	Glance()
 }
 
+// Expecter is implemented by endpoints that let nobody in but their peer.
+type Expecter interface {
+	// Expect says who the peer is before Connect does. Any goroutine may call it.
+	Expect(peer []byte) error
+}
+
+// Expect is called for a passive end before the active one is told where it is: who dials before the passive end knows
+// whom to let in is late. An address that is of no use is refused by Connect.
+func Expect(e Endpoint, peer []byte) {
+	if x, ok := e.(Expecter); ok {
+		_ = x.Expect(peer)
+	}
+}
+
 // Inliner is implemented by endpoints that carry small messages in the work request itself
 // without being asked to.
 type Inliner interface {

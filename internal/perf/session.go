@@ -197,6 +197,11 @@ func (q quiet) Ready(int, uint32) { q.bell.Silence() }
 
 func (s *Session) connect(ctx context.Context, addresses [][]byte) error {
 	for i, e := range s.Endpoints {
+		if s.Role == fabric.Passive {
+			fabric.Expect(e, addresses[i])
+		}
+	}
+	for i, e := range s.Endpoints {
 		if len(addresses[i]) > fabric.MaxAddress {
 			return &link.ProtocolError{Detail: fmt.Sprintf("an address of %d bytes", len(addresses[i]))}
 		}

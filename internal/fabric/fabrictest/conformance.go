@@ -192,6 +192,7 @@ func connectPair(a, b fabric.Endpoint) error {
 	defer cancel()
 	passive := make(chan error, 1)
 	to := b.Address()
+	fabric.Expect(a, to)
 	go func() { passive <- a.Connect(ctx, to, fabric.Passive) }()
 	err := b.Connect(ctx, a.Address(), fabric.Active)
 	if err != nil {

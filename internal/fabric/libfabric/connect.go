@@ -46,6 +46,23 @@ func (e *Endpoint) Connect(ctx context.Context, peer []byte, role fabric.Role) e
 	return nil
 }
 
+// Expect implements fabric.Expecter.
+func (e *Endpoint) Expect(peer []byte) error {
+	a, err := decodeAddress(peer)
+	if err != nil {
+		return err
+	}
+	if err := e.addr.fits(a); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.phase() != phaseNew || e.destroyed {
+		return fabric.ErrInvalid
+	}
+	return e.lib.expect(a)
+}
+
 // begin makes the peer known to the library.
 func (e *Endpoint) begin(a address) error {
 	if err := e.addr.fits(a); err != nil {

@@ -56,6 +56,7 @@ func newPairingOf(t testing.TB, of fabric.Provider, w *poller.Poller, depth, mem
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	passive := make(chan error, 1)
+	fabric.Expect(p.ep[0], p.ep[1].Address())
 	go func() { passive <- p.ep[0].Connect(ctx, p.ep[1].Address(), fabric.Passive) }()
 	p.must(p.ep[1].Connect(ctx, p.ep[0].Address(), fabric.Active))
 	p.must(<-passive)

@@ -343,4 +343,5 @@ func (e *Endpoint) Explain(c fabric.Completion) error {
 var (
 	_ fabric.Endpoint  = (*Endpoint)(nil)
 	_ fabric.Explainer = (*Endpoint)(nil)
+	_ fabric.Expecter  = (*Endpoint)(nil)
 )

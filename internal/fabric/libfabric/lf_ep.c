@@ -125,8 +125,10 @@ static int hear(struct lf_pd *p, struct fid_ep *ep, struct fid_eq **eq)
 	return rc ? rc : fi_ep_bind(ep, &(*eq)->fid, 0);
 }
 
-static int make(struct lf_pd *p, int wait, size_t depth, struct fid_cq **cq, struct fid_av **av, struct fid_eq **eq, struct fid_ep **ep)
+// make also closes the gate of what listens, of which it sets listener.
+static int make(struct lf_pd *p, int wait, size_t depth, struct fid_cq **cq, struct fid_av **av, struct fid_eq **eq, struct fid_ep **ep, int32_t *listener)
 {
+	*listener = -1;
 	struct fi_cq_attr ca = {.size = depth, .format = FI_CQ_FORMAT_DATA, .wait_obj = wait ? FI_WAIT_FD : FI_WAIT_NONE};
 	struct fi_av_attr aa = {.type = p->dev->info->domain_attr->av_type, .count = 64};
 	struct fi_info *info = name_for(p->dev);
@@ -144,7 +146,12 @@ static int make(struct lf_pd *p, int wait, size_t depth, struct fid_cq **cq, str
 		rc = fi_ep_bind(*ep, &(*av)->fid, 0);
 	if (!rc && p->dev->hears)
 		rc = hear(p, *ep, eq);
-	return rc ? rc : fi_enable(*ep);
+	if (!rc)
+		rc = fi_enable(*ep);
+	if (rc || !p->dev->sockets)
+		return rc;
+	*listener = lf_gate_make(*ep);
+	return *listener < 0 ? *listener : 0;
 }
 
 int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial, int wait, uint64_t key, struct lf_ep **out)
@@ -166,7 +173,7 @@ int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial,
 	}
 	e->fd = -1;
 	e->peer = FI_ADDR_UNSPEC;
-	int rc = make(p, wait && p->dev->waits, depth, &e->cq, &e->av, &e->eq, &e->ep);
+	int rc = make(p, wait && p->dev->waits, depth, &e->cq, &e->av, &e->eq, &e->ep, &e->listener);
 	if (!rc && wait && p->dev->waits)
 		rc = fi_control(&e->cq->fid, FI_GETWAIT, &e->fd);
 	if (!rc)
@@ -186,7 +193,7 @@ static int shut(struct fid *f) { return f ? fi_close(f) : 0; }
 // The endpoint is closed first: from then on nothing of it is under way.
 static int unmake(const struct lf_dev *dev, fi_addr_t peer, struct fid_cq *cq, struct fid_av *av, struct fid_eq *eq, struct fid_ep *ep)
 {
-	if (dev->severs && ep)
+	if (dev->sockets && ep)
 		lf_sever(ep, cq, av, peer);
 	int a = shut(ep ? &ep->fid : NULL), b = shut(cq ? &cq->fid : NULL), c = shut(av ? &av->fid : NULL), d = shut(eq ? &eq->fid : NULL);
 	return a ? a : b ? b : c ? c : d;
@@ -232,11 +239,22 @@ static int insert(struct fid_av *av, const uint8_t *name, uint32_t len, fi_addr_
 	return n == 1 ? 0 : n < 0 ? n : -FI_EADDRNOTAVAIL;
 }
 
+int lf_ep_expect(struct lf_ep *e, const uint8_t *name, uint32_t len)
+{
+	struct lf_from peer;
+	if (e->listener < 0)
+		return 0;
+	int rc = lf_from(name, len, &peer);
+	return rc ? rc : lf_gate(e->listener, &peer, 1, 0);
+}
+
 int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anchor_addr, uint64_t anchor_key)
 {
 	e->anchor_addr = anchor_addr;
 	e->anchor_key = anchor_key;
-	int rc = insert(e->av, name, len, &e->peer);
+	int rc = lf_ep_expect(e, name, len);
+	if (!rc)
+		rc = insert(e->av, name, len, &e->peer);
 	if (!rc)
 		lf_near_join(e, name, len);
 	return rc;
@@ -321,6 +339,10 @@ struct lf_ctl {
 	} *bufs, *idle, *free; // lists of buffers that are not posted, for messages that come and that go
 	size_t size;
 	int sending; // buffers for messages that go and are posted
+	int32_t listener;
+	// known are the nodes that are let in: those that were peers, the last one last.
+	struct lf_from known[LF_KNOWN];
+	int known_count;
 };
 
 static void put(struct ctl_buf **list, struct ctl_buf *b)
@@ -346,7 +368,7 @@ static int ctl_start(struct lf_ctl *c, struct lf_dev *d, int *fd)
 {
 	int rc = lf_pd_open(d, &c->pd);
 	if (!rc)
-		rc = make(c->pd, d->waits, 256, &c->cq, &c->av, &c->eq, &c->ep);
+		rc = make(c->pd, d->waits, 256, &c->cq, &c->av, &c->eq, &c->ep, &c->listener);
 	*fd = -1;
 	if (!rc && d->waits)
 		rc = fi_control(&c->cq->fid, FI_GETWAIT, fd);
@@ -398,7 +420,27 @@ int lf_ctl_close(struct lf_ctl *c)
 
 int lf_ctl_name(struct lf_ctl *c, uint8_t *out, uint32_t max) { return name_of(c->ep, out, max); }
 
-int lf_ctl_peer(struct lf_ctl *c, const uint8_t *name, uint32_t len, uint64_t *addr) { return insert(c->av, name, len, addr); }
+// let_in opens the gate for a node. It stays open: a node whose last connection has ended has something to say still.
+static int let_in(struct lf_ctl *c, const uint8_t *name, uint32_t len)
+{
+	struct lf_from peer;
+	int rc = lf_from(name, len, &peer);
+	if (rc)
+		return rc;
+	for (int i = 0; i < c->known_count; i++)
+		if (!memcmp(&c->known[i], &peer, sizeof peer))
+			return 0;
+	if (c->known_count == LF_KNOWN)
+		memmove(c->known, c->known + 1, sizeof *c->known * (size_t)--c->known_count);
+	c->known[c->known_count++] = peer;
+	return lf_gate(c->listener, c->known, c->known_count, 1);
+}
+
+int lf_ctl_peer(struct lf_ctl *c, const uint8_t *name, uint32_t len, uint64_t *addr)
+{
+	int rc = c->listener < 0 ? 0 : let_in(c, name, len);
+	return rc ? rc : insert(c->av, name, len, addr);
+}
 
 void lf_ctl_forget(struct lf_ctl *c, uint64_t addr)
 {

@@ -206,7 +206,7 @@ int lf_open(const struct lf_query *q, struct lf_dev **out, struct lf_info *info)
 	// answer the library's own messages, and there is no queue for that. Others have no use for
 	// one, and libfabric 1.17's net crashes of it.
 	d->hears = efa;
-	d->severs = !strcmp(d->info->fabric_attr->prov_name, "tcp;ofi_rxm");
+	d->sockets = !strcmp(d->info->fabric_attr->prov_name, "tcp;ofi_rxm");
 	rc = fi_fabric(d->info->fabric_attr, &d->fabric, NULL);
 	if (!rc)
 		rc = probe(d, q->atomics);

@@ -27,6 +27,15 @@ enum { LF_NOTICES = 64, LF_NOTICE_TAG = 0x4e434452, LF_HELLO_TAG = 0x4d434452 };
 // LF_LOOKS is how many polls there are for one look at what concerns no operation.
 enum { LF_LOOKS = 64 };
 
+// LF_KNOWN is how many nodes may be let in to a control endpoint.
+enum { LF_KNOWN = 256 };
+
+// lf_from is an address of IP: one word or four.
+struct lf_from {
+	uint32_t word[4];
+	int32_t words;
+};
+
 // lf_query says what to look for; empty strings and zeros leave it open.
 struct lf_query {
 	char provider[LF_NAME], domain[LF_NAME], node[LF_NAME];
@@ -53,7 +62,7 @@ struct lf_dev {
 	int32_t injects;   // small data may be given to the library with the operation
 	int32_t batches;   // it may be told that more operations follow
 	int32_t hears;     // endpoints need a queue for what concerns no operation
-	int32_t severs;    // connections must have ended before their endpoint is closed: see lf_sever.c
+	int32_t sockets;   // connections are sockets of this process that need care: see lf_gate.c and lf_sever.c
 	// A write brings no data: its immediate follows it as a message of its own, a notice, which the library
 	// promises not to deliver before what was written (FI_ORDER_SAW).
 	int32_t notices;
@@ -101,6 +110,7 @@ struct lf_ep {
 	uint32_t idle[LF_NOTICES], idle_count; // receives for notices that are not posted
 	uint32_t looks; // polls, for LF_LOOKS
 	int32_t fd;     // of the queue, -1: none
+	int32_t listener; // where it listens, -1: nowhere that needs a gate
 	// Reads that were done without the library, see lf_near.c: near is the peer's process, or 0, near_done a ring of
 	// their completions.
 	int32_t near;
@@ -159,10 +169,20 @@ int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial,
 int lf_ep_close(struct lf_ep *e);
 // lf_sever ends the connections of an endpoint that is about to be closed, and drops what is reported of that.
 void lf_sever(struct fid_ep *ep, struct fid_cq *cq, struct fid_av *av, fi_addr_t peer);
+// lf_gate has a listening socket, if there is one, drop what comes from others than those n; if they are too many for the
+// system, than the last of them. With knocks others may ask for a connection as well, and get it if they are among them when
+// they ask again: who dials a little early is late by a fifth of a second then, and not by one.
+int lf_gate(int fd, const struct lf_from *from, int n, int knocks);
+// lf_gate_make closes the gate of a new endpoint to all, and returns the socket that it listens at.
+int lf_gate_make(struct fid_ep *ep);
+// lf_from takes the address from an endpoint's name.
+int lf_from(const uint8_t *name, uint32_t len, struct lf_from *out);
 // lf_ep_name writes the endpoint's address and returns its length.
 int lf_ep_name(struct lf_ep *e, uint8_t *out, uint32_t max);
 // lf_ep_anchor says where a peer's writes and reads of nothing may go.
 void lf_ep_anchor(struct lf_ep *e, uint64_t *addr, uint64_t *key);
+// lf_ep_expect lets an endpoint's peer in, and nobody else, which lf_ep_join does as well.
+int lf_ep_expect(struct lf_ep *e, const uint8_t *name, uint32_t len);
 int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anchor_addr, uint64_t anchor_key);
 // A greeting is one tagged message of LF_HELLO bytes, whose contexts are sends + recvs and
 // the one after that.

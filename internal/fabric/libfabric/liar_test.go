@@ -96,6 +96,14 @@ func TestNonsenseIsTakenInTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// It is where a peer is, or it would not be let in.
+		at, err := stranger.name()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.peer(at); err != nil {
+			t.Fatal(err)
+		}
 		say := func(m message) (sent bool) {
 			// Nothing is sent before both ends have moved on; then there is room.
 			for until := time.Now().Add(100 * time.Millisecond); !sent && time.Now().Before(until); {

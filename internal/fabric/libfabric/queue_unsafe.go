@@ -92,6 +92,11 @@ func (w wire) join(a address) error {
 	return call("fi_av_insert", C.lf_ep_join(w.e, (*C.uint8_t)(&a.name[0]), C.uint32_t(len(a.name)), C.uint64_t(a.anchorAddr), C.uint64_t(a.anchorKey)))
 }
 
+// expect lets the peer in that join will name.
+func (w wire) expect(a address) error {
+	return call("filter of strangers", C.lf_ep_expect(w.e, (*C.uint8_t)(&a.name[0]), C.uint32_t(len(a.name))))
+}
+
 // expectHello posts the receive of the peer's greeting.
 func (w wire) expectHello() error { return call("fi_trecv", C.lf_hello_recv(w.e)) }
 

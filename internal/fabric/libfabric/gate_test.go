@@ -1,0 +1,255 @@
+//go:build libfabric && cgo && linux
+
+package libfabric
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/fabric"
+)
+
+// askHex is how rxm over tcp of libfabric 1.17 asks for a connection, answerHex how the answer begins.
+const (
+	askHex    = "03000018000000000000000000000000000000000000000001000000000000000102040363b002000010000000010000000000003b310000"
+	answerHex = "0301"
+)
+
+// place returns where an endpoint listens.
+func place(t *testing.T, name []byte) unix.Sockaddr {
+	t.Helper()
+	if len(name) == unix.SizeofSockaddrInet4 {
+		return &unix.SockaddrInet4{Port: int(name[2])<<8 | int(name[3]), Addr: [4]byte(name[4:8])}
+	}
+	if len(name) != unix.SizeofSockaddrInet6 {
+		t.Fatalf("a name of %d bytes", len(name))
+	}
+	return &unix.SockaddrInet6{Port: int(name[2])<<8 | int(name[3]), Addr: [16]byte(name[8:24])}
+}
+
+// knock asks for a connection with the endpoint of that name, as a stranger at an address, and reports whether there is an
+// answer within the time. turn has the other side work.
+func knock(t *testing.T, from unix.Sockaddr, name []byte, within time.Duration, turn func()) bool {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	family := unix.AF_INET
+	if _, six := from.(*unix.SockaddrInet6); six {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	must(err)
+	defer func() { _ = unix.Close(fd) }()
+	must(unix.Bind(fd, from))
+	if err := unix.Connect(fd, place(t, name)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		t.Fatal(err)
+	}
+	ask, err := hex.DecodeString(askHex)
+	must(err)
+	var answer [64]byte
+	for until := time.Now().Add(within); time.Now().Before(until); {
+		turn()
+		if len(ask) > 0 {
+			if n, err := unix.Write(fd, ask); err == nil {
+				ask = ask[n:]
+			}
+			continue
+		}
+		if n, err := unix.Read(fd, answer[:]); err == nil && n > 0 {
+			if got := hex.EncodeToString(answer[:n]); len(got) < len(answerHex) || got[:len(answerHex)] != answerHex {
+				t.Fatalf("the answer is %s", got)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// ends are two ends of devices at addresses of their own, with control endpoints.
+func ends(t *testing.T, at ...string) (e [2]*Endpoint) {
+	t.Helper()
+	for i := range e {
+		d, err := newProvider(t, Config{Provider: rxmProvider, Source: at[i]}).Open(fabric.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e[i] = endOf(t, d).(*Endpoint)
+	}
+	return e
+}
+
+// meet connects two ends, and activates them.
+func meet(t *testing.T, e [2]*Endpoint) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	passive := make(chan error, 1)
+	go func() { passive <- e[0].Connect(ctx, e[1].Address(), fabric.Passive) }()
+	if err := errors.Join(e[1].Connect(ctx, e[0].Address(), fabric.Active), <-passive); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(e[0].Activate(), e[1].Activate()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// look polls the queues of ends, which must have nothing to say.
+func look(t *testing.T, e [2]*Endpoint) func() {
+	var c [16]fabric.Completion
+	return func() {
+		t.Helper()
+		for i := range e {
+			if n, err := e[i].cq.Poll(c[:]); n > 0 || err != nil {
+				t.Fatalf("end %d: %+v, %v", i, c[:n], err)
+			}
+		}
+	}
+}
+
+// Nobody is answered by an endpoint, or by its device, but those who are where the peer is.
+func TestStrangersAreNotLetIn(t *testing.T) {
+	const deaf = 500 * time.Millisecond
+	e := ends(t, "127.0.0.1", "127.0.0.2")
+	peer, stranger := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 2}}, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 3}}
+	nothing := func() { e[0].mu.Lock(); defer e[0].mu.Unlock(); var w [1]cWC; _ = e[0].lib.poll(w[:]) }
+	for what, from := range map[string]unix.Sockaddr{"the later peer": peer, "a stranger": stranger} {
+		if knock(t, from, e[0].addr.name, deaf, nothing) {
+			t.Errorf("before there is a peer the endpoint answers %s", what)
+		}
+		if knock(t, from, e[0].dev.ctlName, deaf, func() {}) {
+			t.Errorf("before there is a peer the device answers %s", what)
+		}
+	}
+	meet(t, e)
+	turn := look(t, e)
+	if knock(t, stranger, e[0].addr.name, deaf, turn) {
+		t.Error("the endpoint answers a stranger")
+	}
+	if knock(t, stranger, e[0].dev.ctlName, deaf, turn) {
+		t.Error("the device answers a stranger")
+	}
+	if !knock(t, peer, e[0].dev.ctlName, 10*time.Second, turn) {
+		t.Error("the device does not answer who is where its peer is: is this how this version of libfabric asks?")
+	}
+}
+
+// The same over IPv6, with the one address that every machine has.
+func TestStrangersAreNotLetInOverIPv6(t *testing.T) {
+	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+		t.Skip("needs a kernel with IPv6: ", err)
+	}
+	const deaf = 500 * time.Millisecond
+	self := &unix.SockaddrInet6{Addr: [16]byte{15: 1}}
+	e := ends(t, "::1", "::1")
+	nothing := func() { e[0].mu.Lock(); defer e[0].mu.Unlock(); var w [1]cWC; _ = e[0].lib.poll(w[:]) }
+	if knock(t, self, e[0].addr.name, deaf, nothing) {
+		t.Error("before there is a peer the endpoint answers")
+	}
+	if knock(t, self, e[0].dev.ctlName, deaf, func() {}) {
+		t.Error("before there is a peer the device answers")
+	}
+	meet(t, e)
+	if !knock(t, self, e[0].dev.ctlName, 10*time.Second, look(t, e)) {
+		t.Error("the device does not answer who is where its peer is")
+	}
+	other := newAddressOf(e[1].addr, func(name []byte) { name[23] = 2 })
+	x := ends(t, "::1", "::1")
+	if err := x[0].Expect(other.encode()); err != nil {
+		t.Fatal(err)
+	}
+	nothing = func() { x[0].mu.Lock(); defer x[0].mu.Unlock(); var w [1]cWC; _ = x[0].lib.poll(w[:]) }
+	if knock(t, self, x[0].addr.name, deaf, nothing) {
+		t.Error("the endpoint answers, and its peer is elsewhere")
+	}
+}
+
+// newAddressOf is an address with another name.
+func newAddressOf(a address, change func(name []byte)) address {
+	a.name = append([]byte(nil), a.name...)
+	change(a.name)
+	return a
+}
+
+// An active end that dials before the passive one knows of it is let in a little later.
+func TestDialsTooEarly(t *testing.T) {
+	e := ends(t, "127.0.0.1", "127.0.0.2")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	active := make(chan error, 1)
+	go func() { active <- e[1].Connect(ctx, e[0].Address(), fabric.Active) }()
+	// Its connection is made as far as it knows, and waits at the other end.
+	for !dialled(t, e[0].addr.name) {
+		select {
+		case err := <-active:
+			t.Fatal(err)
+		case <-ctx.Done():
+			t.Fatal("nobody dials")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := errors.Join(e[0].Connect(ctx, e[1].Address(), fabric.Passive), <-active); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dialled reports whether this process has a connection to the endpoint of that name.
+func dialled(t *testing.T, name []byte) bool {
+	t.Helper()
+	want := *place(t, name).(*unix.SockaddrInet4)
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		var fd int
+		for _, c := range f.Name() {
+			fd = 10*fd + int(c-'0')
+		}
+		if at, err := unix.Getpeername(fd); err == nil {
+			if in, ok := at.(*unix.SockaddrInet4); ok && in.Port == want.Port && in.Addr == want.Addr {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// So many nodes are let in as the system takes, and the last ones before others.
+func TestManyPeersAreLetIn(t *testing.T) {
+	const deaf = 500 * time.Millisecond
+	e := ends(t, "127.0.0.1", "127.0.0.2")
+	nth := func(n int) [4]byte { return [4]byte{127, 1, byte(n >> 8), byte(n)} }
+	const nodes = 300
+	for n := range nodes {
+		name := append([]byte(nil), e[1].dev.ctlName...)
+		addr := nth(n)
+		copy(name[4:], addr[:])
+		p, err := e[0].dev.controlOf(name)
+		if err != nil {
+			t.Fatal(n, err)
+		}
+		defer func() {
+			e[0].dev.mu.Lock()
+			defer e[0].dev.mu.Unlock()
+			e[0].dev.release(p)
+		}()
+	}
+	if !knock(t, &unix.SockaddrInet4{Addr: nth(nodes - 1)}, e[0].dev.ctlName, 10*time.Second, func() {}) {
+		t.Error("the last one is not let in")
+	}
+	for _, n := range []int{0, nodes} {
+		if knock(t, &unix.SockaddrInet4{Addr: nth(n)}, e[0].dev.ctlName, deaf, func() {}) {
+			t.Errorf("number %d is let in", n)
+		}
+	}
+}
