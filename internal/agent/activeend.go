@@ -96,7 +96,7 @@ func NewActiveEnd(a *Agent, dev fabric.Device, cq fabric.CQ, tag uint64, peer st
 	if e.words, err = e.PD.Register(e.wordsSeg.Bytes()[shm.HeaderSize:], 0); err != nil {
 		return nil, err
 	}
-	e.Endpoint, err = e.PD.CreateEndpoint(fabric.EndpointAttr{CQ: cq, Tag: tag, SendDepth: bulkDepth, RecvDepth: 1, Peer: peer})
+	e.Endpoint, err = e.PD.CreateEndpoint(fabric.EndpointAttr{CQ: cq, Tag: tag, SendDepth: bulkDepth, Peer: peer})
 	if err != nil {
 		return nil, err
 	}

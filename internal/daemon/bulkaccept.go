@@ -64,7 +64,7 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	b.mu.Lock()
 	err = b.prepare(s)
 	if err == nil {
-		e.Endpoint, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.CQs[s.fabric.number], Tag: e.Tag, SendDepth: 1, RecvDepth: 1, Peer: b.peer})
+		e.Endpoint, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.CQs[s.fabric.number], Tag: e.Tag, SendDepth: 1, Peer: b.peer})
 	}
 	if err == nil {
 		b.connecting.Add(1) // not after suspend: the session has ended then, and prepare says so

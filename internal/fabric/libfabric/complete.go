@@ -17,8 +17,10 @@ func (e *Endpoint) complete(w *cWC) {
 		e.sent(w, i)
 	case i < sends+recvs:
 		e.received(w, i-sends)
-	case i == sends+recvs && w.status != 0 || i == sends+recvs+1:
+	case i == sends+recvs+1:
 		// The greeting: Connect has seen that the peer is there.
+	case i == unasked:
+		e.fail(fabric.StatusLocalLength, VendorUnasked, true)
 	default:
 		e.fail(status(w), VendorUnexpected, true)
 	}

@@ -17,7 +17,10 @@ const (
 	helloMost  = 2 * time.Millisecond
 )
 
-var errPeerGone = errors.New("the peer has closed its end")
+var (
+	errPeerGone = errors.New("the peer has closed its end")
+	errUnasked  = errors.New("there is a message that nobody asked for: the peer is another program, or a stranger is where it is")
+)
 
 // greeting is what is known of the two greetings of a connection; guarded by Endpoint.mu.
 type greeting struct {
@@ -85,7 +88,7 @@ func (e *Endpoint) begin(a address) error {
 	if err := e.takeName(a.name); err != nil {
 		return err
 	}
-	if err := e.lib.join(a); err != nil {
+	if err := e.lib.join(a, message{kind: msgHello, to: e.addr.token, from: a.token}); err != nil {
 		return err
 	}
 	if e.dev.info.Provider == shmProvider && !present(string(a.name)) {
@@ -150,19 +153,9 @@ func (e *Endpoint) greetingOf(w *cWC) error {
 	first := uint32(e.sq.Cap() + e.loud.Cap())
 	switch uint32(w.index) {
 	case first:
-		if wcStatus(uint32(w.status)) == fabric.StatusLocalLength {
-			return e.lib.expectHello() // a stranger's, of more than a greeting
-		}
-		if w.status != 0 {
-			return callError("greeting", int(w.status))
-		}
-		m, err := e.lib.hello()
-		if err == nil && m.kind == msgHello && m.to == e.addr.token && m.from == e.peer.token {
-			e.greeted.heard = true
-			return nil
-		}
-		// A stranger's: the peer's is still to come.
-		return e.lib.expectHello()
+		e.greeted.heard = true
+	case unasked:
+		return errUnasked
 	case first + 1:
 		if w.status != 0 {
 			return callError("greeting", int(w.status))

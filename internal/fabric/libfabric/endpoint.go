@@ -87,6 +87,9 @@ type Endpoint struct {
 	given       uint32
 	recvs       []cRecv
 	posted      uint64 // receives so far
+	// takesSends: there have been receives with memory. Until then, if there are others or cannot be any, a send is
+	// caught by a trap.
+	takesSends, trapped bool
 	// early are immediates that wait for a receive.
 	early queue[arrival]
 	// pushing: it is in cq.pushing.
@@ -195,8 +198,11 @@ func (e *Endpoint) create() error {
 	if err == nil && (len(name) == 0 || len(name) > maxName) {
 		err = fmt.Errorf("libfabric: address of %d bytes", len(name))
 	}
-	if err == nil {
-		err = lib.expectHello()
+	if err == nil && e.recvDepth == 0 { // there will be no receives
+		e.trapped = true
+		if code := lib.trap(true); code != 0 {
+			err = callError("fi_recv", code)
+		}
 	}
 	if err != nil {
 		return errors.Join(err, lib.close())

@@ -73,6 +73,8 @@ const (
 	VendorTooManyArrivals
 	// VendorBadNotice: the peer sent a message in place of an immediate that is too long or too short.
 	VendorBadNotice
+	// VendorUnasked: the peer sent a message that nobody asked for.
+	VendorUnasked
 )
 
 // CompletionError is a failed Completion with what is known about its connection,
@@ -106,6 +108,8 @@ func likely(c fabric.Completion) (cause, next string) {
 		return "the peer ended the connection because of an error", log
 	case VendorTooManyArrivals:
 		return "the peer sends without end and this node takes nothing: its agent is stuck", doctor
+	case VendorUnasked:
+		return "the peer sends what nobody asked for: it is another program, or a stranger is where it is", log
 	case VendorBadNotice:
 		return "what says which write has landed has the wrong size: the peer is another program, or damaged", log
 	}

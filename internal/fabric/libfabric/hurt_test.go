@@ -124,7 +124,7 @@ func TestTroubleWithStrangers(t *testing.T) {
 				defer cancel()
 				passive := make(chan error, 1)
 				go func() { passive <- victim.Connect(ctx, peer.Address(), fabric.Passive) }()
-				if err := stranger.lib.join(victim.addr); err != nil {
+				if err := stranger.lib.join(victim.addr, message{}); err != nil {
 					t.Fatal(err)
 				}
 				var wcs [4]cWC

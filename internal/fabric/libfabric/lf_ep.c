@@ -94,15 +94,15 @@ static struct fi_info *name_for(struct lf_dev *d)
 static int furnish(struct lf_ep *e, uint64_t key)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	size_t reqs = e->reqs_count * sizeof *e->reqs;
+	size_t reqs = e->reqs_count * sizeof *e->reqs, messages = (e->tagged + 1) * LF_HELLO;
 	// The anchor has a page of its own: a peer may write there.
-	e->area_size = (reqs + 2 * LF_HELLO + 2 * page - 1) / page * page;
+	e->area_size = (reqs + messages + 2 * page - 1) / page * page;
 	e->area = mmap(NULL, e->area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (e->area == MAP_FAILED) {
 		e->area = NULL;
 		return -FI_ENOMEM;
 	}
-	e->reqs = (void *)(e->area + page + 2 * LF_HELLO);
+	e->reqs = (void *)(e->area + page + messages);
 	int rc = reg(e->pd, e->area, page, FI_REMOTE_WRITE | FI_REMOTE_READ, key, &e->anchor);
 	if (rc || !needs(e->pd, FI_MR_LOCAL))
 		return rc;
@@ -112,10 +112,7 @@ static int furnish(struct lf_ep *e, uint64_t key)
 	return rc;
 }
 
-static uint8_t *greeting(struct lf_ep *e, int which)
-{
-	return e->area + (size_t)sysconf(_SC_PAGESIZE) + (size_t)which * LF_HELLO;
-}
+uint8_t *lf_tagged_room(const struct lf_ep *e, uint32_t i) { return e->area + (size_t)sysconf(_SC_PAGESIZE) + (size_t)i * LF_HELLO; }
 
 // hear gives an endpoint a queue for what concerns no operation.
 static int hear(struct lf_pd *p, struct fid_ep *ep, struct fid_eq **eq)
@@ -129,7 +126,7 @@ static int hear(struct lf_pd *p, struct fid_ep *ep, struct fid_eq **eq)
 static int make(struct lf_pd *p, int wait, size_t depth, struct fid_cq **cq, struct fid_av **av, struct fid_eq **eq, struct fid_ep **ep, int32_t *listener)
 {
 	*listener = -1;
-	struct fi_cq_attr ca = {.size = depth, .format = FI_CQ_FORMAT_DATA, .wait_obj = wait ? FI_WAIT_FD : FI_WAIT_NONE};
+	struct fi_cq_attr ca = {.size = depth, .format = FI_CQ_FORMAT_TAGGED, .wait_obj = wait ? FI_WAIT_FD : FI_WAIT_NONE};
 	struct fi_av_attr aa = {.type = p->dev->info->domain_attr->av_type, .count = 64};
 	struct fi_info *info = name_for(p->dev);
 	if (!info)
@@ -163,14 +160,15 @@ int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial,
 	e->sends = sends;
 	e->recvs = recvs;
 	e->serial = serial;
-	e->reqs_count = sends + recvs + 2;
-	size_t depth = (size_t)sends + 2 * (size_t)recvs + 64;
+	e->tagged = p->dev->notices ? LF_NOTICES : LF_TAGGED;
+	e->reqs_count = sends + recvs + 2 + e->tagged;
+	size_t depth = (size_t)sends + 2 * (size_t)recvs + 64 + e->tagged;
 	if (p->dev->notices) {
-		e->reqs_count += sends + LF_NOTICES;
-		depth += sends + LF_NOTICES;
-		for (e->idle_count = 0; e->idle_count < LF_NOTICES; e->idle_count++)
-			e->idle[e->idle_count] = e->idle_count;
+		e->reqs_count += sends;
+		depth += sends;
 	}
+	for (e->idle_count = 0; e->idle_count < e->tagged; e->idle_count++)
+		e->idle[e->idle_count] = e->idle_count;
 	e->fd = -1;
 	e->peer = FI_ADDR_UNSPEC;
 	int rc = make(p, wait && p->dev->waits, depth, &e->cq, &e->av, &e->eq, &e->ep, &e->listener);
@@ -179,7 +177,7 @@ int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial,
 	if (!rc)
 		rc = furnish(e, key);
 	if (!rc)
-		rc = lf_notice_recv(e);
+		rc = lf_tagged_recv(e);
 	if (rc) {
 		lf_ep_close(e);
 		return rc;
@@ -248,8 +246,10 @@ int lf_ep_expect(struct lf_ep *e, const uint8_t *name, uint32_t len)
 	return rc ? rc : lf_gate(e->listener, &peer, 1, 0);
 }
 
-int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anchor_addr, uint64_t anchor_key)
+int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anchor_addr, uint64_t anchor_key,
+	const uint8_t *hello)
 {
+	memcpy(e->hello, hello, LF_HELLO);
 	e->anchor_addr = anchor_addr;
 	e->anchor_key = anchor_key;
 	int rc = lf_ep_expect(e, name, len);
@@ -260,26 +260,12 @@ int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anch
 	return rc;
 }
 
-int lf_hello_recv(struct lf_ep *e)
-{
-	ssize_t rc = -FI_EAGAIN;
-	// A new endpoint may have to make room for its first receive; nothing can come meanwhile.
-	for (int i = 0; i < 1000 && rc == -FI_EAGAIN; i++) {
-		rc = fi_trecv(e->ep, greeting(e, 0), LF_HELLO, e->desc, FI_ADDR_UNSPEC, LF_HELLO_TAG, 0, &e->reqs[e->sends + e->recvs]);
-		if (rc == -FI_EAGAIN)
-			fi_cq_read(e->cq, NULL, 0);
-	}
-	return (int)rc;
-}
-
 int lf_hello_send(struct lf_ep *e, const uint8_t *msg)
 {
-	uint8_t *g = greeting(e, 1);
+	uint8_t *g = lf_tagged_room(e, e->tagged);
 	memcpy(g, msg, LF_HELLO);
 	return (int)fi_tsend(e->ep, g, LF_HELLO, e->desc, e->peer, LF_HELLO_TAG, &e->reqs[e->sends + e->recvs + 1]);
 }
-
-void lf_hello_read(struct lf_ep *e, uint8_t *msg) { memcpy(msg, greeting(e, 0), LF_HELLO); }
 
 struct lf_set *lf_set_new(void) { return calloc(1, sizeof(struct lf_set)); }
 
@@ -320,9 +306,10 @@ void lf_set_free(struct lf_set *s)
 	free(s);
 }
 
-// lf_ctl has buffers for messages, each with its context: the first CTL_IN for those that come, the rest
-// for those that go, where the library takes no message with the call.
-enum { CTL_IN = 32, CTL_OUT = 32, CTL_BUFS = CTL_IN + CTL_OUT, CTL_MSG = 64 };
+// lf_ctl has buffers for messages, each with its context: the first CTL_IN for those that come, of which the last CTL_TAGGED are for tagged
+// ones, that nobody has a reason to send and that the library would keep; the rest for those that go, where the library takes no
+// message with the call.
+enum { CTL_IN = 34, CTL_TAGGED = 2, CTL_OUT = 32, CTL_BUFS = CTL_IN + CTL_OUT, CTL_MSG = 64 };
 
 struct lf_ctl {
 	struct lf_pd *pd;
@@ -356,7 +343,8 @@ static int repost(struct lf_ctl *c)
 {
 	while (c->idle) {
 		struct ctl_buf *b = c->idle;
-		ssize_t rc = fi_recv(c->ep, b->bytes, CTL_MSG, c->desc, FI_ADDR_UNSPEC, &b->ctx);
+		ssize_t rc = b < c->bufs + CTL_IN - CTL_TAGGED ? fi_recv(c->ep, b->bytes, CTL_MSG, c->desc, FI_ADDR_UNSPEC, &b->ctx) :
+			fi_trecv(c->ep, b->bytes, CTL_MSG, c->desc, FI_ADDR_UNSPEC, 0, UINT64_MAX, &b->ctx);
 		if (rc)
 			return rc == -FI_EAGAIN ? 0 : (int)rc;
 		c->idle = b->next;
@@ -485,7 +473,7 @@ int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max)
 	// Strangers may send for ever: what is no message is one as well, of one byte.
 	*out = 0;
 	for (;;) {
-		struct fi_cq_data_entry w;
+		struct fi_cq_tagged_entry w;
 		ssize_t n = fi_cq_read(c->cq, &w, 1);
 		struct ctl_buf *b = NULL;
 		size_t len = 0;
@@ -515,7 +503,10 @@ int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max)
 			c->sending--;
 			continue;
 		}
-		memcpy(out, b->bytes, len);
+		if (b < c->bufs + CTL_IN - CTL_TAGGED)
+			memcpy(out, b->bytes, len);
+		else
+			len = 0;
 		put(&c->idle, b);
 		int rc = repost(c);
 		if (rc)

@@ -3,27 +3,14 @@
 #include "lf_shim.h"
 
 #include <endian.h>
+#include <string.h>
 
 // A notice is what a peer is told of a write in place of the data that the write would bring with it: 8 bytes,
-// little endian, the immediate and the length of the write. Receives have room for more, so that one that is too
-// long shows.
-enum { NOTICE = sizeof(uint64_t), NOTICE_ROOM = 2 * sizeof(uint64_t) };
+// little endian, the immediate and the length of the write.
+enum { NOTICE = sizeof(uint64_t) };
 
-// Contexts: first those of notices that go, one for each send, then of those that come.
+// Contexts of notices that go, one for each send.
 static uint32_t going(const struct lf_ep *e) { return e->sends + e->recvs + 2; }
-static uint32_t coming(const struct lf_ep *e) { return going(e) + e->sends; }
-
-int lf_notice_recv(struct lf_ep *e)
-{
-	while (e->idle_count) {
-		struct lf_req *r = &e->reqs[coming(e) + e->idle[e->idle_count - 1]];
-		ssize_t rc = fi_trecv(e->ep, &r->operand, NOTICE_ROOM, e->desc, FI_ADDR_UNSPEC, LF_NOTICE_TAG, 0, r);
-		if (rc)
-			return rc == -FI_EAGAIN ? 0 : (int)rc;
-		e->idle_count--;
-	}
-	return 0;
-}
 
 ssize_t lf_notice_write(struct lf_ep *e, const struct lf_send *s, struct lf_req *r, uint64_t flags)
 {
@@ -47,28 +34,22 @@ ssize_t lf_notice_write(struct lf_ep *e, const struct lf_send *s, struct lf_req 
 	return rc;
 }
 
-// came takes a notice, and posts its receive again.
-static void came(struct lf_ep *e, struct lf_wc *o)
+void lf_notice_came(struct lf_wc *o, const uint8_t *room)
 {
-	uint32_t i = o->index - coming(e);
+	uint64_t says;
 	o->index = LF_ARRIVED;
 	if (!o->status && o->len != NOTICE)
 		o->status = FI_EMSGSIZE;
-	uint64_t says = le64toh(e->reqs[coming(e) + i].operand);
+	memcpy(&says, room, sizeof says);
+	says = le64toh(says);
 	o->data = (uint32_t)says;
 	o->len = (uint32_t)(says >> 32);
-	e->idle[e->idle_count++] = i;
-	lf_notice_recv(e);
 }
 
 int lf_notice_done(struct lf_ep *e, struct lf_wc *o)
 {
 	if (!e->pd->dev->notices || o->index >= e->reqs_count)
 		return 1;
-	if (o->index >= coming(e)) {
-		came(e, o);
-		return 1;
-	}
 	if (o->index >= going(e))
 		o->index -= going(e);
 	if (o->index >= e->sends)

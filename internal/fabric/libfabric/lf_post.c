@@ -145,7 +145,7 @@ static int one_error(struct lf_ep *e, struct lf_wc *o, int *total)
 	o->status = x.err > 0 ? (uint32_t)x.err : FI_EOTHER;
 	o->vendor = (uint32_t)x.prov_errno;
 	o->len = (uint32_t)x.len;
-	*total += lf_notice_done(e, o);
+	*total += lf_tagged_done(e, o, x.tag) && lf_notice_done(e, o);
 	return 1;
 }
 
@@ -166,8 +166,8 @@ static int lost(struct lf_ep *e, struct lf_wc *o)
 
 int lf_poll_one(struct lf_ep *e, struct lf_wc *out, int max)
 {
-	struct fi_cq_data_entry w[LF_BATCH];
-	int total = 0, rc = lf_notice_recv(e);
+	struct fi_cq_tagged_entry w[LF_BATCH];
+	int total = 0, rc = lf_tagged_recv(e);
 	if (rc && max > 0)
 		return strange(e, out, -rc, 0);
 	if (e->eq && max > 0 && ++e->looks >= LF_LOOKS) {
@@ -200,7 +200,7 @@ int lf_poll_one(struct lf_ep *e, struct lf_wc *out, int max)
 			// The library's length is for receives; the write's own, see write_one, needs room.
 			if (o->index == LF_ARRIVED)
 				o->len = e->pd->dev->info->domain_attr->cq_data_size >= 8 ? (uint32_t)(w[i].data >> 32) : 0;
-			total += lf_notice_done(e, o);
+			total += lf_tagged_done(e, o, w[i].tag) && lf_notice_done(e, o);
 		}
 		if (n < want)
 			break;
@@ -228,7 +228,7 @@ int lf_arm(struct lf_set *s)
 	for (int i = 0; i < s->n; i++) {
 		struct lf_ep *e = s->eps[i];
 		// What has come for a receive that is not posted wakes nobody.
-		lf_notice_recv(e);
+		lf_tagged_recv(e);
 		if (e->idle_count)
 			return 0;
 		uint8_t event[256];

@@ -89,7 +89,7 @@ static int taken(int fd)
 // drain has the provider work until nothing is left that it could report.
 static void drain(struct fid_cq *cq)
 {
-	struct fi_cq_data_entry w[SEVER_BATCH];
+	struct fi_cq_tagged_entry w[SEVER_BATCH];
 	struct fi_cq_err_entry x;
 	for (int i = 0; i < SEVER_LOOKS; i++) {
 		ssize_t n = fi_cq_read(cq, w, SEVER_BATCH);

@@ -22,8 +22,9 @@ enum { LF_NAME = 128, LF_ADDR = 192, LF_HELLO = 64, LF_BATCH = 64 };
 // them back until there is one that does not say so, and has no room for that one, would keep
 // them for ever: so many at a time fit the queue of every provider.
 enum { LF_RUN = 16 };
-// LF_NOTICES is how many receives for notices an endpoint has. What comes while none is posted waits in the library.
-enum { LF_NOTICES = 64, LF_NOTICE_TAG = 0x4e434452, LF_HELLO_TAG = 0x4d434452 };
+// LF_NOTICES is how many receives for tagged messages an endpoint has that takes notices, and LF_TAGGED how many another one.
+// What comes while none is posted waits in the library.
+enum { LF_NOTICES = 64, LF_TAGGED = 2, LF_NOTICE_TAG = 0x4e434452, LF_HELLO_TAG = 0x4d434452 };
 // LF_LOOKS is how many polls there are for one look at what concerns no operation.
 enum { LF_LOOKS = 64 };
 
@@ -103,11 +104,14 @@ struct lf_ep {
 	fi_addr_t peer;
 	uint64_t anchor_addr, anchor_key; // of the peer: for writes and reads of nothing
 	struct lf_req *reqs;
-	uint8_t *area; // greetings, and this end's anchor
+	uint8_t *area;            // this end's anchor, messages, and reqs
+	uint8_t hello[LF_HELLO];  // the peer's greeting
+	int32_t trap;             // see lf_tagged.c
 	size_t area_size;
 	struct fid_mr *anchor;
 	uint32_t sends, recvs, serial, reqs_count;
-	uint32_t idle[LF_NOTICES], idle_count; // receives for notices that are not posted
+	uint32_t tagged;                       // receives for tagged messages, of which
+	uint32_t idle[LF_NOTICES], idle_count; // these are not posted
 	uint32_t looks; // polls, for LF_LOOKS
 	int32_t fd;     // of the queue, -1: none
 	int32_t listener; // where it listens, -1: nowhere that needs a gate
@@ -132,9 +136,9 @@ struct lf_recv {
 	uint32_t len, index;
 };
 
-// lf_wc is a completion: index is that of the lf_req, one after the last for nothing of ours, or LF_ARRIVED
-// for data that has come with a write or in a notice. Status is 0 or an fi_errno.
-enum { LF_ARRIVED = 0xffffffffu };
+// lf_wc is a completion: index is that of the lf_req, one after the last for nothing of ours, LF_ARRIVED
+// for data that has come with a write or in a notice, or LF_UNASKED for a message that nobody asked for. Status is 0 or an fi_errno.
+enum { LF_ARRIVED = 0xffffffffu, LF_UNASKED = 0xfffffffeu };
 
 struct lf_wc {
 	uint64_t data;
@@ -183,16 +187,23 @@ int lf_ep_name(struct lf_ep *e, uint8_t *out, uint32_t max);
 void lf_ep_anchor(struct lf_ep *e, uint64_t *addr, uint64_t *key);
 // lf_ep_expect lets an endpoint's peer in, and nobody else, which lf_ep_join does as well.
 int lf_ep_expect(struct lf_ep *e, const uint8_t *name, uint32_t len);
-int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anchor_addr, uint64_t anchor_key);
-// A greeting is one tagged message of LF_HELLO bytes, whose contexts are sends + recvs and
-// the one after that.
-int lf_hello_recv(struct lf_ep *e);
+// lf_ep_join makes the peer known. hello is its greeting, of LF_HELLO bytes.
+int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anchor_addr, uint64_t anchor_key, const uint8_t *hello);
+// A greeting is one tagged message. That the peer's has come is told with the index sends + recvs, and that this end's has
+// arrived with the one after that.
 int lf_hello_send(struct lf_ep *e, const uint8_t *msg);
-void lf_hello_read(struct lf_ep *e, uint8_t *msg);
 
-// Notices; for the other files of the shim. lf_notice_recv posts the receives that are idle, as many as the
-// library takes.
-int lf_notice_recv(struct lf_ep *e);
+// lf_trap has messages caught that are not tagged and that nobody asked for, until it is told that they are asked for.
+int lf_trap(struct lf_ep *e, int on);
+// For the other files of the shim. lf_tagged_recv posts the receives that are idle, as many as the library takes.
+int lf_tagged_recv(struct lf_ep *e);
+// lf_tagged_done handles the completion of such a receive, and of others not, and returns 0 if it is none for the caller.
+int lf_tagged_done(struct lf_ep *e, struct lf_wc *o, uint64_t tag);
+// lf_tagged_room returns where a receive puts its message, and one after the last where the own greeting is.
+uint8_t *lf_tagged_room(const struct lf_ep *e, uint32_t i);
+
+// Notices; for the other files of the shim. lf_notice_came takes one that has come.
+void lf_notice_came(struct lf_wc *o, const uint8_t *room);
 // lf_notice_write is a write with an immediate: the write, then the notice. With -FI_EAGAIN it may have
 // come as far as the write; the next call for the same request goes on from there.
 ssize_t lf_notice_write(struct lf_ep *e, const struct lf_send *s, struct lf_req *r, uint64_t flags);

@@ -130,7 +130,7 @@ func (e *Endpoint) keep(first uint32, wrs []fabric.SendWR) {
 }
 
 // PostRecv implements fabric.Endpoint. Receives without memory are not known to the library
-// and take immediates, those with memory take sends. It is at most one call into C.
+// and take immediates, those with memory take sends. It is at most one call into C, but for the first one.
 func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 	if err := e.open(); err != nil {
 		return 0, err
@@ -151,6 +151,7 @@ func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 		}
 		r := &e.quiet
 		if l.Len > 0 {
+			e.takesSends = true
 			r = &e.loud
 			at := r.Index(r.Tail)
 			e.recvs[at] = cRecv{addr: cUint64(addr), desc: cUint64(desc), len: cUint32(l.Len), index: cUint32(at)}
@@ -159,6 +160,9 @@ func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 		r.Tail++
 		e.posted++
 	}
+	if n > 0 && e.trapped == e.takesSends {
+		e.setTrap(!e.takesSends)
+	}
 	if e.given != e.loud.Tail {
 		e.push()
 	}
@@ -166,4 +170,13 @@ func (e *Endpoint) PostRecv(wrs []fabric.RecvWR) (int, error) {
 		e.cq.wake(e)
 	}
 	return n, refused
+}
+
+// setTrap has the library catch sends that nobody asked for, which it would keep without a bound, or not any more. An end
+// whose receives have no memory, as those of lanes, is one that no rdmad sends to.
+func (e *Endpoint) setTrap(on bool) {
+	e.trapped = on
+	if code := e.lib.trap(on); code != 0 {
+		e.refused(code)
+	}
 }

@@ -47,6 +47,8 @@ const (
 	sendInline = C.LF_INLINE
 	// arrived is the index of a completion for data that has come with a write.
 	arrived = uint32(C.LF_ARRIVED)
+	// unasked is that of one for a message that nobody asked for.
+	unasked = uint32(C.LF_UNASKED)
 )
 
 // wire is an endpoint of the library with its queue.
@@ -88,17 +90,17 @@ func (w wire) anchor() (addr, key uint64) {
 	return uint64(a), uint64(k)
 }
 
-func (w wire) join(a address) error {
-	return call("fi_av_insert", C.lf_ep_join(w.e, (*C.uint8_t)(&a.name[0]), C.uint32_t(len(a.name)), C.uint64_t(a.anchorAddr), C.uint64_t(a.anchorKey)))
+// join makes the peer known, and the greeting that it will send.
+func (w wire) join(a address, hello message) error {
+	b := hello.encode()
+	return call("fi_av_insert", C.lf_ep_join(w.e, (*C.uint8_t)(&a.name[0]), C.uint32_t(len(a.name)), C.uint64_t(a.anchorAddr), C.uint64_t(a.anchorKey),
+		(*C.uint8_t)(&b[0])))
 }
 
 // expect lets the peer in that join will name.
 func (w wire) expect(a address) error {
 	return call("filter of strangers", C.lf_ep_expect(w.e, (*C.uint8_t)(&a.name[0]), C.uint32_t(len(a.name))))
 }
-
-// expectHello posts the receive of the peer's greeting.
-func (w wire) expectHello() error { return call("fi_trecv", C.lf_hello_recv(w.e)) }
 
 // sayHello sends the greeting. False: not now.
 func (w wire) sayHello(m message) (bool, error) {
@@ -110,12 +112,8 @@ func (w wire) sayHello(m message) (bool, error) {
 	return true, call("fi_tsend", rc)
 }
 
-// hello returns the greeting that has come.
-func (w wire) hello() (message, error) {
-	var b [messageSize]byte
-	C.lf_hello_read(w.e, (*C.uint8_t)(&b[0]))
-	return decodeMessage(b[:])
-}
+// trap has sends caught that nobody asked for, or not any more. It returns 0 or the number of an error.
+func (w wire) trap(on bool) int { return -int(C.lf_trap(w.e, C.int(cBool(on)))) }
 
 // post posts n of the work requests in ring, from position from on, with one call into C
 // and returns how many were taken, and the library's error for the next one.
