@@ -3,6 +3,7 @@
 package libfabric
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,10 +39,7 @@ func (e *Endpoint) Connect(ctx context.Context, peer []byte, role fabric.Role) e
 		return &fabric.ConnectError{Peer: "unknown", Err: err}
 	}
 	if err = e.begin(a); err == nil {
-		err = e.greet(ctx, role)
-	}
-	if err == nil {
-		err = e.connected()
+		err = e.connected(e.greet(ctx, role))
 	}
 	if err != nil {
 		return &fabric.ConnectError{Peer: fmt.Sprintf("%s %s", a.provider, versionText(a.version)), Err: err}
@@ -170,11 +168,17 @@ func (e *Endpoint) greetingOf(w *cWC) error {
 	return nil
 }
 
-// connected ends a Connect that went well.
-func (e *Endpoint) connected() error {
+// connected ends a Connect whose greetings have ended with err. What is looked for when an endpoint is closed is noted here, also of
+// one that is not connected: that takes long in a process with many descriptors, and an agent closes it.
+func (e *Endpoint) connected(err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.destroyed {
+		err = cmp.Or(err, e.lib.settle())
+	}
 	switch {
+	case err != nil:
+		return err
 	case e.phase() == phaseClosed:
 		return fabric.ErrClosed
 	case e.isLost:

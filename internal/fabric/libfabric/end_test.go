@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/internal/fabric"
 )
 
@@ -184,4 +186,41 @@ func TestFailsBeforeItIsActivated(t *testing.T) {
 		})
 		p.close()
 	})
+}
+
+// A connection that breaks while nothing moves over it is not made again behind the back of who uses it: the next write ends the
+// endpoint, instead of reaching a peer whose end may be another one.
+func TestBrokenConnectionIsNotMadeAgain(t *testing.T) {
+	e := ends(t, "127.0.0.1", "127.0.0.2")
+	meet(t, e)
+	fds := connectionsTo(t, e[0].addr.name)
+	if len(fds) != 1 {
+		t.Fatalf("%d connections", len(fds))
+	}
+	var before, now unix.Stat_t
+	if err := errors.Join(unix.Fstat(fds[0], &before), unix.Shutdown(fds[0], unix.SHUT_RDWR)); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(2 * time.Minute)
+	for turn := look(t, e); unix.Fstat(fds[0], &now) == nil && now.Ino == before.Ino; turn() {
+		if time.Now().After(deadline) {
+			t.Fatal("the library does not notice")
+		}
+	}
+	if _, err := e[1].PostSend([]fabric.SendWR{{Op: fabric.OpWriteImm}}); err != nil {
+		t.Fatal(err)
+	}
+	var c [4]fabric.Completion
+	for {
+		n, err := e[1].cq.Poll(c[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 && c[n-1].Op == fabric.OpDisconnect && c[n-1].Status == fabric.StatusFlushed {
+			return
+		}
+		if n > 0 && c[0].Status == fabric.StatusSuccess || time.Now().After(deadline) {
+			t.Fatalf("it does not end: %+v", c[:n])
+		}
+	}
 }

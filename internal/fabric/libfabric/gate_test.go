@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -138,6 +139,9 @@ func TestStrangersAreNotLetIn(t *testing.T) {
 	if knock(t, stranger, e[0].dev.ctlName, deaf, turn) {
 		t.Error("the device answers a stranger")
 	}
+	if knock(t, peer, e[0].addr.name, deaf, turn) {
+		t.Error("the endpoint answers somebody else where its peer is, though it is connected")
+	}
 	if !knock(t, peer, e[0].dev.ctlName, 10*time.Second, turn) {
 		t.Error("the device does not answer who is where its peer is: is this how this version of libfabric asks?")
 	}
@@ -188,7 +192,7 @@ func TestDialsTooEarly(t *testing.T) {
 	active := make(chan error, 1)
 	go func() { active <- e[1].Connect(ctx, e[0].Address(), fabric.Active) }()
 	// Its connection is made as far as it knows, and waits at the other end.
-	for !dialled(t, e[0].addr.name) {
+	for len(connectionsTo(t, e[0].addr.name)) == 0 {
 		select {
 		case err := <-active:
 			t.Fatal(err)
@@ -202,8 +206,8 @@ func TestDialsTooEarly(t *testing.T) {
 	}
 }
 
-// dialled reports whether this process has a connection to the endpoint of that name.
-func dialled(t *testing.T, name []byte) bool {
+// connectionsTo returns the descriptors of this process's connections to the endpoint of that name.
+func connectionsTo(t *testing.T, name []byte) (fds []int) {
 	t.Helper()
 	want := *place(t, name).(*unix.SockaddrInet4)
 	all, err := os.ReadDir("/proc/self/fd")
@@ -211,17 +215,17 @@ func dialled(t *testing.T, name []byte) bool {
 		t.Fatal(err)
 	}
 	for _, f := range all {
-		var fd int
-		for _, c := range f.Name() {
-			fd = 10*fd + int(c-'0')
+		fd, err := strconv.Atoi(f.Name())
+		if err != nil {
+			t.Fatal(err)
 		}
 		if at, err := unix.Getpeername(fd); err == nil {
 			if in, ok := at.(*unix.SockaddrInet4); ok && in.Port == want.Port && in.Addr == want.Addr {
-				return true
+				fds = append(fds, fd)
 			}
 		}
 	}
-	return false
+	return fds
 }
 
 // So many nodes are let in as the system takes, and the last ones before others.

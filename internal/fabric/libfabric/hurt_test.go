@@ -151,6 +151,32 @@ func TestTroubleWithStrangers(t *testing.T) {
 	})
 }
 
+// What an endpoint's connections are is found out when it is connected, or has failed to, and not when an agent closes it.
+func TestTroubleOfManyDescriptors(t *testing.T) {
+	closes := func(what string, e *Endpoint) {
+		t.Helper()
+		before := scans()
+		if err := e.Close(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if n := scans() - before; n != 0 {
+			t.Errorf("%s: to close it all descriptors are looked at, %d times", what, n)
+		}
+	}
+	e := ends(t, "127.0.0.1", "127.0.0.2")
+	meet(t, e)
+	closes("connected", e[0])
+	closes("connected, and the peer gone", e[1])
+	e = ends(t, "127.0.0.1", "127.0.0.2")
+	closes("not connected", e[0])
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := e[1].Connect(ctx, e[0].Address(), fabric.Passive); err == nil {
+		t.Error("connected with nobody")
+	}
+	closes("not connected in time", e[1])
+}
+
 // alone is an endpoint with all that it needs.
 type alone struct {
 	*testing.T

@@ -3,7 +3,7 @@
 package libfabric
 
 /*
-#include "lf_shim.h"
+#include "lf_sockets.h"
 
 // The library's own flag for an error in a queue of events.
 enum { LF_EVENT_ERROR = 60 };
@@ -63,6 +63,9 @@ func (w wire) strange(n int, data bool) (bool, error) {
 	}
 	return true, call("fi_tsend", rc)
 }
+
+// scans is how often all descriptors of the process were looked at.
+func scans() uint64 { return uint64(C.lf_scans) }
 
 // notify has the library say something that is no error.
 func (w wire) notify() error { return call("fi_eq_write", C.lf_notify(w.e)) }

@@ -189,17 +189,18 @@ int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial,
 static int shut(struct fid *f) { return f ? fi_close(f) : 0; }
 
 // The endpoint is closed first: from then on nothing of it is under way.
-static int unmake(const struct lf_dev *dev, fi_addr_t peer, struct fid_cq *cq, struct fid_av *av, struct fid_eq *eq, struct fid_ep *ep)
+static int unmake(struct fid_cq *cq, struct fid_av *av, struct fid_eq *eq, struct fid_ep *ep)
 {
-	if (dev->sockets && ep)
-		lf_sever(ep, cq, av, peer);
 	int a = shut(ep ? &ep->fid : NULL), b = shut(cq ? &cq->fid : NULL), c = shut(av ? &av->fid : NULL), d = shut(eq ? &eq->fid : NULL);
 	return a ? a : b ? b : c ? c : d;
 }
 
 int lf_ep_close(struct lf_ep *e)
 {
-	int rc = unmake(e->pd->dev, e->peer, e->cq, e->av, e->eq, e->ep);
+	// One that has no peer was never looked at, so that nothing has begun to arrive.
+	if (e->pd->dev->sockets && e->ep && e->peer != FI_ADDR_UNSPEC)
+		lf_sever(e->ep, e->cq, e->av, e->peer, e->conns, e->settled ? e->conns_count : -1);
+	int rc = unmake(e->cq, e->av, e->eq, e->ep);
 	int a = shut(e->own ? &e->own->fid : NULL), b = shut(e->anchor ? &e->anchor->fid : NULL);
 	rc = rc ? rc : a ? a : b;
 	if (rc)
@@ -395,7 +396,9 @@ int lf_ctl_open(struct lf_dev *d, struct lf_ctl **out, int *fd)
 
 int lf_ctl_close(struct lf_ctl *c)
 {
-	int rc = c->pd ? unmake(c->pd->dev, FI_ADDR_UNSPEC, c->cq, c->av, c->eq, c->ep) : 0;
+	if (c->ep && c->pd->dev->sockets)
+		lf_sever(c->ep, c->cq, c->av, FI_ADDR_UNSPEC, NULL, -1);
+	int rc = c->pd ? unmake(c->cq, c->av, c->eq, c->ep) : 0;
 	int a = shut(c->mr ? &c->mr->fid : NULL), b = c->pd ? lf_pd_close(c->pd) : 0;
 	rc = rc ? rc : a ? a : b;
 	if (rc)

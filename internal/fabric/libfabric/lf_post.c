@@ -80,6 +80,9 @@ int lf_post(struct lf_ep *e, const struct lf_send *ring, uint32_t mask, uint32_t
 			err = atomic_one(e, s, r, flags);
 		else
 			err = lf_write(e, s, r, flags);
+		// One that is not connected has begun to connect anew, with an end that lets nobody in any more.
+		if (err == -FI_EAGAIN && e->settled && !lf_connected(e))
+			err = -FI_ENOTCONN;
 		if (err) {
 			*rc = (int)err;
 			return (int)i;

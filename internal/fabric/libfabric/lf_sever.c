@@ -12,12 +12,12 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-// SEVER_HELD is how many sockets are waited for: there is one, unless others of the peer's node have connected, too. SEVER_LOOKS
-// bounds the looks at what had come by then, in case the provider has no room for a message among it, which is
-// not in the way of a close.
-enum { SEVER_HELD = 16, SEVER_LOOKS = 1000, SEVER_BATCH = 64 };
+// SEVER_LOOKS bounds the looks at what had come when connections were cut, in case the provider has no room for a message among it,
+// which is not in the way of a close.
+enum { SEVER_LOOKS = 1000, SEVER_BATCH = 64 };
 
 // Who a connection is to.
 enum { NOT_OURS, TO_US, TO_PEER };
@@ -59,7 +59,7 @@ static int cut(int fd, const union lf_place *own, const union lf_place *peer, in
 // cuts are the connections that were cut, of the endpoint at own to the one there.
 struct cuts {
 	union lf_place own, there;
-	int fd[SEVER_HELD], copied[SEVER_HELD], n;
+	int fd[LF_CONNS], copied[LF_CONNS], n;
 };
 
 // cut_one adds a descriptor's connection to them, if it is one of the endpoint's.
@@ -70,13 +70,20 @@ static int cut_one(int fd, void *with)
 	fd = cut(fd, &c->own, &c->there, &copied);
 	if (fd < 0)
 		return 0;
-	if (c->n < SEVER_HELD) {
+	if (c->n < LF_CONNS) {
 		c->fd[c->n] = fd;
 		c->copied[c->n++] = copied;
 	} else if (copied) {
 		close(fd);
 	}
 	return 0;
+}
+
+// is reports whether a descriptor is still what it was.
+static int is(const struct lf_conn *c)
+{
+	struct stat s;
+	return !fstat(c->fd, &s) && S_ISSOCK(s.st_mode) && s.st_ino == c->inode;
 }
 
 // taken reports whether everything that a socket had received was taken from it.
@@ -102,16 +109,25 @@ static void drain(struct fid_cq *cq)
 	}
 }
 
-void lf_sever(struct fid_ep *ep, struct fid_cq *cq, struct fid_av *av, fi_addr_t peer)
+// ends finds out where an endpoint and its peer are. One that has no peer has no connection of its own to anybody.
+static int ends(struct fid_ep *ep, struct fid_av *av, fi_addr_t peer, union lf_place *own, union lf_place *there)
+{
+	size_t len = sizeof there->room;
+	if (peer == FI_ADDR_UNSPEC || fi_av_lookup(av, peer, there->bytes, &len))
+		memset(there, 0, sizeof *there);
+	return lf_place_of(ep, own);
+}
+
+void lf_sever(struct fid_ep *ep, struct fid_cq *cq, struct fid_av *av, fi_addr_t peer, const struct lf_conn *conns, int n)
 {
 	struct cuts c = {.n = 0};
-	if (lf_place_of(ep, &c.own))
+	if (ends(ep, av, peer, &c.own, &c.there))
 		return;
-	size_t len = sizeof c.there.room;
-	// One that has no peer yet has none of its own to anybody.
-	if (peer == FI_ADDR_UNSPEC || fi_av_lookup(av, peer, c.there.bytes, &len))
-		memset(&c.there, 0, sizeof c.there);
-	lf_each_fd(cut_one, &c);
+	if (n < 0)
+		lf_each_fd(cut_one, &c);
+	for (int k = 0; k < n; k++)
+		if (is(&conns[k]))
+			cut_one(conns[k].fd, &c);
 	for (int i = 0, left = c.n; left > 0 && i < SEVER_LOOKS; i++) {
 		left = 0;
 		for (int k = 0; k < c.n; k++)
@@ -122,4 +138,50 @@ void lf_sever(struct fid_ep *ep, struct fid_cq *cq, struct fid_av *av, fi_addr_t
 	for (int k = 0; k < c.n; k++)
 		if (c.copied[k])
 			close(c.fd[k]);
+}
+
+// found are the connections that an endpoint has.
+struct found {
+	union lf_place own, there;
+	struct lf_conn *conns;
+	int n;
+};
+
+static int find(int fd, void *with)
+{
+	struct found *f = with;
+	int whose = belongs(fd, &f->own, &f->there);
+	struct stat s;
+	if (whose == NOT_OURS || (whose == TO_PEER && fcntl(fd, F_GETFD) & FD_CLOEXEC) || fstat(fd, &s))
+		return 0;
+	if (f->n++ == LF_CONNS)
+		return 1;
+	f->conns[f->n - 1] = (struct lf_conn){.fd = fd, .inode = s.st_ino};
+	return 0;
+}
+
+int lf_ep_settle(struct lf_ep *e)
+{
+	struct found f = {.conns = e->conns};
+	if (e->listener < 0 || e->settled)
+		return 0;
+	int rc = lf_gate(e->listener, NULL, 0, 0);
+	if (!rc)
+		rc = ends(e->ep, e->av, e->peer, &f.own, &f.there);
+	if (rc)
+		return rc;
+	lf_each_fd(find, &f);
+	if (f.n > LF_CONNS)
+		return -FI_EMFILE;
+	e->conns_count = f.n;
+	e->settled = 1;
+	return 0;
+}
+
+int lf_connected(const struct lf_ep *e)
+{
+	for (int k = 0; k < e->conns_count; k++)
+		if (is(&e->conns[k]))
+			return 1;
+	return 0;
 }

@@ -27,6 +27,8 @@ enum { LF_RUN = 16 };
 enum { LF_NOTICES = 64, LF_TAGGED = 2, LF_NOTICE_TAG = 0x4e434452, LF_HELLO_TAG = 0x4d434452 };
 // LF_LOOKS is how many polls there are for one look at what concerns no operation.
 enum { LF_LOOKS = 64 };
+// LF_CONNS is how many connections an endpoint may have: there is one, unless others of the peer's node have connected, too.
+enum { LF_CONNS = 16 };
 
 // LF_KNOWN is how many nodes may be let in to a control endpoint.
 enum { LF_KNOWN = 256 };
@@ -115,6 +117,12 @@ struct lf_ep {
 	uint32_t looks; // polls, for LF_LOOKS
 	int32_t fd;     // of the queue, -1: none
 	int32_t listener; // where it listens, -1: nowhere that needs a gate
+	// settled: its connections are these, and there will be no others. See lf_ep_settle.
+	int32_t settled, conns_count;
+	struct lf_conn {
+		int32_t fd;
+		uint64_t inode;
+	} conns[LF_CONNS];
 	// Reads that were done without the library, see lf_near.c: near is the peer's process, or 0, near_done a ring of
 	// their completions.
 	int32_t near;
@@ -171,8 +179,14 @@ int lf_unregister(struct lf_mr *m);
 
 int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial, int wait, uint64_t key, struct lf_ep **out);
 int lf_ep_close(struct lf_ep *e);
-// lf_sever ends the connections of an endpoint that is about to be closed, and drops what is reported of that.
-void lf_sever(struct fid_ep *ep, struct fid_cq *cq, struct fid_av *av, fi_addr_t peer);
+// lf_sever ends the connections of an endpoint that is about to be closed, and drops what is reported of that: those n, or if n is
+// negative all that are found.
+void lf_sever(struct fid_ep *ep, struct fid_cq *cq, struct fid_av *av, fi_addr_t peer, const struct lf_conn *conns, int n);
+// lf_ep_settle lets nobody in any more, and notes what connections there are. From then on one that breaks is not made again, so that these
+// need no looking for when the endpoint is closed. It returns -FI_EMFILE if there are too many.
+int lf_ep_settle(struct lf_ep *e);
+// lf_connected reports whether one of them is there.
+int lf_connected(const struct lf_ep *e);
 // lf_gate has a listening socket, if there is one, drop what comes from others than those n; if they are too many for the
 // system, than the last of them. With knocks others may ask for a connection as well, and get it if they are among them when
 // they ask again: who dials a little early is late by a fifth of a second then, and not by one.

@@ -28,8 +28,11 @@ int lf_same(const union lf_place *a, const union lf_place *want, int any)
 		((any && IN6_IS_ADDR_UNSPECIFIED(&want->in6.sin6_addr)) || IN6_ARE_ADDR_EQUAL(&a->in6.sin6_addr, &want->in6.sin6_addr));
 }
 
+uint64_t lf_scans;
+
 void lf_each_fd(int (*see)(int fd, void *with), void *with)
 {
+	__atomic_add_fetch(&lf_scans, 1, __ATOMIC_RELAXED);
 	DIR *all = opendir("/proc/self/fd");
 	if (!all) {
 		// If there is no descriptor left nearly all numbers are in use.

@@ -22,5 +22,7 @@ int lf_place_of(struct fid_ep *ep, union lf_place *out);
 int lf_same(const union lf_place *a, const union lf_place *want, int any);
 // lf_each_fd calls see with the descriptors of the process until it returns something else than 0.
 void lf_each_fd(int (*see)(int fd, void *with), void *with);
+// lf_scans is how often it was called, for tests: that takes some microseconds for each descriptor that the process has.
+extern uint64_t lf_scans;
 
 #endif

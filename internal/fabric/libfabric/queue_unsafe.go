@@ -102,6 +102,9 @@ func (w wire) expect(a address) error {
 	return call("filter of strangers", C.lf_ep_expect(w.e, (*C.uint8_t)(&a.name[0]), C.uint32_t(len(a.name))))
 }
 
+// settle lets nobody in any more, and notes what connections there are.
+func (w wire) settle() error { return call("connections of an endpoint", C.lf_ep_settle(w.e)) }
+
 // sayHello sends the greeting. False: not now.
 func (w wire) sayHello(m message) (bool, error) {
 	b := m.encode()
