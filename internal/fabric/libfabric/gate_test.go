@@ -257,3 +257,38 @@ func TestManyPeersAreLetIn(t *testing.T) {
 		}
 	}
 }
+
+// Strangers who connect and say nothing take no descriptors of the process: whom the filter keeps out has no connection.
+func TestSilentStrangersTakeNoDescriptors(t *testing.T) {
+	const strangers = 64
+	e := ends(t, "127.0.0.1", "127.0.0.2")
+	meet(t, e)
+	turn := look(t, e)
+	before := entries(t, "/proc/self/fd")
+	for i := range strangers {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Close(fd) }()
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 3}}); err != nil {
+			t.Fatal(err)
+		}
+		name := e[0].addr.name
+		if i%2 == 1 {
+			name = e[0].dev.ctlName
+		}
+		if err := unix.Connect(fd, place(t, name)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+			t.Fatal(err)
+		}
+	}
+	// Who is let in at last is let in after them.
+	peer := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 2}}
+	if !knock(t, peer, e[0].dev.ctlName, 10*time.Second, turn) {
+		t.Fatal("the device does not answer who is where its peer is")
+	}
+	// The peer's may not be closed yet.
+	if n := entries(t, "/proc/self/fd") - before - strangers; n > 1 {
+		t.Errorf("%d descriptors are taken", n)
+	}
+}
