@@ -48,6 +48,8 @@ type ActiveEnd struct {
 	// those that are being registered.
 	locals map[*Region]fabric.MemoryRegion
 	asked  map[*Region]bool
+	// leaving: it is closed, and its registrations are being closed.
+	leaving bool
 
 	// posts are the work requests that are not complete, by the number modulo
 	// bulkDepth: done to next-1, of which the last pending are in wrs.
@@ -117,20 +119,45 @@ func (e *ActiveEnd) Close() {
 		event.EndpointClose.On(&e.agent.log).Err(err).Msg("closing an endpoint")
 	}
 	e.Endpoint = nil
-	// Not with the rest, which a registration under way delays: a region that is freed meanwhile is
-	// unmapped once the connections that there are have forgotten it.
-	for r, mr := range e.locals {
-		if err := mr.Close(); err != nil {
-			event.RegistrationClose.On(&e.agent.log).Err(err).Msg("closing a region's registration")
-		}
-		delete(e.locals, r)
-	}
+	e.unregister()
 	e.Release()
 }
 
-// Release gives up the device's resources, once no registration is under way.
+// unregister closes the registrations of a connection whose endpoint is closed, so that nobody comes to memory by them. They may be
+// a thousand, each a system call: another goroutine does it, and until then no region is unmapped that is registered.
+func (e *ActiveEnd) unregister() {
+	locals := e.locals
+	e.locals = nil
+	if len(locals) == 0 {
+		return
+	}
+	e.leaving = true
+	for r := range locals {
+		r.hold()
+	}
+	closeAll := func() {
+		for _, mr := range locals {
+			if err := mr.Close(); err != nil {
+				event.RegistrationClose.On(&e.agent.log).Err(err).Msg("closing a region's registration")
+			}
+		}
+	}
+	closed := func() {
+		e.leaving = false
+		for r := range locals {
+			r.release()
+		}
+		e.Release()
+	}
+	if m := e.mover; m == nil || m.Spawn == nil || !m.Spawn(func() { closeAll(); e.agent.Commands.Call(closed) }) {
+		closeAll()
+		closed()
+	}
+}
+
+// Release gives up the device's resources, once no registration is under way, in either direction.
 func (e *ActiveEnd) Release() {
-	if !e.Over || len(e.asked) > 0 || e.PD == nil {
+	if !e.Over || e.leaving || len(e.asked) > 0 || e.PD == nil {
 		return
 	}
 	var errs []error

@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
@@ -222,6 +225,66 @@ func TestCloseBesideRegistration(t *testing.T) {
 	}
 	if kept.closed != 1 || e.PD != nil {
 		t.Errorf("closed %d times; all is released: %v", kept.closed, e.PD == nil)
+	}
+}
+
+// An agent that closes a connection does not close its registrations one after the other: another goroutine does, and until then
+// their regions stay mapped, and the protection domain is there.
+func TestCloseLeavesRegistrationsToOthers(t *testing.T) {
+	x := newRegionRig(t, fabrictest.NewFake())
+	e, err := NewActiveEnd(x.b.a, x.b.dev, x.b.a.CQs[0], 600, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.mover = x.in.Peer.Mover
+	var task func()
+	e.mover.Spawn = func(f func()) bool { task = f; return true }
+	const regions = 3
+	var kept []*countedRegion
+	free := 0
+	for i := range regions {
+		r := x.addRegion(x.b, uint32(4+i), rigService)
+		mr, err := e.PD.Register(r.Mem, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, &countedRegion{MemoryRegion: mr})
+		e.locals[r] = kept[i]
+		r.OnQuiet = func() {
+			if kept[i].closed != 1 {
+				t.Errorf("region %d is free to be unmapped, and its registration was closed %d times", i, kept[i].closed)
+			}
+			free++
+		}
+	}
+	freed := slices.Collect(maps.Keys(e.locals))
+	e.Close()
+	for _, r := range freed {
+		r.Free()
+		e.Forget(r)
+	}
+	for i, mr := range kept {
+		if mr.closed != 0 {
+			t.Errorf("the agent has closed registration %d", i)
+		}
+	}
+	if task == nil || free != 0 || e.PD == nil {
+		t.Fatalf("%d regions are free to be unmapped, all is released: %v, somebody is to do it: %v", free, e.PD == nil, task != nil)
+	}
+	over := make(chan struct{})
+	go func() { defer close(over); task() }()
+	for done := false; !done; {
+		select {
+		case <-over:
+			done = true
+		case <-time.After(time.Millisecond):
+			x.b.a.cycle()
+		case <-t.Context().Done():
+			t.Fatal("the goroutine does not end")
+		}
+	}
+	if free != regions || e.PD != nil {
+		t.Errorf("%d regions are free to be unmapped, want %d; all is released: %v", free, regions, e.PD == nil)
 	}
 }
 

@@ -50,6 +50,8 @@ type mover struct {
 	// Register registers a region with the connection's device and calls
 	// Registered, soon.
 	Register func(e *ActiveEnd, r *Region) bool
+	// Spawn runs a task on a goroutine that ends before its agent does; nil in tests. False: nobody is left to do it.
+	Spawn func(task func()) bool
 	// Later calls LookAgain, after StandsStillAfter or more; nil in tests. False: nobody is left to do it. watching:
 	// it is to be called, for the connection watched, on which everything before doneThen was complete.
 	Later    func() bool

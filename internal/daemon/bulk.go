@@ -66,6 +66,7 @@ func (c *conductor) bulkWith(d *domain, peer string) *bulk {
 		b.view.Mover.Register = func(e *agent.ActiveEnd, r *agent.Region) bool {
 			return c.spawn(func() { b.registerLocal(e, r) })
 		}
+		b.view.Mover.Spawn = c.spawn
 		b.view.Mover.Later = func() bool { return c.spawn(b.lookLater) }
 	})
 	c.mu.Lock()
