@@ -62,6 +62,9 @@ type Agent struct {
 	now   int64
 	stamp uint32
 	awake bool
+	// unarmed: of a completion queue nobody would wake it. told are those of which that was said.
+	unarmed bool
+	told    []bool
 	// Asleep: it sleeps until somebody wakes it; for others to know.
 	Asleep atomic.Bool
 }

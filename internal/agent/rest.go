@@ -19,6 +19,9 @@ type IdleStrategy struct {
 	spin shm.WaitMode
 }
 
+// unarmedRest is how long an agent sleeps at most of which a completion queue cannot be armed, so that nobody wakes it for completions.
+const unarmedRest = time.Millisecond
+
 // rest is called after a cycle without work: it sleeps, or not, as the idle
 // strategy says, until there may be something to do.
 func (a *Agent) rest() {
@@ -33,7 +36,11 @@ func (a *Agent) rest() {
 		d.bells.PrepareSleep()
 	}
 	a.Commands.prepareSleep()
-	if !a.pending() {
+	switch {
+	case a.pending():
+	case a.unarmed:
+		a.wait(unarmedRest)
+	default:
 		a.Count.AgentSleeps++
 		a.sleeps()
 		if a.wait(poller.RawLimit) == 0 && !a.pending() && !a.rescan() {
@@ -125,16 +132,30 @@ func (a *Agent) pending() bool {
 			return true
 		}
 	}
-	for _, cq := range a.CQs {
+	a.unarmed = false
+	for i, cq := range a.CQs {
 		asleep, err := cq.Arm()
 		if err != nil {
-			event.CQArm.On(&a.log).Err(err).Msg("completion queue cannot be armed")
+			a.cannotArm(i, err)
+			continue
 		}
 		if !asleep {
 			return true
 		}
 	}
 	return false
+}
+
+// cannotArm notes that a completion queue will not wake the agent. It may be so for good, and is told once.
+func (a *Agent) cannotArm(queue int, err error) {
+	a.unarmed = true
+	if a.told == nil {
+		a.told = make([]bool, len(a.CQs))
+	}
+	if !a.told[queue] {
+		a.told[queue] = true
+		event.CQArm.On(&a.log).Err(err).Int("fabric", queue).Msg("completion queue cannot be armed: it is looked at every millisecond")
+	}
 }
 
 // rescan is the safety net under all hints: before a long sleep the agent looks

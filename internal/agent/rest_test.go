@@ -1,14 +1,18 @@
 package agent
 
 import (
+	"bytes"
+	"errors"
 	"math"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -133,5 +137,54 @@ func TestAgentSpinsApart(t *testing.T) {
 	}
 	if d.underWay = 1; !spins() {
 		t.Error("it does not poll with a request under way")
+	}
+}
+
+// unarmed is a completion queue that has nothing and cannot be armed.
+type unarmed struct{ fabric.CQ }
+
+func (unarmed) Arm() (bool, error) { return false, errors.New("input/output error") }
+func (unarmed) Close() error       { return nil }
+
+// ready counts how often a descriptor was found ready.
+type ready int
+
+func (l *ready) Ready(int, uint32) { *l++ }
+
+// An agent whose completion queue cannot be armed looks for events all the same, says so once, and does not go round and round
+// meanwhile.
+func TestQueueThatCannotBeArmed(t *testing.T) {
+	var log bytes.Buffer
+	a, err := New("unarmed", IdleStrategy{}, 16, nil, zerolog.New(&log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Release)
+	a.CQs = []fabric.CQ{unarmed{}, unarmed{}}
+	bell, err := shm.NewBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bell.Close() })
+	found := new(ready)
+	if err := a.Poll.Add(bell.FD(), unix.EPOLLIN|unix.EPOLLET, found); err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 10
+	for i := range rounds {
+		bell.Ring()
+		if a.rest(); *found != ready(i+1) {
+			t.Fatalf("after %d rounds with an event each it has seen %d", i+1, *found)
+		}
+	}
+	began := time.Now()
+	for range rounds {
+		a.rest()
+	}
+	if took := time.Since(began); took < rounds*unarmedRest/2 {
+		t.Errorf("%d rounds with nothing to do take %v", rounds, took)
+	}
+	if n := bytes.Count(log.Bytes(), []byte("cannot be armed")); n != 2 {
+		t.Errorf("of two queues it is said %d times:\n%s", n, log.String())
 	}
 }

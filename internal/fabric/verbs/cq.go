@@ -290,7 +290,8 @@ func (q *cq) settle() {
 	q.ending = slices.DeleteFunc(q.ending, (*Endpoint).finish)
 }
 
-// Arm implements fabric.CQ. A CQ without a poller cannot be slept on.
+// Arm implements fabric.CQ. A CQ without a poller cannot be slept on. One that cannot be armed has failed, says so once, and
+// can be slept on then: nothing comes from it any more.
 func (q *cq) Arm() (bool, error) {
 	if q.closed {
 		return false, fabric.ErrClosed
@@ -307,6 +308,7 @@ func (q *cq) Arm() (bool, error) {
 	q.stats.Arms++
 	n, err := q.lib.arm(!q.armed, q.wcs[:armBatch])
 	if err != nil {
+		q.fail(err)
 		return false, err
 	}
 	q.armed = true
