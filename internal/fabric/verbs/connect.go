@@ -99,7 +99,7 @@ func (d *Device) link(a address) cLink {
 }
 
 func (e *Endpoint) connectOOB(ctx context.Context, a address) error {
-	if err := e.makeReady(a); err != nil {
+	if err := e.makeReady(ctx, a); err != nil {
 		return err
 	}
 	for wait := readyFirst; ; wait = min(2*wait, readyMost) {
@@ -125,27 +125,67 @@ func (e *Endpoint) connectOOB(ctx context.Context, a address) error {
 	}
 }
 
-// makeReady connects the queue pair with the peer's and opens the way for control
-// messages.
-func (e *Endpoint) makeReady(a address) error {
+// makeReady connects the queue pair with the peer's and opens the way for control messages. The kernel looks for where the peer
+// is, for a second if it is nowhere, which Connect need not wait for.
+func (e *Endpoint) makeReady(ctx context.Context, a address) error {
+	if !e.dev.beginMaking() {
+		return fabric.ErrClosed
+	}
+	made := make(chan error, 1)
+	go func() {
+		defer e.dev.making.Done()
+		made <- e.make(ctx, a)
+	}()
+	select {
+	case err := <-made:
+		return err
+	case <-e.lost:
+		return errPeerGone
+	case <-e.ended:
+		return fabric.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// make does what makeReady waits for. It holds e.mu neither while the kernel looks for the peer nor while it changes the
+// queue pair, which nobody destroys meanwhile: see destroy.
+func (e *Endpoint) make(ctx context.Context, a address) error {
 	d := e.dev
 	link := d.link(a)
 	link.sq_psn = cUint32(e.addr.psn)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.destroyed {
-		return fabric.ErrClosed
-	}
 	ah, err := d.ctl.handleFor(&link.path)
 	if err != nil {
 		return err
 	}
-	if err := e.lib.toReady(&link); err != nil {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.destroyed || e.phase() == phaseClosed || ctx.Err() != nil {
+		return errors.Join(fabric.ErrClosed, d.ctl.release(ah))
+	}
+	e.turning = true
+	e.mu.Unlock()
+	err = e.lib.toReady(&link)
+	e.mu.Lock()
+	e.turning = false
+	e.turned.Broadcast()
+	if err != nil {
 		return errors.Join(fmt.Errorf("path MTU %d, GID index %d: %w", link.mtu, d.gid.Index, err), d.ctl.release(ah))
 	}
 	e.to = route{ah: ah, qpn: a.ctlQPN, secret: a.ctlSecret}
 	e.ready = true
 	return nil
+}
+
+// beginMaking counts a goroutine that makes an end ready, which ends before the device is closed.
+func (d *Device) beginMaking() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	d.making.Add(1)
+	return true
 }
 
 // sayReady tells the peer that the queue pair takes messages.

@@ -59,6 +59,7 @@ type Device struct {
 
 	bell   *shm.Bell // wakes the goroutine
 	wg     sync.WaitGroup
+	making sync.WaitGroup // goroutines that make ends ready
 	events chan Event
 	counts eventCounts
 
@@ -201,6 +202,7 @@ func (d *Device) Close() error {
 	d.farewells = nil
 	d.mu.Unlock()
 	d.safe()
+	d.making.Wait()
 	var errs []error
 	if d.bell != nil {
 		d.bell.Ring()

@@ -67,9 +67,12 @@ type Endpoint struct {
 	met       token   // of the peer that was heard
 	isHeard   bool
 	isLost    bool
-	ready     bool  // the queue pair takes messages of the peer
-	to        route // where control messages go
-	cm        *cmEnd
+	// turning: the kernel is making the queue pair ready, and turned tells when it has.
+	turning bool
+	turned  sync.Cond
+	ready   bool  // the queue pair takes messages of the peer
+	to      route // where control messages go
+	cm      *cmEnd
 
 	// Everything below belongs to the owner of the CQ.
 
@@ -143,6 +146,7 @@ func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoin
 		maxQuiet: max(1, (a.SendDepth+1)/2),
 		sends:    make([]cSend, max(1, a.SendDepth)), recvs: make([]cRecv, max(1, a.RecvDepth)),
 	}
+	e.turned.L = &e.mu
 	e.sends, e.recvs = e.sends[:a.SendDepth], e.recvs[:a.RecvDepth]
 	if err := q.admit(e); err != nil {
 		return nil, err
@@ -238,8 +242,11 @@ func (e *Endpoint) Close() error {
 	return err
 }
 
-// destroy ends the queue pair; e.mu is held.
+// destroy ends the queue pair; e.mu is held, but not while the kernel makes the queue pair ready.
 func (e *Endpoint) destroy() error {
+	for e.turning {
+		e.turned.Wait()
+	}
 	if e.destroyed {
 		return nil
 	}
