@@ -52,7 +52,8 @@ type Endpoint struct {
 	lost  chan struct{} // closed when the peer is known to be gone
 
 	mu        sync.Mutex
-	destroyed bool    // the library's endpoint is
+	made      bool    // the library's endpoint is there, or was
+	destroyed bool    // it is closed, or is not to be made any more
 	joined    bool    // it is polled; see cq.join
 	name      string  // that it has taken; see names.go
 	unmapped  bool    // see files.go
@@ -186,9 +187,14 @@ func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoin
 	return e, nil
 }
 
-// create makes the library's endpoint.
+// create makes the library's endpoint. Who closes the completion queue knows of this one already, and waits for it, or was faster.
 func (e *Endpoint) create() error {
 	d := e.dev
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.destroyed {
+		return fabric.ErrClosed
+	}
 	lib, err := openWire(e.pd.pd, e.sq.Cap(), e.loud.Cap(), e.serial, e.cq.poller != nil, d.info.Limits.Key)
 	if err != nil {
 		return err
@@ -207,6 +213,7 @@ func (e *Endpoint) create() error {
 	if err != nil {
 		return errors.Join(err, lib.close())
 	}
+	e.made = true
 	e.addr = address{
 		dataSize: d.dataSize(), version: d.info.version, host: d.host, token: newToken(),
 		provider: d.info.Provider, name: name, control: d.ctlName,
@@ -285,6 +292,9 @@ func (e *Endpoint) destroy() error {
 		return nil
 	}
 	e.destroyed = true
+	if !e.made {
+		return nil
+	}
 	err := e.bury()
 	e.leaveName()
 	switch {

@@ -62,7 +62,8 @@ type Endpoint struct {
 	heard, lost chan struct{}
 
 	mu        sync.Mutex
-	destroyed bool    // the queue pair is
+	made      bool    // the queue pair is there, or was
+	destroyed bool    // it is destroyed, or is not to be made any more
 	peer      address // set by Connect
 	met       token   // of the peer that was heard
 	isHeard   bool
@@ -159,9 +160,15 @@ func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoin
 	return e, nil
 }
 
-// create makes the queue pair, in the state in which it takes receives.
+// create makes the queue pair, in the state in which it takes receives. Who closes the completion queue knows of the endpoint
+// already, and waits for it, or was faster.
 func (e *Endpoint) create() error {
 	d := e.dev
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.destroyed {
+		return fabric.ErrClosed
+	}
 	lib, inline, err := lessInline(d.inline, func(ask int) (pair, error) {
 		return createPair(e.pd.pd, e.cq.lib, len(e.sends)+1, max(1, len(e.recvs)), ask)
 	})
@@ -176,6 +183,7 @@ func (e *Endpoint) create() error {
 	if err := e.lib.toInit(d.port.Number, d.cfg.PKeyIndex, d.limits.Atomics); err != nil {
 		return errors.Join(err, e.lib.destroy())
 	}
+	e.made = true
 	e.qpn = e.lib.number()
 	e.addr = address{
 		mode: wireOOB, linkLayer: d.port.LinkLayer, gidType: d.gid.Type, gid: d.gid.Addr, mtu: d.mtu,
@@ -251,6 +259,9 @@ func (e *Endpoint) destroy() error {
 		return nil
 	}
 	e.destroyed = true
+	if !e.made {
+		return nil
+	}
 	return e.lib.destroy()
 }
 

@@ -4,8 +4,10 @@ package verbs
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,8 +77,9 @@ func hurt(what string) error {
 
 func (d *Device) hurtPairs() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, e := range d.endpoints {
+	all := slices.Collect(maps.Values(d.endpoints)) // who makes or closes an endpoint takes its lock before the device's
+	d.mu.Unlock()
+	for _, e := range all {
 		e.mu.Lock()
 		if p := e.phase(); !e.destroyed && (p == phaseConnected || p == phaseActive) {
 			_ = e.lib.toError() // it may be there already
