@@ -54,6 +54,7 @@ type Endpoint struct {
 	mu        sync.Mutex
 	made      bool    // the library's endpoint is there, or was
 	destroyed bool    // it is closed, or is not to be made any more
+	stuck     error   // why it is there all the same
 	joined    bool    // it is polled; see cq.join
 	name      string  // that it has taken; see names.go
 	unmapped  bool    // see files.go
@@ -264,8 +265,8 @@ func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	before := e.phase()
 	if before == phaseClosed {
-		e.mu.Unlock()
-		return nil
+		defer e.mu.Unlock()
+		return e.stuck
 	}
 	if before == phaseActive {
 		e.cq.part(e)
@@ -286,16 +287,18 @@ func (e *Endpoint) Close() error {
 // lost has, for good, the memory of endpoints that the library could not close, and may still read.
 var lost sync.Map
 
-// destroy ends the library's endpoint; e.mu is held.
+// destroy ends the library's endpoint; e.mu is held. If the library refuses, it may touch memory for good, and every call says so:
+// of what it has closed of an endpoint nothing can be closed again.
 func (e *Endpoint) destroy() error {
 	if e.destroyed {
-		return nil
+		return e.stuck
 	}
 	e.destroyed = true
 	if !e.made {
 		return nil
 	}
 	err := e.bury()
+	e.stuck = err
 	e.leaveName()
 	switch {
 	case e.spare == nil:
@@ -320,7 +323,7 @@ func (e *Endpoint) fail(why fabric.Status, vendor uint32, tell bool) {
 	if !e.destroyed {
 		e.cq.part(e)
 	}
-	// A provider may refuse; there is nobody to tell.
+	// A provider may refuse, which Close tells.
 	_ = e.destroy()
 	e.mu.Unlock()
 	if !tell {

@@ -177,6 +177,30 @@ func TestTroubleOfManyDescriptors(t *testing.T) {
 	closes("not connected in time", e[1])
 }
 
+// An endpoint that has failed, and that the library refused to close then, is not closed, and Close says so each time: whoever believes
+// it to be would give memory away that the library uses.
+func TestTroubleToClose(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		if cfg.Provider == shmProvider {
+			t.Skip("the second of two ends in one process closes both: needs tcp;ofi_rxm")
+		}
+		p := newPairing(t, cfg, 16, 4096)
+		letGo := p.ep[0].lib.cling()
+		p.ep[0].fail(fabric.StatusFatal, VendorUnexpected, true)
+		for range 2 {
+			if err := p.ep[0].Close(); err == nil {
+				t.Error("it is closed")
+			}
+		}
+		p.must(letGo())
+		p.ep[0].pd.open.Add(-1)
+		p.must(p.ep[1].Close())
+		for i := range p.ep {
+			p.must(errors.Join(p.mr[i].Close(), p.pd[i].Close(), p.cq[i].Close(), p.dev[i].Close()))
+		}
+	})
+}
+
 // alone is an endpoint with all that it needs.
 type alone struct {
 	*testing.T

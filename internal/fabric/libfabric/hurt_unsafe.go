@@ -39,6 +39,33 @@ static int lf_strange(struct lf_ep *e, int len, int data)
 		return (int)fi_tsenddata(e->ep, r, (size_t)len, e->desc, 1, e->peer, LF_HELLO_TAG, r);
 	return (int)fi_tsend(e->ep, r, (size_t)len, e->desc, e->peer, LF_HELLO_TAG, r);
 }
+
+static int refuse(struct fid *f)
+{
+	(void)f;
+	return -FI_EBUSY;
+}
+
+// A registration that cannot be closed, in place of the endpoint's own.
+static void lf_cling(struct lf_ep *e, struct fid_mr **kept)
+{
+	static struct fi_ops ops = {.size = sizeof ops, .close = refuse};
+	static struct fid_mr never = {.fid.ops = &ops};
+	*kept = e->own;
+	e->own = &never;
+}
+
+// What else the endpoint has was closed by then.
+static int lf_let_go(struct lf_ep *e, struct fid_mr *kept)
+{
+	e->ep = NULL;
+	e->cq = NULL;
+	e->av = NULL;
+	e->eq = NULL;
+	e->anchor = NULL;
+	e->own = kept;
+	return lf_ep_close(e);
+}
 */
 import "C"
 
@@ -66,6 +93,13 @@ func (w wire) strange(n int, data bool) (bool, error) {
 
 // scans is how often all descriptors of the process were looked at.
 func scans() uint64 { return uint64(C.lf_scans) }
+
+// cling has the library refuse to close the endpoint, until what it returns has closed it.
+func (w wire) cling() (letGo func() error) {
+	var kept *C.struct_fid_mr
+	C.lf_cling(w.e, &kept)
+	return func() error { return gone(call("fi_close", C.lf_let_go(w.e, kept))) }
+}
 
 // notify has the library say something that is no error.
 func (w wire) notify() error { return call("fi_eq_write", C.lf_notify(w.e)) }

@@ -64,6 +64,7 @@ type Endpoint struct {
 	mu        sync.Mutex
 	made      bool    // the queue pair is there, or was
 	destroyed bool    // it is destroyed, or is not to be made any more
+	stuck     error   // why it is there all the same
 	peer      address // set by Connect
 	met       token   // of the peer that was heard
 	isHeard   bool
@@ -237,8 +238,8 @@ func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	before := e.phase()
 	if before == phaseClosed {
-		e.mu.Unlock()
-		return nil
+		defer e.mu.Unlock()
+		return e.destroy()
 	}
 	e.state.Store(uint32(phaseClosed))
 	close(e.ended)
@@ -250,19 +251,20 @@ func (e *Endpoint) Close() error {
 	return err
 }
 
-// destroy ends the queue pair; e.mu is held, but not while the kernel makes the queue pair ready.
+// destroy ends the queue pair; e.mu is held, but not while the kernel makes the queue pair ready. What the device refuses is
+// tried again: as long as the queue pair is there, it may touch memory.
 func (e *Endpoint) destroy() error {
 	for e.turning {
 		e.turned.Wait()
 	}
-	if e.destroyed {
+	if e.destroyed && e.stuck == nil {
 		return nil
 	}
 	e.destroyed = true
-	if !e.made {
-		return nil
+	if e.made {
+		e.stuck = e.lib.destroy()
 	}
-	return e.lib.destroy()
+	return e.stuck
 }
 
 // fail ends the connection; kind is not endClosed. Only the first cause counts.
@@ -310,7 +312,7 @@ func (e *Endpoint) abandon() {
 	e.link = linkDead
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	// A broken device may refuse; there is nobody to tell.
+	// A broken device may refuse, which Close tells.
 	_ = e.destroy()
 }
 
