@@ -11,7 +11,7 @@ import (
 // guarded refuses requests that a browser was led to by another site: one whose name
 // suddenly has the address of this machine (DNS rebinding). Such a name has a dot, and the
 // Host header has the name. allowed returns the names with a dot that are this machine's;
-// nil: there are none. A body, which no request needs but that for symbols, is not waited for.
+// nil: there are none. A body, which no request needs, is not waited for.
 func guarded(h http.Handler, allowed func() []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isOwnName(r.Host, allowed) {
@@ -19,7 +19,7 @@ func guarded(h http.Handler, allowed func() []string) http.Handler {
 				http.StatusMisdirectedRequest)
 			return
 		}
-		if r.ContentLength != 0 && r.URL.Path != "/debug/pprof/symbol" {
+		if r.ContentLength != 0 {
 			w.Header().Set("Connection", "close")
 			// The server looks for the rest of it after the answer. A connection that cannot be told so has a limit all the same.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
