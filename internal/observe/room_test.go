@@ -82,16 +82,23 @@ func listening(t *testing.T, s *Server) net.Addr {
 	return l.Addr()
 }
 
-// awaitRest waits until the connection, which has had an answer, is the last that rests: a
-// client has its answer before the server knows that the connection rests.
+// doings returns what the connections of a room do, by the addresses of their clients.
+func doings(r *room) map[string]doing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := make(map[string]doing, len(r.guests))
+	for _, g := range r.guests {
+		m[g.RemoteAddr().String()] = g.does
+	}
+	return m
+}
+
+// awaitRest waits until the connection, which has had an answer, rests: a client has its
+// answer before the server knows that the connection rests.
 func awaitRest(t *testing.T, r *room, c net.Conn) {
 	t.Helper()
 	for end := time.Now().Add(patient); ; runtime.Gosched() {
-		r.mu.Lock()
-		n := len(r.resting)
-		rests := n > 0 && r.resting[n-1].RemoteAddr().String() == c.LocalAddr().String()
-		r.mu.Unlock()
-		if rests {
+		if doings(r)[c.LocalAddr().String()] == rests {
 			return
 		}
 		if time.Now().After(end) {
@@ -147,6 +154,7 @@ func TestOnlyRestingConnectionsAreEnded(t *testing.T) {
 	}
 	r := newRoom(l, 2)
 	defer r.Close()
+	r.busy = patient
 	var far, near [2]net.Conn
 	for i := range near {
 		far[i] = dial(t, l.Addr())
@@ -162,8 +170,8 @@ func TestOnlyRestingConnectionsAreEnded(t *testing.T) {
 		c, err := r.Accept()
 		if err == nil {
 			defer c.Close()
-			if r.mu.Lock(); r.count != 2 {
-				err = fmt.Errorf("%d connections where 2 may be", r.count)
+			if r.mu.Lock(); len(r.guests) != 2 {
+				err = fmt.Errorf("%d connections where 2 may be", len(r.guests))
 			}
 			r.mu.Unlock()
 		}
@@ -191,6 +199,7 @@ func TestCloseEndsWaitForRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRoom(l, 1)
+	r.busy = patient
 	dial(t, l.Addr())
 	first, err := r.Accept()
 	if err != nil {

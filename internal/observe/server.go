@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,10 +23,12 @@ const (
 	maxConns = 64
 	// maxHeader is how large the header of a request may be, in bytes.
 	maxHeader = 16 << 10
-	// A request must come within readTimeout, and be answered within writeTimeout, but
-	// for profiles and for what the page sends for long. idleTimeout is how long a
-	// connection may wait for its next request.
+	// A request must come within readTimeout, and be answered within shortTimeout, which
+	// is longer than patience, or if the answer can be long within writeTimeout, but for
+	// profiles and for what the page sends for long. idleTimeout is how long a connection
+	// may wait for its next request.
 	readTimeout  = 5 * time.Second
+	shortTimeout = 3 * time.Second
 	writeTimeout = 10 * time.Second
 	idleTimeout  = 30 * time.Second
 	// maxProfile is the longest profile, in seconds. One is made at a time.
@@ -87,9 +90,10 @@ func New(o Options) *Server {
 		return &http.Server{
 			// A client that does not read is not waited for, whatever it asks: profiles and events
 			// have more time than WriteTimeout, and give it to themselves.
-			Handler: guarded(s.handler(profiles), o.Hosts), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+			Handler: brisk(guarded(s.handler(profiles), o.Hosts)), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 			BaseContext: func(net.Listener) context.Context { return ctx },
 			ConnState:   note,
+			ConnContext: withConn,
 		}
 	}
 	s.with, s.without = server(true), server(false)
@@ -159,6 +163,16 @@ func (s *Server) statusz(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(status)
 }
 
+// brisk gives answers that are not long shortTimeout instead of the server's WriteTimeout.
+func brisk(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.Path; p != "/metrics" && p != "/statusz" && !strings.HasPrefix(p, "/debug/pprof/") {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(shortTimeout)) // a connection that cannot have one has the server's
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // profiles adds what package pprof has, one at a time.
 func (s *Server) profiles(mux *http.ServeMux) {
 	add := func(pattern string, h http.HandlerFunc) {
@@ -176,6 +190,7 @@ func (s *Server) profiles(mux *http.ServeMux) {
 				http.Error(w, "another profile is being made", http.StatusTooManyRequests)
 				return
 			}
+			Keep(r)
 			h(w, r)
 		})
 	}

@@ -44,6 +44,9 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.hub.leave(v)
+	if p.viewing != nil {
+		p.viewing(r)
+	}
 	out := eventWriter{w: w, control: http.NewResponseController(w), patience: p.patience}
 	if err := out.limit(); err != nil {
 		http.Error(w, "the server cannot end a connection that is not read: "+err.Error(), http.StatusInternalServerError)

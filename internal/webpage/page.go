@@ -39,12 +39,15 @@ type Options struct {
 	// Patience is how long the source may take to answer, and how long a viewer may
 	// take to read what it is sent. Zero: DefaultPatience.
 	Patience time.Duration
+	// Viewing, if it is not nil, is called when a request becomes a viewer's.
+	Viewing func(*http.Request)
 }
 
 // Page serves the page. It is safe for concurrent use.
 type Page struct {
 	hub      *hub
 	patience time.Duration
+	viewing  func(*http.Request)
 }
 
 // New returns a page that shows what the source says. The caller must Close it.
@@ -58,7 +61,7 @@ func New(source Source, o Options) *Page {
 	if o.Patience == 0 {
 		o.Patience = DefaultPatience
 	}
-	return &Page{hub: newHub(source, o), patience: o.Patience}
+	return &Page{hub: newHub(source, o), patience: o.Patience, viewing: o.Viewing}
 }
 
 // Close ends the connections of all viewers, who will try again, and returns when the
