@@ -1,11 +1,7 @@
 package observe
 
 import (
-	"sync"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/rdmad/rdmad/internal/counters"
 )
@@ -95,27 +91,4 @@ func fromTable(infos []counters.Info, labels ...string) []*Metric {
 		}
 	}
 	return list
-}
-
-// gatherer bounds how often metrics are gathered.
-type gatherer struct {
-	from prometheus.Gatherer
-
-	mu       sync.Mutex
-	at       time.Time
-	families []*dto.MetricFamily
-	err      error
-}
-
-func newGatherer(from prometheus.Gatherer) *gatherer { return &gatherer{from: from} }
-
-// Gather implements prometheus.Gatherer. Whoever asks too soon gets what another has got.
-func (g *gatherer) Gather() ([]*dto.MetricFamily, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.at.IsZero() || time.Since(g.at) >= freshMetrics {
-		g.families, g.err = g.from.Gather()
-		g.at = time.Now()
-	}
-	return g.families, g.err
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // The bounds of what whoever connects can make the daemon spend.
@@ -66,7 +65,7 @@ type Server struct {
 	options Options
 	status  shared[json.RawMessage]
 	alive   shared[struct{}]
-	metrics http.Handler
+	scraped shared[*scrape]
 	// profiling is full while a profile is made.
 	profiling chan struct{}
 	with      *http.Server // with profiles
@@ -85,7 +84,7 @@ func New(o Options) *Server {
 	}}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCollector(o.Source), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.metrics = promhttp.HandlerFor(newGatherer(registry), promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
+	s.scraped = shared[*scrape]{fresh: freshMetrics, patience: patience, ask: scraper(registry)}
 	server := func(profiles bool) *http.Server {
 		return &http.Server{
 			// A client that does not read is not waited for, whatever it asks: profiles and events
@@ -122,7 +121,7 @@ func (s *Server) Close() error {
 // handler returns what answers requests.
 func (s *Server) handler(profiles bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", s.metrics)
+	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /statusz", s.statusz)

@@ -3,6 +3,7 @@ package webpage
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 )
@@ -25,6 +26,14 @@ func crossSite(r *http.Request) bool {
 	return true
 }
 
+// network returns the kind of network by which a request came.
+func network(r *http.Request) string {
+	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		return a.Network()
+	}
+	return ""
+}
+
 // serveEvents sends events until the viewer or the page goes away.
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if crossSite(r) {
@@ -37,7 +46,7 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Type", "text/event-stream")
 		return
 	}
-	v, err := p.hub.join()
+	v, err := p.hub.join(network(r))
 	if err != nil {
 		h.Set("Retry-After", "5")
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

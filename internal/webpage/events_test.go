@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -119,6 +120,35 @@ func TestViewersAreBounded(t *testing.T) {
 	one.leave()
 	eventually(t, "the place is free", func() bool { n, _ := p.viewers(); return n == 1 })
 	watch(t, s.URL).next()
+}
+
+// Viewers who come by TCP take no places of those by the Unix socket.
+func TestViewersOfOneNetworkLeaveTheOthersTheirPlaces(t *testing.T) {
+	p, s := open(t, &counting{}, Options{Viewers: 1})
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := &httptest.Server{Listener: l, Config: &http.Server{Handler: p}}
+	local.Start()
+	t.Cleanup(func() {
+		local.CloseClientConnections()
+		local.Close()
+	})
+	watch(t, s.URL)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
+	}}}
+	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		a, err := client.Get("http://localhost/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		if a.StatusCode != want {
+			t.Errorf("by the Unix socket: status %d, want %d", a.StatusCode, want)
+		}
+	}
 }
 
 // A viewer that does not read is dropped; others get their samples meanwhile.

@@ -29,6 +29,8 @@ type viewer struct {
 	news chan *sample
 	// gone is closed when the hub is.
 	gone <-chan struct{}
+	// network is the kind of network by which the viewer came.
+	network string
 }
 
 // hub asks the source on behalf of all viewers.
@@ -62,16 +64,22 @@ func newHub(source Source, o Options) *hub {
 }
 
 // join adds a viewer, who must leave. A sample that is not old is there at once.
-func (h *hub) join() (*viewer, error) {
+func (h *hub) join(network string) (*viewer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	n := 0
+	for v := range h.viewers {
+		if v.network == network {
+			n++
+		}
+	}
 	switch {
 	case h.closed:
 		return nil, errClosed
-	case len(h.viewers) >= h.most:
-		return nil, fmt.Errorf("%w: %d look already", errCrowded, len(h.viewers))
+	case n >= h.most:
+		return nil, fmt.Errorf("%w: %d look already", errCrowded, n)
 	}
-	v := &viewer{news: make(chan *sample, 1), gone: h.ctx.Done()}
+	v := &viewer{news: make(chan *sample, 1), gone: h.ctx.Done(), network: network}
 	h.viewers[v] = struct{}{}
 	if h.last != nil && time.Since(h.last.at) < h.interval {
 		v.news <- h.last

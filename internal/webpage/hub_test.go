@@ -59,13 +59,13 @@ func TestViewersComeAndGo(t *testing.T) {
 	p, _ := open(t, src, Options{Interval: interval})
 	start := time.Now()
 	for range 2000 {
-		v, err := p.hub.join()
+		v, err := p.hub.join("tcp")
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.hub.leave(v)
 	}
-	v, err := p.hub.join()
+	v, err := p.hub.join("tcp")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestLatestSample(t *testing.T) {
 		return json.Marshal(src.asked.Load())
 	}
 	p, _ := open(t, src, Options{Interval: time.Millisecond})
-	v, err := p.hub.join()
+	v, err := p.hub.join("tcp")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,8 +33,9 @@ type Options struct {
 	// Interval is the least time between two questions to the source. Zero:
 	// DefaultInterval.
 	Interval time.Duration
-	// Viewers is how many may look at a time; others get status 503. Zero:
-	// DefaultViewers.
+	// Viewers is how many may look at a time by a kind of network, tcp or unix, so that
+	// those who come by one take nothing from those by the other; more get status 503.
+	// Zero: DefaultViewers.
 	Viewers int
 	// Patience is how long the source may take to answer, and how long a viewer may
 	// take to read what it is sent. Zero: DefaultPatience.
