@@ -1,8 +1,7 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/status"
 )
 
 // difference is a comparison as JSON.
@@ -40,9 +38,11 @@ func newConfigDiff() *cobra.Command {
 			if len(args) > 0 {
 				f.file = args[0]
 			} else if !c.Flags().Changed("config") {
-				if file, ok := bundle.ConfigFile(c.Context(), attach.SocketPath(socket)); ok {
-					f.file = file
+				started := bundle.AskStarted(c.Context(), attach.SocketPath(socket))
+				if err := started.Again(); err != nil {
+					return &configError{fmt.Errorf("%w: name a file to compare with: rdmad config diff FILE", err)}
 				}
+				f.file = cmp.Or(started.Source, f.file)
 			}
 			wanted, err := f.load()
 			if err != nil {
@@ -52,10 +52,11 @@ func newConfigDiff() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			running, err := runningConfig(raw)
+			started, err := bundle.StartedOf(raw)
 			if err != nil {
 				return err
 			}
+			running := started.InForce
 			d := difference{f.file, running.Digest(), wanted.Digest(), config.Compare(running, wanted.Config)}
 			if d.Changes == nil {
 				d.Changes = []config.Change{}
@@ -70,18 +71,6 @@ func newConfigDiff() *cobra.Command {
 	socketFlag(c, &socket)
 	jsonFlag(c, &asJSON)
 	return c
-}
-
-// runningConfig returns the configuration in a daemon's status.
-func runningConfig(raw json.RawMessage) (*config.Config, error) {
-	var s status.Node
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, fmt.Errorf("status: %w", err)
-	}
-	if s.Config == nil {
-		return nil, errors.New("the daemon does not tell its configuration; see: rdmad version")
-	}
-	return config.ParseOwn("the daemon's configuration", []byte(s.Config.TOML))
 }
 
 func printDifference(out io.Writer, d *difference) error {

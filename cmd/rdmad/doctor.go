@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -75,21 +76,43 @@ func doctorStatus(worst doctor.Level) int {
 	return 2
 }
 
+// load returns the configuration that a check-up is about: that of the file that was named, or of the daemon that runs, or of
+// the default file. what names it, and err says why it is the default one. It is never nil.
+func (f *doctorFlags) load(ctx context.Context) (cfg *config.Config, what string, err error) {
+	cfg, what, err = orDefault(f.config)
+	if f.configNamed {
+		return cfg, what, err
+	}
+	// The one that runs is the one that matters.
+	started := bundle.AskStarted(ctx, f.socketOf(cfg))
+	if started.Source == "" {
+		return cfg, what, err
+	}
+	again := started.Again()
+	switch {
+	case again == nil:
+		return orDefault(started.Source)
+	case started.InForce != nil:
+		return started.InForce, fmt.Sprintf("what is in force, as %v", again), nil
+	}
+	return config.Default(), started.Source, again
+}
+
+// orDefault returns the configuration of a file, or the default one and what is wrong.
+func orDefault(file string) (cfg *config.Config, what string, err error) {
+	if cfg, err = loadConfig(file); err != nil {
+		cfg = config.Default()
+	}
+	return cfg, file, err
+}
+
 // env collects what the checks look at.
 func (f *doctorFlags) env(ctx context.Context) *doctor.Env {
-	if !f.configNamed {
-		if file, ok := bundle.ConfigFile(ctx, f.socketOf(config.Default())); ok {
-			f.config = file // the one that runs is the one that matters
-		}
-	}
 	e := &doctor.Env{
 		Root: os.DirFS("/"), OpenNode: openNode, Dial: dial, Writable: func(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil },
-		ConfigFile: f.config, ConfigNamed: f.configNamed,
-		Built: verbs.Built, Version: version.Version, Peer: f.peer,
+		ConfigNamed: f.configNamed, Built: verbs.Built, Version: version.Version, Peer: f.peer,
 	}
-	if e.Config, e.ConfigErr = loadConfig(f.config); e.ConfigErr != nil {
-		e.Config = config.Default()
-	}
+	e.Config, e.ConfigFile, e.ConfigErr = f.load(ctx)
 	var why error
 	e.Devices, _, why, e.DevicesErr = rdmaDevices(e.Root)
 	if verbs.Built && why != nil && len(e.Devices) > 0 {

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/bundle"
-	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/doctor"
 	"github.com/rdmad/rdmad/internal/version"
 )
@@ -76,17 +75,10 @@ func newSupportBundle() *cobra.Command {
 func (f *bundleFlags) run(ctx context.Context, out io.Writer) error {
 	at := time.Now()
 	doc := doctorFlags{config: f.config, socket: f.socket, configNamed: f.configNamed}
-	cfg, cfgErr := f.load(f.config)
+	cfg, from, cfgErr := doc.load(ctx)
 	socket := doc.socketOf(cfg)
-	if !f.configNamed {
-		if file, ok := bundle.ConfigFile(ctx, socket); ok {
-			// That of the daemon that runs, whatever it is.
-			doc.config, doc.configNamed = file, true
-			cfg, cfgErr = f.load(file)
-		}
-	}
 	s := &bundle.Sources{
-		Socket: socket, Unit: f.unit, Limit: f.limit, Config: cfg, ConfigErr: cfgErr,
+		Socket: socket, Unit: f.unit, Limit: f.limit, Config: cfg, ConfigFrom: from, ConfigErr: cfgErr,
 		Doctor: func(ctx context.Context) []doctor.Finding { return doctor.Run(ctx, doc.env(ctx)) },
 		Devices: func() ([]byte, error) {
 			devices, source, _, err := rdmaDevices(os.DirFS("/"))
@@ -117,15 +109,6 @@ func (f *bundleFlags) run(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("support-bundle: %w", err)
 	}
 	return f.print(out, file, bundle.Missing(had))
-}
-
-// load returns a configuration, or the default one and what is wrong.
-func (*bundleFlags) load(file string) (*config.Config, error) {
-	cfg, err := loadConfig(file)
-	if err != nil {
-		cfg = config.Default()
-	}
-	return cfg, err
 }
 
 func (f *bundleFlags) print(out io.Writer, file string, missing []string) error {

@@ -179,8 +179,8 @@ func TestStartedWith(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, ok := startedWith(socket)
-		_, nobody := ConfigFile(t.Context(), socket)
-		if got != c.want || ok != (c.want != "") || nobody != ok {
+		nobody := AskStarted(t.Context(), socket)
+		if got != c.want || ok != (c.want != "") || nobody.Source != got {
 			t.Errorf("%q: %q, want %q", c.args, got, c.want)
 		}
 		_ = in.Close()

@@ -27,9 +27,10 @@ type Sources struct {
 	Socket, Unit string
 	// Limit is how long each part may take.
 	Limit time.Duration
-	// Config is the configuration; ConfigErr says why there is none.
-	Config    *config.Config
-	ConfigErr error
+	// Config is the configuration, and ConfigFrom where it is from; ConfigErr says why there is none.
+	Config     *config.Config
+	ConfigFrom string
+	ConfigErr  error
 	// Doctor makes the checks of "rdmad doctor".
 	Doctor func(context.Context) []doctor.Finding
 	// Devices describes the RDMA devices as JSON.
@@ -102,7 +103,7 @@ func (s *Sources) config(context.Context) ([]byte, error) {
 	var refused config.Errors
 	switch {
 	case s.ConfigErr == nil:
-		return append([]byte("# digest "+s.Config.Digest()+"\n"), s.Config.TOML()...), nil
+		return append(fmt.Appendf(nil, "# digest %s\n# from %s\n", s.Config.Digest(), s.ConfigFrom), s.Config.TOML()...), nil
 	case !errors.As(s.ConfigErr, &refused):
 		return nil, s.ConfigErr
 	}
