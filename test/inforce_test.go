@@ -85,3 +85,36 @@ func TestConfigurationFromAPipe(t *testing.T) {
 		t.Errorf("doctor.txt:\n%s", text)
 	}
 }
+
+// What the daemon has from its flags and its environment counts for those who look at it, too, and no reload is said to change it.
+func TestFlagsAndEnvironmentOfTheDaemon(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.toml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("[node]\nname = \"x\"\n[limits]\nworkers = 10\nservices = 20\n")
+	a := startAlone(t, "", []string{"RDMAD_NODE_NAME=a", "RDMAD_LIMITS_SERVICES=30"}, "-c", file, "--set", "node.socket=DIR/a.sock", "--set", "limits.workers=11")
+	for _, args := range [][]string{{"config", "diff"}, {"config", "diff", "-c", file}, {"config", "diff", file}} {
+		r := a.ask(t, args...)
+		r.check(t, strings.Join(args, " "), 0, "no difference", "limits.workers: the daemon has it from its flag --set limits.workers",
+			"limits.services: the daemon has it from its environment RDMAD_LIMITS_SERVICES", "what the file says, 20,")
+		if strings.Contains(r.out, "NEEDS") {
+			t.Errorf("there are changes:\n%s", r.out)
+		}
+	}
+	a.ask(t, "config", "diff", "--set", "limits.workers=12").check(t, "diff with a flag", 0, "limits.workers  11       12")
+	a.ask(t, "doctor").check(t, "doctor", 0, "what is in force, of "+file, "RDMAD_NODE_NAME", "node a runs at", "limits.workers = 11 ")
+	a.ask(t, "doctor", "-c", file).check(t, "doctor of the file", 0, "node a runs at", "limits.workers = 11 ")
+	if text := a.bundled(t)["config.toml"]; !strings.Contains(text, "workers = 11\n") || !strings.Contains(text, `name = "a"`) {
+		t.Errorf("config.toml:\n%s", text)
+	}
+	// What the next start would read is looked at as well.
+	write("[limits]\nservcies = 1\n")
+	a.ask(t, "doctor").check(t, "doctor of a file with problems", 2, "OK    config", "would not start again: "+file+":2: limits.servcies")
+	if text := a.bundled(t)["config.toml"]; !strings.Contains(text, "workers = 11\n") || !strings.Contains(text, "# line 2: limits.servcies\n") {
+		t.Errorf("config.toml:\n%s", text)
+	}
+}

@@ -40,16 +40,6 @@ func configFlag(c *cobra.Command, file *string) {
 	c.Flags().StringVarP(file, "config", "c", defaultConfig, "the configuration `file`")
 }
 
-// loadConfig reads and checks a configuration with the environment. Its errors are
-// config.Errors or a configError.
-func loadConfig(file string) (*config.Config, error) {
-	l, err := (&configFlags{file: file}).load()
-	if err != nil {
-		return nil, err
-	}
-	return l.Config, nil
-}
-
 // unreadConfig makes a configError of the error of a file that could not be read.
 func unreadConfig(err error) error {
 	if _, refused := err.(config.Errors); err == nil || refused {

@@ -21,6 +21,13 @@ type difference struct {
 	Running string          `json:"running_digest"`
 	Wanted  string          `json:"digest"`
 	Changes []config.Change `json:"changes"`
+	Kept    []kept          `json:"kept,omitempty"`
+}
+
+// kept is a key that the daemon has from its flags or its environment, and that the file has in vain.
+type kept struct {
+	config.Override
+	File any `json:"file"`
 }
 
 func newConfigDiff() *cobra.Command {
@@ -30,34 +37,37 @@ func newConfigDiff() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff [FILE]",
 		Short: "Compare the running daemon with a file: what would change, and how",
-		Long: "Compare what the running daemon uses with a file, by default the one that it was started with, and with this\n" +
-			"environment: which keys would change, and whether a reload applies them or only a restart.",
+		Long: "Compare what the running daemon uses with a file, by default the one that it was started with: which keys would\n" +
+			"change, and whether a reload applies them or only a restart. The flags and the environment that the daemon was\n" +
+			"started with count over the file, as they do when it reads it; with --set it can be seen what others would do.",
 		Example: "  rdmad config diff\n  rdmad config diff new.toml --json",
 		Args:    wantArgs(0, 1, "at most one file"),
 		RunE: func(c *cobra.Command, args []string) error {
+			started := bundle.AskStarted(c.Context(), attach.SocketPath(socket))
 			if len(args) > 0 {
 				f.file = args[0]
 			} else if !c.Flags().Changed("config") {
-				started := bundle.AskStarted(c.Context(), attach.SocketPath(socket))
 				if err := started.Again(); err != nil {
 					return &configError{fmt.Errorf("%w: name a file to compare with: rdmad config diff FILE", err)}
 				}
 				f.file = cmp.Or(started.Source, f.file)
 			}
-			wanted, err := f.load()
+			sources := started.Sources(f.file)
+			sources.Set = append(sources.Set, f.set...)
+			wanted, err := sources.Load()
 			if err != nil {
-				return err
+				return unreadConfig(err)
 			}
 			raw, err := look.Ask(c.Context(), socket, "rdmad-config-diff")
 			if err != nil {
 				return err
 			}
-			started, err := bundle.StartedOf(raw)
-			if err != nil {
+			if started, err = bundle.StartedOf(raw); err != nil {
 				return err
 			}
 			running := started.InForce
-			d := difference{f.file, running.Digest(), wanted.Digest(), config.Compare(running, wanted.Config)}
+			d := difference{f.file, running.Digest(), wanted.Digest(), config.Compare(running, wanted.Config), nil}
+			d.Kept = inVain(started.Overrides, wanted)
 			if d.Changes == nil {
 				d.Changes = []config.Change{}
 			}
@@ -73,12 +83,29 @@ func newConfigDiff() *cobra.Command {
 	return c
 }
 
+// inVain returns what the file of a configuration has otherwise than the daemon's flags and environment.
+func inVain(overrides []config.Override, wanted *config.Loaded) (list []kept) {
+	values := make(map[string]any)
+	for _, v := range wanted.Values() {
+		values[v.Path] = v.Value
+	}
+	for _, o := range overrides {
+		if file, ok := wanted.InFile(o.Path); ok && tomlValue(file) != tomlValue(values[o.Path]) {
+			list = append(list, kept{o, file})
+		}
+	}
+	return list
+}
+
 func printDifference(out io.Writer, d *difference) error {
 	var b strings.Builder
 	if len(d.Changes) == 0 {
 		fmt.Fprintf(&b, "no difference, digest %s\n", d.Wanted)
 	}
 	printChanges(&b, d.Changes)
+	for _, k := range d.Kept {
+		fmt.Fprintf(&b, "%s: the daemon has it from its %s, so that what the file says, %s, does not count\n", k.Path, k.From, tomlValue(k.File))
+	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }

@@ -76,49 +76,77 @@ func doctorStatus(worst doctor.Level) int {
 	return 2
 }
 
-// load returns the configuration that a check-up is about: that of the file that was named, or of the daemon that runs, or of
-// the default file. what names it, and err says why it is the default one. It is never nil.
-func (f *doctorFlags) load(ctx context.Context) (cfg *config.Config, what string, err error) {
-	cfg, what, err = orDefault(f.config)
-	if f.configNamed {
-		return cfg, what, err
-	}
-	// The one that runs is the one that matters.
-	started := bundle.AskStarted(ctx, f.socketOf(cfg))
-	if started.Source == "" {
-		return cfg, what, err
-	}
-	again := started.Again()
-	switch {
-	case again == nil:
-		return orDefault(started.Source)
-	case started.InForce != nil:
-		return started.InForce, fmt.Sprintf("what is in force, as %v", again), nil
-	}
-	return config.Default(), started.Source, again
+// subject is the configuration that a check-up is about.
+type subject struct {
+	// cfg is never nil: it is the default one if err says why there is none.
+	cfg  *config.Config
+	from string
+	err  error
+	// inForce: it is what the daemon has in force. err is then what is wrong with what the daemon would read now, and file that;
+	// both are nil if that is not known.
+	inForce bool
+	file    *config.Config
+	// socket is where the daemon has said it; empty: that of cfg is its socket.
+	socket string
 }
 
-// orDefault returns the configuration of a file, or the default one and what is wrong.
-func orDefault(file string) (cfg *config.Config, what string, err error) {
-	if cfg, err = loadConfig(file); err != nil {
-		cfg = config.Default()
+// load returns what the daemon that runs has in force, or else its file, or the default one; or the file that was named.
+func (f *doctorFlags) load(ctx context.Context) subject {
+	s := ofSources(config.Sources{File: f.config, Environ: os.Environ()})
+	socket := f.socketOf(s.cfg)
+	started := bundle.AskStarted(ctx, socket)
+	if f.configNamed {
+		if file, err := filepath.Abs(f.config); err == nil && file == started.Source && started.Again() == nil {
+			return ofSources(started.Sources(f.config)) // as the daemon would read it
+		}
+		return s
 	}
-	return cfg, file, err
+	again := started.Again()
+	if again == nil && started.Source != "" {
+		s = ofSources(started.Sources(started.Source))
+	}
+	switch {
+	case started.InForce != nil:
+		in := subject{cfg: started.InForce, from: "what is in force, of " + started.Source, inForce: true, err: s.err, socket: socket}
+		if s.err == nil {
+			in.file = s.cfg
+		}
+		if over := started.Over(); over != "" {
+			in.from += ", " + over
+		}
+		if again != nil {
+			in.from, in.err, in.file = fmt.Sprintf("what is in force, as %v", again), nil, nil
+		}
+		return in
+	case again != nil:
+		return subject{cfg: config.Default(), from: started.Source, err: again}
+	}
+	return s
+}
+
+// ofSources loads a configuration.
+func ofSources(from config.Sources) subject {
+	l, err := from.Load()
+	if err != nil {
+		return subject{cfg: config.Default(), from: from.File, err: unreadConfig(err)}
+	}
+	return subject{cfg: l.Config, from: from.File}
 }
 
 // env collects what the checks look at.
 func (f *doctorFlags) env(ctx context.Context) *doctor.Env {
+	s := f.load(ctx)
 	e := &doctor.Env{
 		Root: os.DirFS("/"), OpenNode: openNode, Dial: dial, Writable: func(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil },
-		ConfigNamed: f.configNamed, Built: verbs.Built, Version: version.Version, Peer: f.peer,
+		Config: s.cfg, ConfigErr: s.err, ConfigFile: s.from, ConfigNamed: f.configNamed, InForce: s.inForce, NextConfig: s.file,
+		Built: verbs.Built, Version: version.Version, Peer: f.peer,
 	}
-	e.Config, e.ConfigFile, e.ConfigErr = f.load(ctx)
 	var why error
 	e.Devices, _, why, e.DevicesErr = rdmaDevices(e.Root)
 	if verbs.Built && why != nil && len(e.Devices) > 0 {
 		e.DevicesErr = why
 	}
-	e.Socket, e.SocketNamed = f.socketOf(e.Config), f.socket != ""
+	e.Socket, e.SocketNamed = cmp.Or(s.socket, f.socketOf(e.Config)), f.socket != ""
 	raw, err := look.Ask(ctx, e.Socket, "rdmad-doctor")
 	if err == nil {
 		e.Daemon, err = look.Parse(raw)

@@ -40,7 +40,7 @@ func newRun() *cobra.Command {
 				return err
 			}
 			setup := supervisor.Setup{
-				Config: l.Config, Source: source, Reload: f.sources().Reload, Log: nodelog.New(l.Config, os.Stderr, "supervisor"),
+				Config: l.Config, Source: source, Overrides: l.Overrides(), Reload: f.sources().Reload, Log: nodelog.New(l.Config, os.Stderr, "supervisor"),
 			}
 			if serve {
 				setup.CoreArgs = []string{"--" + serveFlag}

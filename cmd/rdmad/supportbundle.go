@@ -75,10 +75,10 @@ func newSupportBundle() *cobra.Command {
 func (f *bundleFlags) run(ctx context.Context, out io.Writer) error {
 	at := time.Now()
 	doc := doctorFlags{config: f.config, socket: f.socket, configNamed: f.configNamed}
-	cfg, from, cfgErr := doc.load(ctx)
-	socket := doc.socketOf(cfg)
+	subject := doc.load(ctx)
+	cfg, socket := subject.cfg, cmp.Or(subject.socket, doc.socketOf(subject.cfg))
 	s := &bundle.Sources{
-		Socket: socket, Unit: f.unit, Limit: f.limit, Config: cfg, ConfigFrom: from, ConfigErr: cfgErr,
+		Socket: socket, Unit: f.unit, Limit: f.limit, Config: cfg, ConfigFrom: subject.from, ConfigErr: subject.err, InForce: subject.inForce,
 		Doctor: func(ctx context.Context) []doctor.Finding { return doctor.Run(ctx, doc.env(ctx)) },
 		Devices: func() ([]byte, error) {
 			devices, source, _, err := rdmaDevices(os.DirFS("/"))

@@ -69,9 +69,10 @@ type parser struct {
 	// bad has the paths of keys that were refused on their own. Checks that
 	// compare several keys leave these alone.
 	bad map[string]bool
-	// over are values that count instead of those of the document, and origins is where
-	// each value is from. most is how long the document may be.
+	// over are values that count instead of those of the document, under what the document
+	// has there, and origins is where each value is from. most is how long the document may be.
 	over    map[string]override
+	under   map[string]any
 	origins map[string]Origin
 	most    int
 	// admits is whom domains admit, by name, where that has been looked up.
@@ -96,7 +97,7 @@ func (p *parser) parse(data []byte, sys system) (*Config, Errors) {
 	if _, err := toml.Decode(string(data), &doc); err != nil {
 		return nil, Errors{syntaxError(p.file, err)}
 	}
-	p.lines, p.bad, p.origins = lines, map[string]bool{}, map[string]Origin{}
+	p.lines, p.bad, p.origins, p.under = lines, map[string]bool{}, map[string]Origin{}, map[string]any{}
 	c := new(Config)
 	names := make([]string, len(sections))
 	for i, s := range sections {
@@ -191,6 +192,9 @@ func (p *parser) table(path string, keys []key, dst any, table map[string]any) {
 			p.origins[at] = Origin{From: fromFile, File: p.file, Line: p.lines.at(at)}
 		}
 		if o, over := p.over[at]; over {
+			if ok {
+				p.under[at] = v
+			}
 			v, ok, p.origins[at] = o.value, true, o.origin
 		}
 		switch {

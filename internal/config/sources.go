@@ -53,6 +53,30 @@ const (
 type Loaded struct {
 	*Config
 	origins map[string]Origin
+	over    map[string]override
+	under   map[string]any
+}
+
+// Override is a key that has its value from the environment or from a setting: what the file
+// says of it does not count, also in later reloads.
+type Override struct {
+	Path string `json:"path"`
+	// Text is the value as a setting has it, and From where it is from.
+	Text string `json:"text"`
+	From string `json:"from"`
+}
+
+// Setting returns it as an element of Sources.Set.
+func (o Override) Setting() string { return o.Path + "=" + o.Text }
+
+// Overrides returns the keys that are not from the file, by their paths.
+func (l *Loaded) Overrides() []Override {
+	list := []Override{}
+	for path, o := range l.over {
+		list = append(list, Override{path, o.text, o.origin.String()})
+	}
+	slices.SortFunc(list, func(a, b Override) int { return strings.Compare(a.Path, b.Path) })
+	return list
 }
 
 // Value is a key of a configuration.
@@ -88,6 +112,12 @@ func (l *Loaded) Values() []Value {
 	return list
 }
 
+// InFile returns what the file has for a key that has its value from elsewhere, if anything.
+func (l *Loaded) InFile(path string) (value any, ok bool) {
+	value, ok = l.under[path]
+	return value, ok
+}
+
 // Load reads and checks the configuration. Its errors are those of the function Load;
 // problems of the environment and of settings are Errors, too.
 func (s Sources) Load() (*Loaded, error) {
@@ -101,7 +131,7 @@ func (s Sources) Load() (*Loaded, error) {
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	return &Loaded{c, p.origins}, nil
+	return &Loaded{c, p.origins, over, p.under}, nil
 }
 
 // Reload is Load for a configuration that others have been loaded from before: it does not take what the file says now for what somebody
@@ -127,6 +157,7 @@ func (s Sources) Reload() (*Config, error) {
 // override is the value of a key from elsewhere than the file.
 type override struct {
 	value  any
+	text   string
 	origin Origin
 }
 
@@ -175,7 +206,7 @@ func (s Sources) overrides() (map[string]override, Errors) {
 		path, known := paths[name]
 		switch {
 		case known:
-			over[path] = override{decoded(path, text), origin}
+			over[path] = override{decoded(path, text), text, origin}
 		case !otherVariables.MatchString(name):
 			errs = append(errs, Error{File: origin.String(), Reason: unknownOverride("variable", name, names)})
 		}
@@ -190,7 +221,8 @@ func (s Sources) overrides() (map[string]override, Errors) {
 		case !slices.Contains(dotted, path):
 			errs = append(errs, Error{File: origin.String(), Reason: unknownOverride("key", path, dotted)})
 		default:
-			over[path] = override{decoded(path, strings.TrimSpace(text)), origin}
+			text = strings.TrimSpace(text)
+			over[path] = override{decoded(path, text), text, origin}
 		}
 	}
 	return over, errs

@@ -147,7 +147,7 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 			os.Exit(1)
 		})
 	}()
-	told := handoff.NewBriefing(h.Source)
+	told := handoff.NewBriefing(h.Source, h.Overrides)
 	store, items, err := depot.Open(os.NewFile(handoff.DepotFD, "depot"), told.Take)
 	if err != nil {
 		return fmt.Errorf("core: %w", err)

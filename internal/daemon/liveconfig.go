@@ -139,7 +139,7 @@ func (c *conductor) configStatus() *status.Config {
 	cfg := c.live()
 	s := &status.Config{Digest: cfg.Digest(), TOML: string(cfg.TOML())}
 	if c.told != nil {
-		s.Source, s.Reload = c.told.Source, c.told.Reload.Load()
+		s.Source, s.Overrides, s.Reload = c.told.Source, c.told.Overrides, c.told.Reload.Load()
 	}
 	return s
 }

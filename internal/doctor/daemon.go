@@ -60,6 +60,9 @@ func checkFabric(_ context.Context, e *Env) []Finding {
 	case e.ConfigErr == nil && s.Node == e.Config.Node.Name && s.FabricWanted != e.Config.Fabric.Provider:
 		return one(Warn, name, "restart the daemon", "the daemon was started with fabric.provider = %q, %s has %q",
 			s.FabricWanted, e.ConfigFile, e.Config.Fabric.Provider)
+	case e.NextConfig != nil && s.FabricWanted != e.NextConfig.Fabric.Provider:
+		return one(Warn, name, "restart the daemon", "the daemon was started with fabric.provider = %q, its file has %q now",
+			s.FabricWanted, e.NextConfig.Fabric.Provider)
 	}
 	detail := ""
 	if s.FabricDetail != "" {

@@ -36,6 +36,11 @@ func TestFabric(t *testing.T) {
 	m.expect(t, "fabric", OK, "uses verbs, wanted is verbs\n")
 	m.Config.Fabric.Provider = "tcp"
 	m.expect(t, "fabric", Warn, `started with fabric.provider = "verbs"`, `test.toml has "tcp"`, "restart")
+	m.Config.Fabric.Provider = "verbs"
+	m.InForce, m.NextConfig = true, parse(t, twoNodes)
+	m.expect(t, "fabric", Warn, `started with fabric.provider = "verbs"`, `its file has "tcp" now`, "restart")
+	m.NextConfig = nil
+	m.expect(t, "fabric", OK, "wanted is verbs")
 	m.Config.Fabric.Provider = "auto"
 	s.Fabric, s.FabricWanted, s.FallbackReason = "tcp", "auto", "port 1 of mlx5_0 is DOWN"
 	m.expect(t, "fabric", Warn, `"auto"`, "fell back to tcp: port 1 of mlx5_0 is DOWN")

@@ -64,6 +64,10 @@ type Env struct {
 	ConfigErr   error
 	ConfigFile  string
 	ConfigNamed bool
+	// InForce: Config is what the daemon has in force. ConfigErr is then what is wrong with
+	// what it would read now, and NextConfig that; both are nil if that is not known.
+	InForce    bool
+	NextConfig *config.Config
 
 	// Built reports whether this build has the verbs provider.
 	Built bool
@@ -110,7 +114,7 @@ var checks = []func(context.Context, *Env) []Finding{
 
 // Run makes all checks and returns their findings, the worst last.
 func Run(ctx context.Context, e *Env) []Finding {
-	if e.ConfigErr != nil && e.Daemon != nil {
+	if e.ConfigErr != nil && e.Daemon != nil && !e.InForce {
 		e.adopt()
 	}
 	found := []Finding{}

@@ -22,6 +22,16 @@ func checkConfig(_ context.Context, e *Env) []Finding {
 	}
 	var refused config.Errors
 	switch {
+	case e.InForce:
+		found := good(name, "%s (digest %s)", e.ConfigFile, e.Config.Digest())
+		problems := []error{e.ConfigErr}
+		if errors.As(e.ConfigErr, &refused) {
+			problems = refused.Unwrap()
+		}
+		for _, problem := range problems {
+			found = append(found, one(Fail, name, "correct it before the daemon reads it; what is right is in: rdmad config example", "the daemon runs on, but would not start again: %v", problem)...)
+		}
+		return found
 	case errors.As(e.ConfigErr, &refused):
 		var found []Finding
 		for _, problem := range refused {

@@ -58,15 +58,17 @@ type Briefing struct {
 	// Config is what is to be in force; Configs receives when it has changed.
 	Config  atomic.Pointer[config.Config]
 	Configs chan struct{}
-	// Source is what the configuration is called.
-	Source string
+	// Source is what the configuration is called, and Overrides are the keys that are not from
+	// the file; nil if that is not known.
+	Source    string
+	Overrides []config.Override
 	// text are the pieces that have come.
 	text []byte
 }
 
 // NewBriefing returns a briefing of which nothing is known yet.
-func NewBriefing(source string) *Briefing {
-	return &Briefing{Source: source, Configs: make(chan struct{}, 1)}
+func NewBriefing(source string, overrides []config.Override) *Briefing {
+	return &Briefing{Source: source, Overrides: overrides, Configs: make(chan struct{}, 1)}
 }
 
 // Take takes a note. One that makes no sense is of another release, and ignored.

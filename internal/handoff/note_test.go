@@ -25,7 +25,7 @@ func TestPiecesOfAConfiguration(t *testing.T) {
 		b.Take(data)
 	}
 	for lost := range parts {
-		b := NewBriefing("test")
+		b := NewBriefing("test", nil)
 		for i, p := range parts {
 			if i != lost {
 				tell(b, p)

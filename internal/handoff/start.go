@@ -41,6 +41,9 @@ type Start struct {
 	// environment.
 	Source string `json:"source"`
 	Data   []byte `json:"data"`
+	// Overrides are the keys of it that are from flags and the environment; nil if that is not
+	// known.
+	Overrides []config.Override `json:"overrides"`
 	// Bootstrap: there is a socket for peers.
 	Bootstrap bool `json:"bootstrap"`
 	// Observe says which sockets for HTTP there are.

@@ -69,6 +69,9 @@ type Config struct {
 	Digest string `json:"digest"`
 	// TOML is what is in force, as a file that needs no environment.
 	TOML string `json:"toml"`
+	// Overrides are the keys that the daemon has from its flags and its environment, whatever
+	// the file says; nil if it does not tell them.
+	Overrides []config.Override `json:"overrides"`
 	// Reload is how the last reload went; nil before the first.
 	Reload *Reload `json:"reload,omitempty"`
 }

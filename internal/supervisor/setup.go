@@ -9,9 +9,11 @@ import (
 
 // Setup is what Run is to run.
 type Setup struct {
-	// Config is the configuration, and Source the name of the file that it is from.
-	Config *config.Config
-	Source string
+	// Config is the configuration, Source the name of the file that it is from, and Overrides
+	// are the keys of it that are from elsewhere; nil: that is not known.
+	Config    *config.Config
+	Source    string
+	Overrides []config.Override
 	// Reload reads the configuration again, with every check; its errors are for people.
 	// Nil: it cannot be reloaded.
 	Reload func() (*config.Config, error)

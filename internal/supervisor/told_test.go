@@ -77,7 +77,7 @@ func toldRig(t *testing.T, cfg *config.Config) (s *supervisor, start func() (tol
 	return s, func() (*handoff.Briefing, func()) {
 		served := make(chan struct{})
 		go func() { link.Serve(); close(served) }()
-		told, taken := handoff.NewBriefing("test"), make(chan struct{}, 100)
+		told, taken := handoff.NewBriefing("test", nil), make(chan struct{}, 100)
 		core, _, err := depot.Open(theirs, func(note json.RawMessage) {
 			told.Take(note)
 			taken <- struct{}{}

@@ -69,7 +69,7 @@ func Run(ctx context.Context, c Config, register Register) error {
 	}
 	cfg := loaded.Config
 	err = supervisor.Run(ctx, supervisor.Setup{
-		Config: cfg, Source: source, Reload: sources.Reload,
+		Config: cfg, Source: source, Overrides: loaded.Overrides(), Reload: sources.Reload,
 		CoreArgs: append([]string{programArgs}, os.Args[1:]...), ReadyLimit: c.RegisterLimit, Log: nodelog.New(cfg, os.Stderr, "supervisor"),
 	})
 	if err != nil {

@@ -27,10 +27,12 @@ type Sources struct {
 	Socket, Unit string
 	// Limit is how long each part may take.
 	Limit time.Duration
-	// Config is the configuration, and ConfigFrom where it is from; ConfigErr says why there is none.
+	// Config is the configuration, and ConfigFrom where it is from; ConfigErr says why there is none. InForce: there is one all
+	// the same, which the daemon has in force.
 	Config     *config.Config
 	ConfigFrom string
 	ConfigErr  error
+	InForce    bool
 	// Doctor makes the checks of "rdmad doctor".
 	Doctor func(context.Context) []doctor.Finding
 	// Devices describes the RDMA devices as JSON.
@@ -100,21 +102,27 @@ func (s *Sources) doctorText(ctx context.Context) ([]byte, error) {
 
 // config writes the configuration anew: what is not known, or a comment, may be a secret.
 func (s *Sources) config(context.Context) ([]byte, error) {
+	var b strings.Builder
+	if s.hasConfig() {
+		fmt.Fprintf(&b, "# digest %s\n# from %s\n%s", s.Config.Digest(), s.ConfigFrom, s.Config.TOML())
+	}
 	var refused config.Errors
 	switch {
 	case s.ConfigErr == nil:
-		return append(fmt.Appendf(nil, "# digest %s\n# from %s\n", s.Config.Digest(), s.ConfigFrom), s.Config.TOML()...), nil
+		return []byte(b.String()), nil
 	case !errors.As(s.ConfigErr, &refused):
-		return nil, s.ConfigErr
+		return []byte(b.String()), s.ConfigErr
 	}
 	// Reasons quote values: only the places are told.
-	var b strings.Builder
-	b.WriteString("# It is refused; rdmad config check tells why:\n")
+	b.WriteString("# The file is refused; rdmad config check tells why:\n")
 	for _, e := range refused {
 		fmt.Fprintf(&b, "# line %d: %s\n", e.Line, e.Key)
 	}
 	return []byte(b.String()), nil
 }
+
+// hasConfig reports whether Config is one that counts.
+func (s *Sources) hasConfig() bool { return s.ConfigErr == nil || s.InForce }
 
 func (s *Sources) status(ctx context.Context) (text []byte, err error) {
 	err = s.ask(ctx, func(d *look.Daemon) error {
@@ -136,7 +144,7 @@ func (s *Sources) status(ctx context.Context) (text []byte, err error) {
 // that of the daemon on the socket, next to the socket.
 func (s *Sources) counters(context.Context) (text []byte, err error) {
 	path := look.CountersPath(s.Socket)
-	if s.ConfigErr == nil && s.Config.Node.Socket == s.Socket {
+	if s.hasConfig() && s.Config.Node.Socket == s.Socket {
 		path = s.Config.CountersPath()
 	}
 	if path == "" {

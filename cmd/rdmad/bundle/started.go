@@ -25,6 +25,9 @@ type Started struct {
 	Source string
 	// InForce is what it says is in force; nil if it does not.
 	InForce *config.Config
+	// Overrides are the keys that it has from its flags and its environment, whatever the file says; nil if it does not
+	// tell them.
+	Overrides []config.Override
 }
 
 // AskStarted returns what the daemon on socket was started with, if it says so, or else what its command line tells.
@@ -40,19 +43,31 @@ func AskStarted(ctx context.Context, socket string) Started {
 	return Started{Source: file}
 }
 
-// StartedOf is AskStarted for a daemon's status, as it came: what is for people has no lines.
+// StartedOf is AskStarted for a daemon's status, as it came.
 func StartedOf(raw json.RawMessage) (Started, error) {
-	var n status.Node
-	if err := json.Unmarshal(raw, &n); err != nil {
-		return Started{}, fmt.Errorf("status: %w", err)
+	n, err := look.Parse(raw)
+	if err != nil {
+		return Started{}, err
 	}
 	if n.Config == nil {
 		return Started{}, errors.New("the daemon does not tell its configuration; see: rdmad version")
 	}
-	s := Started{Source: n.Config.Source}
-	var err error
-	s.InForce, err = config.ParseOwn("the daemon's configuration", []byte(n.Config.TOML))
+	s := Started{Source: n.Config.Source, Overrides: n.Config.Overrides}
+	var exact status.Node // what is for people has no lines
+	if err := json.Unmarshal(raw, &exact); err != nil {
+		return s, fmt.Errorf("status: %w", err)
+	}
+	s.InForce, err = config.ParseOwn("the daemon's configuration", []byte(exact.Config.TOML))
 	return s, err
+}
+
+// Over says what of the daemon's flags and environment counts over its file; empty: nothing.
+func (s Started) Over() string {
+	var list []string
+	for _, o := range s.Overrides {
+		list = append(list, o.From)
+	}
+	return strings.Join(list, ", ")
 }
 
 // Again returns why the file cannot be read again: another process has another /dev/stdin, and a pipe says everything
@@ -67,6 +82,19 @@ func (s Started) Again() error {
 		return fmt.Errorf("the daemon was started with -c %s, which cannot be read again", s.Source)
 	}
 	return nil
+}
+
+// Sources returns what the daemon would make a configuration of if it read a file now. Where it does not tell, that is with
+// the environment of this process.
+func (s Started) Sources(file string) config.Sources {
+	if s.Overrides == nil {
+		return config.Sources{File: file, Environ: os.Environ()}
+	}
+	from := config.Sources{File: file}
+	for _, o := range s.Overrides {
+		from.Set = append(from.Set, o.Setting())
+	}
+	return from
 }
 
 // ofThisProcess reports whether a name can mean something else to each process.
