@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -29,9 +31,9 @@ func (f *configFlags) sources() config.Sources {
 	return config.Sources{File: f.file, Environ: os.Environ(), Set: f.set}
 }
 
-// load reads and checks the configuration. Its errors are config.Errors or a configError.
-func (f *configFlags) load() (*config.Loaded, error) {
-	l, err := f.sources().Load()
+// load reads and checks the configuration. Its errors are config.Errors, a configError or that ctx has ended.
+func (f *configFlags) load(ctx context.Context) (*config.Loaded, error) {
+	l, err := f.sources().Load(ctx)
 	return l, unreadConfig(err)
 }
 
@@ -40,9 +42,9 @@ func configFlag(c *cobra.Command, file *string) {
 	c.Flags().StringVarP(file, "config", "c", defaultConfig, "the configuration `file`")
 }
 
-// unreadConfig makes a configError of the error of a file that could not be read.
+// unreadConfig makes a configError of the error of a file that could not be read, unless the user has lost patience.
 func unreadConfig(err error) error {
-	if _, refused := err.(config.Errors); err == nil || refused {
+	if _, refused := err.(config.Errors); err == nil || refused || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return &configError{err}

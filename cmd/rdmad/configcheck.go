@@ -41,7 +41,7 @@ func newConfigCheck() *cobra.Command {
 		Example: "  rdmad config check -c config.toml\n  rdmad config check --json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := f.load()
+			cfg, err := f.load(c.Context())
 			if !asJSON {
 				if err != nil {
 					return err

@@ -54,7 +54,7 @@ func newConfigDiff() *cobra.Command {
 			}
 			sources := started.Sources(f.file)
 			sources.Set = append(sources.Set, f.set...)
-			wanted, err := sources.Load()
+			wanted, err := sources.Load(c.Context())
 			if err != nil {
 				return unreadConfig(err)
 			}

@@ -24,7 +24,7 @@ func newConfigExplainMemory() *cobra.Command {
 		Example: "  rdmad config explain-memory -c config.toml --workers 64",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := f.load()
+			cfg, err := f.load(c.Context())
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ func newConfigShow() *cobra.Command {
 		Example: "  rdmad config show\n  RDMAD_LOG_LEVEL=debug rdmad config show --set limits.workers=64",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := f.load()
+			cfg, err := f.load(c.Context())
 			if err != nil {
 				return err
 			}

@@ -92,18 +92,18 @@ type subject struct {
 
 // load returns what the daemon that runs has in force, or else its file, or the default one; or the file that was named.
 func (f *doctorFlags) load(ctx context.Context) subject {
-	s := ofSources(config.Sources{File: f.config, Environ: os.Environ()})
+	s := ofSources(ctx, config.Sources{File: f.config, Environ: os.Environ()})
 	socket := f.socketOf(s.cfg)
 	started := bundle.AskStarted(ctx, socket)
 	if f.configNamed {
 		if file, err := filepath.Abs(f.config); err == nil && file == started.Source && started.Again() == nil {
-			return ofSources(started.Sources(f.config)) // as the daemon would read it
+			return ofSources(ctx, started.Sources(f.config)) // as the daemon would read it
 		}
 		return s
 	}
 	again := started.Again()
 	if again == nil && started.Source != "" {
-		s = ofSources(started.Sources(started.Source))
+		s = ofSources(ctx, started.Sources(started.Source))
 	}
 	switch {
 	case started.InForce != nil:
@@ -125,8 +125,8 @@ func (f *doctorFlags) load(ctx context.Context) subject {
 }
 
 // ofSources loads a configuration.
-func ofSources(from config.Sources) subject {
-	l, err := from.Load()
+func ofSources(ctx context.Context, from config.Sources) subject {
+	l, err := from.Load(ctx)
 	if err != nil {
 		return subject{cfg: config.Default(), from: from.File, err: unreadConfig(err)}
 	}

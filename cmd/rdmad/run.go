@@ -31,7 +31,7 @@ func newRun() *cobra.Command {
 		Example: "  rdmad run -c config.toml\n  rdmad run --set log.level=debug",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := f.load()
+			l, err := f.load(c.Context())
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ const MaxFileSize = 256 << 10
 // refused gives Errors, one that cannot be read an error that wraps the cause,
 // such as fs.ErrNotExist.
 func Load(path string) (*Config, error) {
-	data, err := Read(path)
+	data, err := Read(context.Background(), path)
 	if err != nil {
 		return nil, err
 	}
@@ -26,18 +27,36 @@ func Load(path string) (*Config, error) {
 }
 
 // Read reads a configuration file without checking it; at most one byte more
-// than Parse accepts.
-func Read(path string) ([]byte, error) {
+// than Parse accepts. It waits for what a pipe says until ctx ends; a read that
+// nobody waits for any more ends with the process.
+func Read(ctx context.Context, path string) ([]byte, error) {
+	type outcome struct {
+		data []byte
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		data, err := readAll(path)
+		done <- outcome{data, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err != nil {
+			return nil, fmt.Errorf("read configuration: %w", o.err)
+		}
+		return o.data, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read configuration: %s: %w", path, ctx.Err())
+	}
+}
+
+func readAll(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	return data, nil
+	return io.ReadAll(io.LimitReader(f, MaxFileSize+1))
 }
 
 // Parse checks a configuration. The name is what Errors call the file. Keys that

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"regexp"
@@ -119,9 +120,10 @@ func (l *Loaded) InFile(path string) (value any, ok bool) {
 }
 
 // Load reads and checks the configuration. Its errors are those of the function Load;
-// problems of the environment and of settings are Errors, too.
-func (s Sources) Load() (*Loaded, error) {
-	data, err := Read(s.File)
+// problems of the environment and of settings are Errors, too. It waits for a file that is
+// a pipe until ctx ends.
+func (s Sources) Load(ctx context.Context) (*Loaded, error) {
+	data, err := Read(ctx, s.File)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +149,7 @@ func (s Sources) Reload() (*Config, error) {
 	case info.Size() == 0:
 		return nil, fmt.Errorf("read configuration: %s is empty; for the default values, give it a comment", s.File)
 	}
-	l, err := s.Load()
+	l, err := s.Load(context.Background()) // of a file that does not keep it waiting
 	if err != nil {
 		return nil, err
 	}

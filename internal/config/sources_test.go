@@ -29,7 +29,7 @@ func TestSources(t *testing.T) {
 		Environ: []string{"HOME=/x", "RDMAD_SOCKET=/y", "RDMAD_LIMITS_SERVICES=20", "RDMAD_LIMITS_STRIKES=30", "RDMAD_TLS_ALLOW=b",
 			"RDMAD_GROUP_SEND_ENABLED=false", "RDMAD_NODE_DRAIN_TIMEOUT=3s", "RDMAD_SERVICE_HOST=10.0.0.1", "RDMAD_PORT_7471_TCP_ADDR=x"},
 		Set: []string{"limits.strikes=300", "log.level=warn"},
-	}.Load()
+	}.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestSourcesRefuse(t *testing.T) {
 		Environ: []string{"RDMAD_LIMITS_WORKERS=0", "RDMAD_LIMITS_WORKRES=1", "RDMAD_PEER_NAME=b", "RDMAD_NONSENSE_NAME=1",
 			"RDMAD_LIMITS_STRIKES=many", "RDMAD_GROUP_SEND_ENABLED=yes"},
 		Set: []string{"limits.servics=1", "log.level", "log.level=loud", "domain.name=x"},
-	}.Load()
+	}.Load(t.Context())
 	var errs Errors
 	if !errors.As(err, &errs) {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func Run(ctx context.Context, c Config, register Register) error {
 	if sources.File == "" {
 		sources.File = DefaultFile
 	}
-	loaded, err := sources.Load()
+	loaded, err := sources.Load(ctx)
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}

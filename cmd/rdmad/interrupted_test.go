@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// opens reports whether a thread of a process waits for a file that it opens.
+func opens(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("process %d: %v", pid, err)
+	}
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrPermission) {
+			t.Skip(err)
+		}
+		if strings.HasPrefix(string(text), fmt.Sprintf("%d ", unix.SYS_OPENAT)) {
+			return true
+		}
+	}
+	return false
+}
+
+// A command that waits for its configuration, which is a pipe that nobody writes to, ends when it is told to.
+func TestInterruptedConfiguration(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"run", "config check", "doctor"} {
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+			t.Run(args+" "+sig.String(), func(t *testing.T) {
+				c := command(append(strings.Fields(args), "-c", pipe)...)
+				var errOut strings.Builder
+				c.Stderr = &errOut
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error, 1)
+				go func() { done <- c.Wait() }()
+				// A file that is there is opened at once, also where that has to be waited for a little.
+				for n, end := 0, time.Now().Add(patience); n < 10; time.Sleep(time.Millisecond) {
+					if n++; !opens(t, c.Process.Pid) {
+						n = 0
+					}
+					if time.Now().After(end) {
+						t.Fatal("it does not open its configuration")
+					}
+				}
+				if err := c.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-done:
+				case <-time.After(patience / 18):
+					_ = c.Process.Kill()
+					<-done
+					t.Fatal("it still waits")
+				}
+				if s := c.ProcessState; args != "doctor" && (s.ExitCode() != exitFailure || !strings.Contains(errOut.String(), "read configuration: "+pipe)) {
+					t.Errorf("%v, %s", s, errOut.String())
+				}
+			})
+		}
+	}
+}
