@@ -55,3 +55,19 @@ func TestCallOfHangingCore(t *testing.T) {
 		return
 	}
 }
+
+// Commands that do nothing but attach to a core that hangs, or that have less time than a look takes, say that it hangs.
+func TestToolsOfHangingCore(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{}, "a")
+	c.start("a")
+	defer halt(t, c.status("a").PIDs.Core)()
+	var begun []*running
+	var names []string
+	for _, args := range []string{"echo", "bench call", "trace --timeout 200ms", "reload --timeout 200ms"} {
+		names = append(names, args)
+		begun = append(begun, begin(t, rdmad(t, append(strings.Fields(args), "--socket", c.socket("a"))...)))
+	}
+	for i, b := range begun {
+		wantHanging(t, names[i], b.end())
+	}
+}

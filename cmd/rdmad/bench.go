@@ -64,7 +64,7 @@ func newWorkload(w bench.Workload, short string) *cobra.Command {
 				fmt.Fprint(os.Stderr, "\r\033[K")
 			}
 			if err != nil {
-				return err
+				return unwelcome(c.Context(), err, spec.Socket)
 			}
 			if asJSON {
 				err = writeJSON(c.OutOrStdout(), r)

@@ -144,6 +144,14 @@ func unattached(ctx context.Context, err error, socket string, limit time.Durati
 	return fmt.Errorf("%w on %s within %v: nobody could attach", look.ErrNoAnswer, attach.SocketPath(socket), limit)
 }
 
+// unwelcome is unattached for a command that gives attaching no limit of its own, and has others.
+func unwelcome(ctx context.Context, err error, socket string) error {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return unattached(ctx, err, socket, attach.HandshakeLimit)
+}
+
 // aliveLimit is how long the daemon may take to say that it is alive, after a call had no
 // outcome in time.
 const aliveLimit = 2 * time.Second

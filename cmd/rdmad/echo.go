@@ -25,9 +25,10 @@ func newEcho() *cobra.Command {
 			if workers < 1 {
 				return usagef("--workers %d: want at least 1", workers)
 			}
-			return bench.Serve(c.Context(), socket, workers, wait, func(node string) {
+			err := bench.Serve(c.Context(), socket, workers, wait, func(node string) {
 				fmt.Fprintf(c.OutOrStdout(), "serving echo and bench on node %s\n", node)
 			})
+			return unwelcome(c.Context(), err, socket)
 		},
 	}
 	socketFlag(c, &socket)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -32,9 +33,11 @@ func signalled(ctx context.Context, socket string, sig syscall.Signal, check fun
 
 // awaited returns the first state that is the outcome. Each look attaches anew, because the core may be another.
 func awaited(ctx context.Context, socket string, outcome func(*status.Node) bool) (*status.Node, error) {
+	answers := false
 	for {
 		raw, err := look.Ask(ctx, socket, "rdmad-signal")
 		if err == nil {
+			answers = true
 			s, err := look.Parse(raw)
 			if err != nil {
 				return nil, err
@@ -45,7 +48,7 @@ func awaited(ctx context.Context, socket string, outcome func(*status.Node) bool
 		}
 		select {
 		case <-ctx.Done():
-			if err == nil {
+			if err == nil || answers && errors.Is(err, look.ErrNoAnswer) { // it had no time to answer once more
 				err = ctx.Err()
 			}
 			return nil, fmt.Errorf("the outcome is not known, see the daemon's log: %w", err)

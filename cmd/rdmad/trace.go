@@ -87,13 +87,15 @@ func (f *traceFlags) check() error {
 const traceGrace = 15 * time.Second
 
 // run follows requests, printing each when it is known, or all as JSON at the end.
-func (f *traceFlags) run(ctx context.Context, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, f.timeout+traceGrace)
-	defer cancel()
-	s, err := attach.Open(ctx, f.socket, attach.Hello{Role: attach.RoleTool, Name: "rdmad-trace"}, attach.Events{})
+func (f *traceFlags) run(outer context.Context, out io.Writer) error {
+	attaching, attached := context.WithTimeout(outer, f.timeout)
+	s, err := attach.Open(attaching, f.socket, attach.Hello{Role: attach.RoleTool, Name: "rdmad-trace"}, attach.Events{})
+	attached()
 	if err != nil {
-		return err
+		return unattached(outer, err, f.socket, f.timeout)
 	}
+	ctx, cancel := context.WithTimeout(outer, f.timeout+traceGrace)
+	defer cancel()
 	defer func() {
 		_ = s.Close()
 		s.Release()
@@ -105,7 +107,7 @@ func (f *traceFlags) run(ctx context.Context, out io.Writer) error {
 	for ask := &f.spec; r.Ended == ""; ask = nil {
 		a, err := s.Ask(ctx, &attach.Message{Type: attach.TypeTrace, Trace: ask})
 		if err != nil {
-			return f.ended(err, len(r.Traces))
+			return f.ended(outer, err, len(r.Traces))
 		}
 		var t status.Traced
 		raw := a.TracedJSON
@@ -140,8 +142,11 @@ func (f *traceFlags) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// ended explains the end of the connection during a trace.
-func (f *traceFlags) ended(err error, n int) error {
+// ended explains why a trace has not come to its end. ctx is the one without the command's own limit.
+func (f *traceFlags) ended(ctx context.Context, err error, n int) error {
+	if timedOut(ctx, err) {
+		return fmt.Errorf("%w on %s within %v: the trace has ended after %d of %d requests", look.ErrNoAnswer, attach.SocketPath(f.socket), f.timeout+traceGrace, n, f.spec.Count)
+	}
 	if !errors.Is(err, client.ErrClosed) {
 		return err
 	}

@@ -153,9 +153,13 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 	return s, nil
 }
 
+// HandshakeLimit is how long a daemon may take to welcome who attaches, unless the context ends
+// sooner. The error wraps os.ErrDeadlineExceeded.
+const HandshakeLimit = 10 * time.Second
+
 func (s *Session) handshake(ctx context.Context, hello Hello) error {
 	// Before the end of ctx may set one that is past.
-	if err := s.conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := s.conn.SetDeadline(time.Now().Add(HandshakeLimit)); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })

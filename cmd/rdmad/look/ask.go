@@ -40,21 +40,26 @@ func Attach(ctx context.Context, socket, name string, limit time.Duration) (*Dae
 	d := &Daemon{socket: attach.SocketPath(socket), limit: limit}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	began := time.Now()
 	var err error
 	d.session, err = attach.Open(limited, d.socket, attach.Hello{Role: attach.RoleTool, Name: name}, attach.Events{})
 	if err != nil {
-		return nil, d.explain(ctx, err)
+		return nil, d.explain(ctx, began, err)
 	}
 	return d, nil
 }
 
-// explain makes an error of a daemon that has not answered in time one that says so. ctx
-// is the caller's.
-func (d *Daemon) explain(ctx context.Context, err error) error {
-	if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)) {
-		return fmt.Errorf("%w on %s within %v", ErrNoAnswer, d.socket, d.limit)
+// explain makes an error of a daemon that has not answered in time, which may be the caller's, one that says so. ctx is the
+// caller's; that it was cancelled is no word about the daemon.
+func (d *Daemon) explain(ctx context.Context, began time.Time, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
 	}
-	return err
+	limit := d.limit
+	if end, ok := ctx.Deadline(); ok && end.Before(began.Add(limit)) {
+		limit = end.Sub(began).Round(time.Millisecond)
+	}
+	return fmt.Errorf("%w on %s within %v", ErrNoAnswer, d.socket, limit)
 }
 
 // Node returns the name of the node.
@@ -96,9 +101,10 @@ func (d *Daemon) Stacks(ctx context.Context) (text string, err error) {
 func (d *Daemon) ask(ctx context.Context, m *attach.Message) (json.RawMessage, error) {
 	limited, cancel := context.WithTimeout(ctx, d.limit)
 	defer cancel()
+	began := time.Now()
 	a, err := d.session.Ask(limited, m)
 	if err != nil {
-		return nil, d.explain(ctx, err)
+		return nil, d.explain(ctx, began, err)
 	}
 	if a.StatusJSON == nil {
 		return nil, fmt.Errorf("%w: the daemon answers with %q instead of its state", attach.ErrVersion, a.Type)
