@@ -80,6 +80,9 @@ func TestDaemonSecurity(t *testing.T) {
 	for _, o := range overlays {
 		d := daemonOf(t, o.name)
 		pod := d.Spec.Template.Spec
+		if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
+			t.Errorf("%s: variables of services can be taken for keys of the configuration", d.Name)
+		}
 		if !pod.HostNetwork || !pod.HostPID || pod.HostIPC || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 			t.Errorf("%s: namespaces of the host, or a token: %+v", o.name, pod)
 		}

@@ -166,16 +166,25 @@ type override struct {
 // variablePrefix is that of the variables for keys.
 const variablePrefix = "RDMAD_"
 
-// otherVariables are variables that are no keys: those of rdmad's own tools, and those
-// that Kubernetes and Docker make for a service that is called rdmad.
+// otherVariables are variables that are no keys, whatever their values: those of rdmad's own
+// tools, and most of those that Kubernetes and Docker make for a service whose name begins with rdmad.
 var otherVariables = regexp.MustCompile(`^RDMAD_(SOCKET|SOCKET_B|PROFILE|KILL_AT|(SANDBOX|FAULT|FAULTPOINT|TEST|LAB|TORTURE|PEERS|SHM|SLOTS|DEPOT|VERBS_SHIM|VERBS_CM)_.*|LAB|` +
-	`(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?))$`)
+	`(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?))$`)
+
+// serviceAddress is what the remaining one of them has as its value: its name, RDMAD_PORT or
+// RDMAD_..._PORT, may be that of a key, too, or of one that somebody has misspelt.
+var serviceAddress = regexp.MustCompile(`^(tcp|udp|sctp)://`)
+
+// isOther reports whether a variable is no key.
+func isOther(name, value string) bool {
+	return otherVariables.MatchString(name) || strings.HasSuffix(name, "_PORT") && serviceAddress.MatchString(value)
+}
 
 // WithoutKeys returns an environment, in the form of os.Environ, without the variables that Sources would read.
 func WithoutKeys(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		return strings.HasPrefix(name, variablePrefix) && !otherVariables.MatchString(name)
+		name, value, _ := strings.Cut(entry, "=")
+		return strings.HasPrefix(name, variablePrefix) && !isOther(name, value)
 	})
 }
 
@@ -201,15 +210,13 @@ func (s Sources) overrides() (map[string]override, Errors) {
 	}
 	for _, entry := range s.Environ {
 		name, text, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, variablePrefix) {
+		if !strings.HasPrefix(name, variablePrefix) || isOther(name, text) {
 			continue
 		}
 		origin := Origin{From: fromEnvironment, Name: name}
-		path, known := paths[name]
-		switch {
-		case known:
+		if path, known := paths[name]; known {
 			over[path] = override{decoded(path, text), text, origin}
-		case !otherVariables.MatchString(name):
+		} else {
 			errs = append(errs, Error{File: origin.String(), Reason: unknownOverride("variable", name, names)})
 		}
 	}

@@ -89,15 +89,42 @@ func TestSourcesRefuse(t *testing.T) {
 	}
 }
 
-// No section has a name by which a variable of Kubernetes would be one of its keys, but
-// for keys that are called port, which are known before.
+// No section has a name by which a variable of something else would be one of its keys.
 func TestVariablesAreKeys(t *testing.T) {
 	for _, s := range sections {
 		for _, k := range s.keys {
-			name := variable(s.name, k.name)
-			if otherVariables.MatchString(name) && name != "RDMAD_VERBS_PORT" {
+			if name := variable(s.name, k.name); otherVariables.MatchString(name) {
 				t.Errorf("%s is taken for a variable of something else", name)
 			}
+		}
+	}
+}
+
+// What Kubernetes makes for services whose names begin with rdmad is no key, also where its name is that of one; a key
+// that somebody has misspelt is none of these.
+func TestVariablesOfServices(t *testing.T) {
+	services := []string{
+		"RDMAD_PORT=tcp://10.0.0.1:7471", "RDMAD_SERVICE_HOST=10.0.0.1", "RDMAD_SERVICE_PORT=7471", "RDMAD_PORT_7471_TCP_ADDR=10.0.0.1",
+		"RDMAD_VERBS_PORT=tcp://10.0.0.2:1", "RDMAD_VERBS_PORT_1_TCP=tcp://10.0.0.2:1", "RDMAD_VERBS_PORT_1_TCP_PORT=1", "RDMAD_VERBS_SERVICE_HOST=10.0.0.2",
+		"RDMAD_VERBS_SERVICE_PORT=1", "RDMAD_VERBS_SERVICE_PORT_DATA=1", "RDMAD_NODE_PORT=udp://10.0.0.3:2",
+	}
+	l, err := Sources{File: sourceFile(t, oneNode), Environ: services}.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if over := l.Overrides(); len(over) != 0 {
+		t.Errorf("taken for keys: %+v", over)
+	}
+	if kept := WithoutKeys(services); len(kept) != len(services) {
+		t.Errorf("what is left: %v", kept)
+	}
+	l, err = Sources{File: sourceFile(t, oneNode), Environ: []string{"RDMAD_VERBS_PORT=2"}}.Load(t.Context())
+	if err != nil || l.Verbs.Port != 2 {
+		t.Errorf("verbs.port: %v", err)
+	}
+	for _, misspelt := range []string{"RDMAD_VERB_PORT=2", "RDMAD_VERBS_PROT_PORT=2", "RDMAD_NODE_PORT=7471", "RDMAD_PORT=7471"} {
+		if _, err := (Sources{File: sourceFile(t, oneNode), Environ: []string{misspelt}}).Load(t.Context()); err == nil || !strings.Contains(err.Error(), "unknown variable") {
+			t.Errorf("%s: %v", misspelt, err)
 		}
 	}
 }
