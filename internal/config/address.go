@@ -94,6 +94,30 @@ func hostPort(s string, listen bool) error {
 	return nil
 }
 
+// collide reports whether one process cannot listen at both addresses, which are good or
+// empty, as far as that can be seen without looking up names.
+func collide(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil {
+		return false // there is nothing to listen at
+	}
+	nA, _ := strconv.ParseUint(portA, 10, 16)
+	nB, _ := strconv.ParseUint(portB, 10, 16)
+	if nA != nB || nA == 0 {
+		return false
+	}
+	ipA, _ := netip.ParseAddr(hostA)
+	ipB, _ := netip.ParseAddr(hostB)
+	if hostA == "" || hostB == "" || ipA.IsUnspecified() || ipB.IsUnspecified() {
+		return true
+	}
+	if ipA.IsValid() && ipB.IsValid() {
+		return ipA.Unmap() == ipB.Unmap()
+	}
+	return strings.EqualFold(hostA, hostB)
+}
+
 // hostOnly checks an IP address or a host name without a port.
 func hostOnly(s string) error {
 	if _, err := netip.ParseAddr(s); err == nil {

@@ -296,6 +296,12 @@ func TestBadDocument(t *testing.T) {
 			`8: tls.data: "tls" needs fabric.provider = "tcp", or "auto" where that is tcp: data of "verbs" cannot be encrypted`}},
 		{"tls with a bad file", "[tls]\nmode = 'required'\ncert = 'c'\nkey = '/k'\nca = '/a'\n", []string{`3: tls.cert: must be an absolute path, got "c"`}},
 		{"allowed twice", "[node]\nlisten = ':1'\n" + peers + "[tls]\nallow = ['b',\n'b']\n", []string{`7: tls.allow: has "b" twice`}},
+		{"paths that are the same", "[node]\nsocket = '/run//a.sock'\n[observe]\nsocket = '/run/./a.sock'\ncounters = '/run/b/../a.sock.lock'\n", []string{
+			`4: observe.socket: "/run/./a.sock" is node.socket`, `5: observe.counters: "/run/b/../a.sock.lock" is the lock of node.socket`}},
+		{"port twice", "[node]\nlisten = '127.0.0.1:7471'\n[observe]\nlisten = ':7471'\n", []string{
+			`4: observe.listen: ":7471" has the port of node.listen, which is "127.0.0.1:7471"; take another one`}},
+		{"port of data", "[node]\nlisten = ':7471'\n[fabric]\nprovider = 'tcp'\nlisten = '10.0.0.1:7471'\n[observe]\nlisten = '127.0.0.1:7472'\n" + peers, []string{
+			`5: fabric.listen: "10.0.0.1:7471" has the port of node.listen, which is ":7471"; take another one`}},
 		{"inline", "node = { listen = ':1', nam = 'x' }\npeer = [\n { name = 'b' } ]\n", []string{
 			`1: node.nam: unknown key, did you mean "name"?`, "2: peer[0].address: is required"}},
 		{"dotted", "log.level = 'x'\nagent.\"count\" = 0\n", []string{

@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"path/filepath"
+	"slices"
+)
 
 // check makes the checks that look at several keys, and fills what depends on
 // the system. A key that was refused on its own takes no part.
@@ -14,6 +17,7 @@ func (p *parser) check(c *Config, sys system) {
 	p.checkTLS(c)
 	p.checkLimits(&c.Limits)
 	p.checkObserve(c)
+	p.checkListeners(c)
 }
 
 func (p *parser) checkClasses(classes []Class) {
@@ -134,18 +138,38 @@ func (p *parser) checkObserve(c *Config) {
 	if len(socket) > maxSocketPath {
 		p.fail("observe.socket", "needs a path of its own: %q would be longer than %d bytes", socket, maxSocketPath)
 	}
-	taken := map[string]string{c.Node.Socket: "node.socket", LockFile(c.Node.Socket): "the lock of node.socket", PIDFile(c.Node.Socket): "the process id beside node.socket"}
+	taken := map[string]string{}
+	for path, what := range map[string]string{
+		c.Node.Socket: "node.socket", LockFile(c.Node.Socket): "the lock of node.socket", PIDFile(c.Node.Socket): "the process id beside node.socket",
+	} {
+		taken[filepath.Clean(path)] = what
+	}
 	for _, at := range []struct{ key, path string }{{"observe.socket", socket}, {"observe.counters", counters}} {
 		if at.path == "" {
 			continue
 		}
-		if what := taken[at.path]; what != "" {
+		path := filepath.Clean(at.path)
+		if what := taken[path]; what != "" {
 			p.fail(at.key, "%q is %s", at.path, what)
 		}
-		taken[at.path] = at.key
+		taken[path] = at.key
 	}
-	if a := c.Observe.Listen; a != "" && a == c.Node.Listen && p.good("observe.listen", "node.listen") {
-		p.fail("observe.listen", "%q is node.listen", a)
+}
+
+// checkListeners sees to it that the daemon can listen wherever it is to.
+func (p *parser) checkListeners(c *Config) {
+	type listener struct{ key, address string }
+	list := []listener{{"node.listen", c.Node.Listen}}
+	if f := c.Fabric.Provider; len(c.Peers) > 0 && (f == "tcp" || f == "auto") { // others do not listen there, or not by TCP
+		list = append(list, listener{"fabric.listen", c.Fabric.Listen})
+	}
+	list = append(list, listener{"observe.listen", c.Observe.Listen})
+	for i, l := range list {
+		for _, before := range list[:i] {
+			if p.good(l.key, before.key) && collide(l.address, before.address) {
+				p.fail(l.key, "%q has the port of %s, which is %q; take another one", l.address, before.key, before.address)
+			}
+		}
 	}
 }
 
