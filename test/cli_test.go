@@ -87,6 +87,8 @@ func TestCommandLine(t *testing.T) {
 		{"core", 1, []string{"rdmad run"}},
 		{"status --socket " + none, 1, []string{none, "not running", "rdmad run -c"}},
 		{"call a/b/c --socket " + none, 1, []string{none, "not running"}},
+		{"call b//x --socket " + none, 2, []string{`target "b//x"`, "rdmad call --help"}},
+		{"ping b --interval -1s --socket " + none, 2, []string{"--interval -1s", "negative"}},
 		{"ping b --socket " + none, 1, []string{none, "not running"}},
 		{"trace --socket " + none, 1, []string{none, "not running"}},
 		{"echo --socket " + none, 1, []string{none, "not running"}},

@@ -47,8 +47,8 @@ func newCall() *cobra.Command {
 		Example: "  rdmad call b/echo/echo hello\n  rdmad call echo/echo - < file > copy",
 		Args:    wantArgs(1, 2, "a target and optionally a payload"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if n := strings.Count(args[0], "/"); n < 1 || n > 2 || strings.HasPrefix(args[0], "/") {
-				return usagef("target %q: want node/service/method or service/method", args[0])
+			if err := checkTarget(args[0]); err != nil {
+				return err
 			}
 			payload, err := payloadOf(c.Context(), c.InOrStdin(), args[1:])
 			if err != nil {
@@ -74,6 +74,20 @@ func newCall() *cobra.Command {
 	c.Flags().Var(&f.answer, "answer-size", "room for the answer, if it may be larger than the method declares")
 	jsonFlag(c, &f.json)
 	return c
+}
+
+// checkTarget refuses what cannot be the name of a method, before anything is read or asked.
+func checkTarget(target string) error {
+	parts := strings.Split(target, "/")
+	if n := len(parts); n < 2 || n > 3 || parts[0] == "" {
+		return usagef("target %q: want node/service/method or service/method", target)
+	}
+	for _, name := range parts[len(parts)-2:] {
+		if err := attach.CheckName(name); err != nil {
+			return usagef("target %q: %w", target, err)
+		}
+	}
+	return nil
 }
 
 // payloadOf returns the payload that the arguments ask for. A read that nobody waits for any more ends with the process.

@@ -41,8 +41,11 @@ func newPing() *cobra.Command {
 		Example: "  rdmad ping b\n  rdmad ping b --count 10 --interval 1s --json",
 		Args:    wantArgs(1, 1, "the name of a node"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if f.count < 1 {
+			switch {
+			case f.count < 1:
 				return usagef("--count %d: want at least 1", f.count)
+			case f.interval < 0:
+				return usagef("--interval %v: must not be negative", f.interval)
 			}
 			return f.run(c.Context(), c.OutOrStdout(), args[0])
 		},
