@@ -134,6 +134,12 @@ func TestDoctorRunning(t *testing.T) {
 			t.Errorf("%s: %+v", check, f[check])
 		}
 	}
+	resume := halt(t, c.status("a").PIDs.Supervisor)
+	f = checkUp(2)
+	resume()
+	if d := f["daemon"]; d.Level != "FAIL" || !strings.Contains(d.Found, "is halted (SIGSTOP, or a debugger)") {
+		t.Errorf("a supervisor that is halted: %+v", d)
+	}
 	c.stop("b")
 	eventually(t, "node a notices", func() bool { return c.status("a").Peers[0].State == "down" })
 	if f := checkUp(1)["peer"]; f.Level != "WARN" {

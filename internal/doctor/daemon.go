@@ -14,7 +14,7 @@ import (
 	"github.com/rdmad/rdmad/internal/status"
 )
 
-// checkDaemon: a daemon runs and is of this version. None is fine before the first
+// checkDaemon: a daemon runs, with a supervisor that does, and is of this version. None is fine before the first
 // start, unless the user named its socket.
 func checkDaemon(_ context.Context, e *Env) []Finding {
 	const name = "daemon"
@@ -36,6 +36,9 @@ func checkDaemon(_ context.Context, e *Env) []Finding {
 	}
 	text := fmt.Sprintf("node %s runs at %s, version %s", s.Node, e.Socket, s.Version)
 	switch {
+	case e.supervisorHalted():
+		return one(Fail, name, fmt.Sprintf("let it go on: kill -CONT %d, or detach the debugger", s.PIDs.Supervisor),
+			"%s, but its supervisor (pid %d) is halted (SIGSTOP, or a debugger): a core that dies is not replaced, and nothing is reloaded or stopped", text, s.PIDs.Supervisor)
 	case s.Version != e.Version:
 		return one(Warn, name, "restart the daemon after an update, or use its own rdmad", "%s, but this rdmad is %s", text, e.Version)
 	case e.ConfigErr == nil && s.Node != e.Config.Node.Name:

@@ -28,6 +28,24 @@ func TestDaemon(t *testing.T) {
 	m.expect(t, "daemon", OK, "node a")
 }
 
+// A supervisor that is halted is told, and no other process taken for it.
+func TestSupervisorHalted(t *testing.T) {
+	m := healthy(t)
+	m.running().PIDs.Supervisor = 76
+	m.put("proc/77/stat", "77 (rd) T 1 (x) S 76 77 0\n")
+	for state, level := range map[string]Level{"S": OK, "R": OK, "T": Fail, "t": Fail} {
+		m.put("proc/76/stat", "76 (rdmad) "+state+" 1 76 76\n")
+		words := []string{"node a runs at"}
+		if level == Fail {
+			words = append(words, "supervisor (pid 76) is halted", "kill -CONT 76")
+		}
+		m.expect(t, "daemon", level, words...)
+	}
+	m.put("proc/77/stat", "77 (rdmad) S 1 77 0\n")
+	m.put("proc/76/stat", "76 (other) T 1 76 76\n")
+	m.expect(t, "daemon", OK, "node a runs at")
+}
+
 func TestFabric(t *testing.T) {
 	m := healthy(t)
 	s := m.running()

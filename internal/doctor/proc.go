@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,28 @@ func (e *Env) process() (dir, who string) {
 		return fmt.Sprintf("proc/%d", e.Daemon.PIDs.Core), fmt.Sprintf("the daemon's core (pid %d)", e.Daemon.PIDs.Core)
 	}
 	return "proc/self", "this process"
+}
+
+// supervisorHalted reports whether the daemon's supervisor was stopped by a signal or a debugger. One whose core is not its
+// child here is another process: the daemon knows its processes by the numbers of its own namespace.
+func (e *Env) supervisorHalted() bool {
+	_, parent := e.stat(e.Daemon.PIDs.Core)
+	state, _ := e.stat(e.Daemon.PIDs.Supervisor)
+	return parent != "" && parent == strconv.Itoa(e.Daemon.PIDs.Supervisor) && (state == "T" || state == "t")
+}
+
+// stat reads the state and the parent of a process; empty if they are not known.
+func (e *Env) stat(pid int) (state, parent string) {
+	text, err := fs.ReadFile(e.Root, fmt.Sprintf("proc/%d/stat", pid))
+	if err != nil {
+		return "", ""
+	}
+	// "1234 (name) S 1 ...", and the name can hold anything.
+	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(f) < 2 {
+		return "", ""
+	}
+	return f[0], f[1]
 }
 
 // limit is a resource limit.
