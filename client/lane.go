@@ -266,7 +266,10 @@ func (l *lane) publish(u slots.Run, silent bool) error {
 // announce tells the daemon that something was published in the lane.
 func (l *lane) announce() {
 	s := l.conn.session
-	if s.WakeAgent(s.Bells.MarkLane(l.id), "bell.before") {
+	if sleep := s.Bells.MarkLane(l.id); sleep != 0 && !s.Bells.HasRung(sleep) {
+		faultpoint.Here("bell.before")
+		s.Bell.Ring()
+		s.Bells.Rung(sleep)
 		faultpoint.Here("bell.rung")
 	}
 }

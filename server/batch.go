@@ -136,7 +136,11 @@ func (p *pool) pop() (slots.Hint, bool) {
 // reported tells the daemon that there are new hints in up.
 func (p *pool) reported() {
 	s := p.server.session
-	s.WakeAgent(s.Bells.MarkWorker(p.server.id), "report.before_bell")
+	if sleep := s.Bells.MarkWorker(p.server.id); sleep != 0 && !s.Bells.HasRung(sleep) {
+		faultpoint.Here("report.before_bell")
+		s.Bell.Ring()
+		s.Bells.Rung(sleep)
+	}
 	faultpoint.Here("report.over")
 }
 

@@ -89,7 +89,11 @@ func (q *opQueue) submit(o *slots.Op) (n uint16, err error) {
 		return 0, ErrClosed // the daemon's end is damaged
 	}
 	s := q.session
-	s.WakeAgent(s.Bells.MarkWorker(s.Welcome.ID), "op.before_bell")
+	if sleep := s.Bells.MarkWorker(s.Welcome.ID); sleep != 0 && !s.Bells.HasRung(sleep) {
+		faultpoint.Here("op.before_bell")
+		s.Bell.Ring()
+		s.Bells.Rung(sleep)
+	}
 	faultpoint.Here("op.submitted")
 	return n, nil
 }

@@ -447,19 +447,6 @@ func (s *Session) Close() error {
 	return err
 }
 
-// WakeAgent rings the domain's bell for a sleep that Bells.MarkLane or Bells.MarkWorker has
-// returned, unless the agent is awake or this process has rung for that sleep, and reports
-// whether it has. before is the fault point at which the bell has yet to be rung.
-func (s *Session) WakeAgent(sleep slots.Sleep, before string) bool {
-	if sleep == 0 || s.Bells.HasRung(sleep) {
-		return false
-	}
-	faultpoint.Here(before)
-	s.Bell.Ring()
-	s.Bells.Rung(sleep)
-	return true
-}
-
 // Release unmaps all segments, after Close. Nothing taken from them may be used
 // any more.
 func (s *Session) Release() { s.release() }
