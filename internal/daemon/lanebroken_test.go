@@ -128,16 +128,7 @@ func TestPeerTellsOfABrokenLane(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := pose(t, a)
-	dev, err := tcp.New(tcp.Config{}).Open(fabric.Options{})
-	check(t, err)
-	defer func() { check(t, dev.Close()) }()
-	cq, err := dev.CreateCQ(16, nil)
-	check(t, err)
-	defer func() { check(t, cq.Close()) }()
-	pd, err := dev.AllocPD()
-	check(t, err)
-	mr, err := pd.Register(shm.AlignedBytes(128*8192), fabric.AccessRemoteWrite)
-	check(t, err)
+	cq, pd, mr := laneMemory(t)
 	ep, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, SendDepth: 1, RecvDepth: 1})
 	check(t, err)
 	defer func() { check(t, ep.Close()) }()
@@ -178,6 +169,23 @@ func TestPeerTellsOfABrokenLane(t *testing.T) {
 	if s := laneState(t, a); s != "down" {
 		t.Fatalf("the lane is %s", s)
 	}
+}
+
+// laneMemory registers memory for an end of a lane of the small class, which is closed after the test. What is made for the
+// queue is to be closed before.
+func laneMemory(t *testing.T) (fabric.CQ, fabric.ProtectionDomain, fabric.MemoryRegion) {
+	t.Helper()
+	dev, err := tcp.New(tcp.Config{}).Open(fabric.Options{})
+	check(t, err)
+	t.Cleanup(func() { check(t, dev.Close()) })
+	cq, err := dev.CreateCQ(16, nil)
+	check(t, err)
+	t.Cleanup(func() { check(t, cq.Close()) })
+	pd, err := dev.AllocPD()
+	check(t, err)
+	mr, err := pd.Register(shm.AlignedBytes(128*8192), fabric.AccessRemoteWrite)
+	check(t, err)
+	return cq, pd, mr
 }
 
 func check(t *testing.T, err error) {

@@ -6,8 +6,6 @@ import (
 
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/fabric"
-	"github.com/rdmad/rdmad/internal/fabric/tcp"
-	"github.com/rdmad/rdmad/shm"
 )
 
 // A node takes as many lanes of a class from a peer as its limit says, whatever its own
@@ -16,16 +14,7 @@ func TestPeerWithTooManyLanes(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
 	check(t, b.Halt())
 	p := pose(t, a)
-	dev, err := tcp.New(tcp.Config{}).Open(fabric.Options{})
-	check(t, err)
-	defer func() { check(t, dev.Close()) }()
-	cq, err := dev.CreateCQ(16, nil)
-	check(t, err)
-	defer func() { check(t, cq.Close()) }()
-	pd, err := dev.AllocPD()
-	check(t, err)
-	mr, err := pd.Register(shm.AlignedBytes(128*8192), fabric.AccessRemoteWrite)
-	check(t, err)
+	cq, pd, mr := laneMemory(t)
 	var ends []fabric.Endpoint
 	defer func() {
 		for _, ep := range ends {

@@ -10,8 +10,6 @@ import (
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/fabric"
-	"github.com/rdmad/rdmad/internal/fabric/tcp"
-	"github.com/rdmad/rdmad/shm"
 )
 
 // soon is less than the seventh of the waits between connections that a peer ends at once: half of a half second.
@@ -51,16 +49,7 @@ func TestPeerEndsEveryLane(t *testing.T) {
 	check(t, b.Halt())
 	p := pose(t, a)
 	p.send(frame{"type": "directory", "directory": []frame{{"domain": "default", "service": "s", "method": "m", "id": 1, "answer": 8}}})
-	dev, err := tcp.New(tcp.Config{}).Open(fabric.Options{})
-	check(t, err)
-	defer func() { check(t, dev.Close()) }()
-	cq, err := dev.CreateCQ(16, nil)
-	check(t, err)
-	defer func() { check(t, cq.Close()) }()
-	pd, err := dev.AllocPD()
-	check(t, err)
-	mr, err := pd.Register(shm.AlignedBytes(128*8192), fabric.AccessRemoteWrite)
-	check(t, err)
+	cq, pd, mr := laneMemory(t)
 
 	c := attachClient(t, a)
 	looked := make(chan error, 1)

@@ -3,6 +3,7 @@ package fabrictest
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -14,6 +15,7 @@ var endCases = []suiteCase{
 	{"peer dies under load", casePeerDies},
 	{"connect fails", caseConnectFails},
 	{"use before connect", caseUnconnected},
+	{"queue closes beside create", caseCreateBesideClose},
 }
 
 // Close completes everything outstanding, once, and reports no disconnect to the
@@ -155,4 +157,31 @@ func caseUnconnected(w *world) {
 	if err := a.ep.Activate(); !errors.Is(err, fabric.ErrClosed) {
 		w.Fatalf("Activate after Close: %v", err)
 	}
+}
+
+// A queue may be closed while an endpoint is being made for it: that is made, and Close of it does no harm, or it is refused.
+func caseCreateBesideClose(w *world) {
+	dev := w.sides[0].dev
+	pd, err := dev.AllocPD()
+	w.must(err)
+	for i := range 30 {
+		q, err := dev.CreateCQ(64, nil)
+		w.must(err)
+		made := make(chan error, 1)
+		go func() {
+			e, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: q, SendDepth: 16, RecvDepth: 16})
+			if err == nil {
+				err = e.Close()
+			}
+			made <- err
+		}()
+		for range i {
+			runtime.Gosched() // it gets further and further
+		}
+		w.must(q.Close())
+		if err := <-made; err != nil && !errors.Is(err, fabric.ErrClosed) {
+			w.Fatal(err)
+		}
+	}
+	w.must(pd.Close())
 }

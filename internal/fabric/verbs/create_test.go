@@ -4,13 +4,12 @@ package verbs
 
 import (
 	"errors"
-	"runtime"
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/fabric"
 )
 
-// A queue that is closed while an endpoint is being made for it closes that, too, or has it not made.
+// An endpoint that its queue knows and that is not made yet when that is closed is not made any more.
 func TestCreateBesideClose(t *testing.T) {
 	needDevice(t)
 	d := openDevice(t, Default())
@@ -36,25 +35,6 @@ func TestCreateBesideClose(t *testing.T) {
 	must(q.Close())
 	if err := e.create(); !errors.Is(err, fabric.ErrClosed) {
 		t.Errorf("create: %v", err)
-	}
-	for i := range 30 {
-		q, err := d.CreateCQ(64, nil)
-		must(err)
-		made := make(chan error, 1)
-		go func() {
-			e, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: q, SendDepth: 16, RecvDepth: 16})
-			if err == nil {
-				err = e.Close()
-			}
-			made <- err
-		}()
-		for range i {
-			runtime.Gosched()
-		}
-		must(q.Close())
-		if err := <-made; err != nil && !errors.Is(err, fabric.ErrClosed) {
-			t.Fatal(err)
-		}
 	}
 	must(pd.Close())
 }
