@@ -3,6 +3,7 @@ package observe
 import (
 	"errors"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +21,9 @@ func TestUnreadAnswersEndTheConnection(t *testing.T) {
 			if long {
 				s.without.WriteTimeout = 100 * time.Millisecond // else it takes that long
 			}
-			l, err := net.Listen("tcp", "127.0.0.1:0")
+			// Not TCP: the kernel drops packets for a full socket together with what they
+			// acknowledge, and then the server may get no more requests, and rest.
+			l, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -29,9 +32,6 @@ func TestUnreadAnswersEndTheConnection(t *testing.T) {
 			go func() { served <- s.Serve(&watched{Listener: l, closed: closed}, false) }()
 			began := time.Now()
 			c := dial(t, l.Addr())
-			if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
-				t.Fatal(err)
-			}
 			asked := make(chan struct{})
 			go func() {
 				defer close(asked)
