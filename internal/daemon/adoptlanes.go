@@ -16,15 +16,23 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
+// laneAdoption is what becomes of a domain's lanes whose last core ended.
+type laneAdoption struct {
+	domain *domain
+	// waiting are the requests that no process has yet.
+	waiting []agent.Queued
+	// local are the lanes within the node, dropped those from peers that have no place any more.
+	local   []*agent.OutLane
+	dropped []*incoming
+}
+
 // adoptLanes is given the lanes that were there when the last core ended, with their
 // descriptors (take), after the domain's workers and regions and before anything is
 // served. What is under way in them goes on; requests of a lane that the node's config
 // has no place for any more get an outcome.
 func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 	c := d.conductor
-	var waiting []agent.Queued
-	var local []*agent.OutLane
-	var dropped []*incoming
+	a := laneAdoption{domain: d}
 	for i := range left {
 		l := &left[i]
 		info, ring, v, err := adoptLane(l)
@@ -34,83 +42,102 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 			continue
 		}
 		d.lanes[info.ID] = info
-		key := laneKey{info.Peer, info.Class, info.Number}
 		placed, peered := c.places(info)
 		d.agent.Commands.Call(func() {
-			var out *agent.OutLane
-			var in *agent.InLane
-			if l.meta.Direction != laneIn {
-				out = agent.NewOutLane(d.view, info.ID, ring, v, d.agent.GroupMax)
-				if l.meta.Direction == laneOut {
-					out.Row = d.rowOf(info, counters.Out)
-				} else {
-					out.Row = d.rowOf(info, counters.Local)
-				}
-				if info.Quota > 0 {
-					out.Sharing.Quota = info.Quota
-				}
-				d.view.AddOut(out)
-				if placed { // else another one takes the place, if there is one
-					d.outs[key] = &outgoing{info: info, lane: out}
-				}
-			}
-			if l.meta.Direction != laneOut {
-				in = agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
-				if l.meta.Direction == laneIn {
-					in.Row = d.rowOf(info, counters.In)
-				}
-				d.view.AddIn(in)
-			}
-			if out != nil && in != nil {
-				out.Local, in.Local = in, out
-				out.Adopting = true // the agent runs between these commands
-				if out.IsClosed() { // the last core died while the domain was to get other memory
-					out.Closed.Store(0)
-					ring.SetState(slots.LaneOpen)
-				}
-				local = append(local, out)
-			}
-			if in != nil {
-				waiting = append(waiting, in.Adopt()...)
-			}
-			if out != nil {
-				out.Adopt()
-			}
-			switch {
-			case out != nil && in != nil:
-			case out != nil:
-				out.Peer = d.view.Peer(info.Peer)
-				switch {
-				case !placed:
-					out.Down("class " + info.Class + " has changed")
-				case !peered: // the lane is used again if it comes back
-					out.Down("node " + info.Peer + " is not a peer any more")
-				case out.IsClosed():
-					out.Down(agent.Replaced) // the last core may have died doing so
-				}
-			case placed && peered && v.Mirror.Load() != 0:
-				in.Peer = d.view.Peer(info.Peer)
-				d.ins[key] = &incoming{info: info, lane: in}
+			switch l.meta.Direction {
+			case laneOut:
+				a.out(info, ring, v, placed, peered)
+			case laneIn:
+				a.in(info, ring, v, placed && peered)
 			default:
-				dropped = append(dropped, &incoming{info: info, lane: in})
+				a.within(info, ring, v, placed)
 			}
 		})
 		faultpoint.Here("adopt.lane")
 	}
-	d.agent.Commands.Call(func() {
-		for _, in := range dropped {
-			d.adoptLeft(in)
-		}
-		faultpoint.Here("adopt.before_dispatch")
-		d.view.DispatchAdopted(waiting)
-		faultpoint.Here("adopt.after_dispatch")
-		for _, l := range local {
-			l.Rejoin()
-			l.Adopting = false
-			l.Send()
-		}
-		d.view.Resume()
-	})
+	d.agent.Commands.Call(a.goOn)
+}
+
+// out adopts a lane to a peer. placed: the config has a class for it, peered: the peer.
+// It runs on the agent's thread, as in, within and goOn.
+func (a *laneAdoption) out(info *laneInfo, ring *slots.Ring, v *vault.Vault, placed, peered bool) {
+	d := a.domain
+	out := a.outLane(info, ring, v, counters.Out, placed)
+	out.Adopt()
+	out.Peer = d.view.Peer(info.Peer)
+	switch {
+	case !placed:
+		out.Down("class " + info.Class + " has changed")
+	case !peered: // the lane is used again if it comes back
+		out.Down("node " + info.Peer + " is not a peer any more")
+	case out.IsClosed():
+		out.Down(agent.Replaced) // the last core may have died doing so
+	}
+}
+
+// in adopts a lane from a peer.
+func (a *laneAdoption) in(info *laneInfo, ring *slots.Ring, v *vault.Vault, placed bool) {
+	d := a.domain
+	in := agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
+	in.Row = d.rowOf(info, counters.In)
+	d.view.AddIn(in)
+	a.waiting = append(a.waiting, in.Adopt()...)
+	o := &incoming{info: info, lane: in}
+	if !placed || v.Mirror.Load() == 0 {
+		a.dropped = append(a.dropped, o)
+		return
+	}
+	in.Peer = d.view.Peer(info.Peer)
+	d.ins[laneKey{info.Peer, info.Class, info.Number}] = o
+}
+
+// within adopts a lane whose both ends are this node's.
+func (a *laneAdoption) within(info *laneInfo, ring *slots.Ring, v *vault.Vault, placed bool) {
+	d := a.domain
+	out := a.outLane(info, ring, v, counters.Local, placed)
+	in := agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
+	d.view.AddIn(in)
+	out.Local, in.Local = in, out
+	out.Adopting = true // the agent runs between these commands
+	if out.IsClosed() { // the last core died while the domain was to get other memory
+		out.Closed.Store(0)
+		ring.SetState(slots.LaneOpen)
+	}
+	a.local = append(a.local, out)
+	a.waiting = append(a.waiting, in.Adopt()...)
+	out.Adopt()
+}
+
+// outLane makes the sending side of a lane.
+func (a *laneAdoption) outLane(info *laneInfo, ring *slots.Ring, v *vault.Vault, dir counters.Direction, placed bool) *agent.OutLane {
+	d := a.domain
+	out := agent.NewOutLane(d.view, info.ID, ring, v, d.agent.GroupMax)
+	out.Row = d.rowOf(info, dir)
+	if info.Quota > 0 {
+		out.Sharing.Quota = info.Quota
+	}
+	d.view.AddOut(out)
+	if placed { // else another one takes the place, if there is one
+		d.outs[laneKey{info.Peer, info.Class, info.Number}] = &outgoing{info: info, lane: out}
+	}
+	return out
+}
+
+// goOn gives all that waits to whom it waits for, once every lane is there.
+func (a *laneAdoption) goOn() {
+	d := a.domain
+	for _, in := range a.dropped {
+		d.adoptLeft(in)
+	}
+	faultpoint.Here("adopt.before_dispatch")
+	d.view.DispatchAdopted(a.waiting)
+	faultpoint.Here("adopt.after_dispatch")
+	for _, l := range a.local {
+		l.Rejoin()
+		l.Adopting = false
+		l.Send()
+	}
+	d.view.Resume()
 }
 
 // adoptLane maps what is left of a lane.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -76,9 +74,6 @@ func Core(ctx context.Context, tenants ...Tenant) error {
 	return err
 }
 
-// orphanGrace is how long a core whose supervisor is gone may take to end besides its drain.
-const orphanGrace = 2 * time.Second
-
 // core is Core with what the supervisor has handed over.
 func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) error {
 	defer nodelog.OutliveReader()()
@@ -89,32 +84,11 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	}
 	events := nodelog.New(cfg, os.Stderr, "core")
 	log := events.Logger().With().Str("node", cfg.Node.Name).Logger()
-	socket, err := handoff.Listener(handoff.SocketFD)
-	if err != nil {
-		return fmt.Errorf("core: worker socket: %w", err)
-	}
-	workers, ok := socket.(*net.UnixListener)
-	if !ok {
-		return errors.New("core: the worker socket is not a Unix socket")
-	}
-	workers.SetUnlinkOnClose(false) // the supervisor's
-	var bootstrap net.Listener
-	if h.Bootstrap {
-		if bootstrap, err = handoff.Listener(handoff.BootstrapFD); err != nil {
-			return fmt.Errorf("core: bootstrap socket: %w", err)
-		}
-	}
-	observe, next, err := h.ObserveListeners()
+	given, err := takeInheritance(h)
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
-	var beats *handoff.Pulse
-	if h.BeatNS > 0 {
-		if beats, err = handoff.OpenPulse(next); err != nil {
-			return fmt.Errorf("core: the supervisor's pulse: %w", err)
-		}
-		defer beats.Close()
-	}
+	defer given.beats.Close()
 	// An agent in a short wait keeps its processor: leave enough for the rest.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), 2) + cfg.Agent.Count)
 
@@ -128,8 +102,7 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	var running atomic.Pointer[conductor]
 	orphaned := make(chan struct{})
 	go func() {
-		lifeline := os.NewFile(handoff.LifelineFD, "lifeline")
-		_, _ = io.Copy(io.Discard, lifeline) // returns when the supervisor is gone
+		awaitOrphanhood()
 		close(orphaned)
 		event.SupervisorGone.On(&log).Msg("the supervisor is gone")
 		if h.Backup {
@@ -137,15 +110,7 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 			return
 		}
 		cancel()
-		// There is nobody else to end a core that hangs, perhaps in a handler.
-		patience := orphanGrace
-		if c := running.Load(); c != nil {
-			patience += c.live().Node.DrainTimeout
-		}
-		time.AfterFunc(patience, func() {
-			event.CoreKilled.On(&log).Msg("the core does not stop, and its supervisor is gone; it ends")
-			os.Exit(1)
-		})
+		endInTime(&running, &log)
 	}()
 	told := handoff.NewBriefing(h.Source, h.Overrides)
 	store, items, err := depot.Open(os.NewFile(handoff.DepotFD, "depot"), told.Take)
@@ -162,8 +127,8 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	running.Store(c)
 	c.told, c.events = told, events
 	events.Restore(c.identity.Errors)
-	c.pulse, c.beatEvery = beats, time.Duration(h.BeatNS)
-	c.open(workers)
+	c.pulse, c.beatEvery = given.beats, time.Duration(h.BeatNS)
+	c.open(given.workers)
 	if c.beatEvery > 0 {
 		c.spawn(c.watchProgress) // also while tenants take their time
 	}
@@ -180,6 +145,6 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 		return fmt.Errorf("core: %w", err)
 	}
 	faultpoint.Here("core.ready")
-	c.show(observe)
-	return c.serve(ctx, bootstrap, handOver)
+	c.show(given.observe)
+	return c.serve(ctx, given.bootstrap, handOver)
 }

@@ -19,6 +19,30 @@ func (c *conductor) status() *status.Node {
 	// One at a time: agents have a part in each, and however many ask at once, they do no more than one between two cycles.
 	c.statusTurn.Lock()
 	defer c.statusTurn.Unlock()
+	s := c.nodeStatus()
+	c.addAgents(s)
+	seen := c.addDomains(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Draining, s.Drain = c.drainsNow(), c.drainStatus(seen.serving)
+	for i := range s.Domains {
+		for old := range c.held {
+			if old.name == s.Domains[i].Name {
+				s.Domains[i].Held++
+			}
+		}
+	}
+	c.addPeers(s)
+	c.addServices(s, seen.served)
+	for w := range c.attached {
+		s.Workers = append(s.Workers, w.status(seen.flights[w.view]))
+	}
+	sortStatus(s)
+	return s
+}
+
+// nodeStatus is the state of the node itself, as far as no agent is asked for it.
+func (c *conductor) nodeStatus() *status.Node {
 	s := &status.Node{
 		Node: c.node, Version: version.Version, Incarnation: c.incarnation, UptimeS: time.Since(c.started).Seconds(), Goroutines: runtime.NumGoroutine(),
 		PIDs:   status.PIDs{Supervisor: c.supervisor, Core: pid},
@@ -38,6 +62,11 @@ func (c *conductor) status() *status.Node {
 		s.DataTLS = f.name == tcpName && c.dataSecurity() != nil
 		s.Fabric, s.FabricWanted, s.FallbackReason, s.FabricDetail = f.name, f.wanted, f.fallback, f.detail
 	}
+	return s
+}
+
+// addAgents asks the agents what they do, have counted, and know of processes that died.
+func (c *conductor) addAgents(s *status.Node) {
 	var died agent.Deaths
 	for _, a := range c.agents {
 		var n counters.AgentCounts
@@ -49,11 +78,21 @@ func (c *conductor) status() *status.Node {
 		counters.AddTo(s.Counters, &n)
 	}
 	s.Deaths = died.Status()
-	flights := map[*agent.Worker]agent.Flight{}
-	served := map[uint32]*status.ServiceCounted{}
-	serving := 0
-	domains := c.allDomains()
-	for _, d := range domains {
+}
+
+// sightings is what agents know of what else a status is made of.
+type sightings struct {
+	flights map[*agent.Worker]agent.Flight
+	// served has what is counted of each method, by its id.
+	served map[uint32]*status.ServiceCounted
+	// serving is how many requests are being served.
+	serving int
+}
+
+// addDomains asks the agents for the state of each domain and its lanes.
+func (c *conductor) addDomains(s *status.Node) sightings {
+	seen := sightings{flights: map[*agent.Worker]agent.Flight{}, served: map[uint32]*status.ServiceCounted{}}
+	for _, d := range c.allDomains() {
 		c.mu.Lock()
 		names := make(map[uint16]attach.Lane, len(d.lanes))
 		for id, l := range d.lanes {
@@ -65,22 +104,17 @@ func (c *conductor) status() *status.Node {
 			state.Damages, state.Lingering = d.view.Damages.Total, d.view.Disconnected()
 			s.Lanes = append(s.Lanes, d.view.LaneStatus(d.name, names)...)
 			s.Bulk = append(s.Bulk, d.view.BulkStatus(d.name)...)
-			d.view.Flights(flights)
-			d.view.ServicesCounted(served)
-			serving += d.view.Serving()
+			d.view.Flights(seen.flights)
+			d.view.ServicesCounted(seen.served)
+			seen.serving += d.view.Serving()
 		})
 		s.Domains = append(s.Domains, state)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.Draining, s.Drain = c.drainsNow(), c.drainStatus(serving)
-	for i := range s.Domains {
-		for old := range c.held {
-			if old.name == s.Domains[i].Name {
-				s.Domains[i].Held++
-			}
-		}
-	}
+	return seen
+}
+
+// addPeers adds the peers and what they serve; mu is held.
+func (c *conductor) addPeers(s *status.Node) {
 	for _, l := range c.links {
 		s.Peers = append(s.Peers, l.status())
 		state := serviceState(l.draining)
@@ -90,24 +124,28 @@ func (c *conductor) status() *status.Node {
 			}
 		}
 	}
+}
+
+// addServices adds what this node serves; mu is held.
+func (c *conductor) addServices(s *status.Node, served map[uint32]*status.ServiceCounted) {
+	state := serviceState(s.Draining)
 	for _, d := range c.allDomains() {
 		for k, m := range d.methods {
 			if len(m.workers) > 0 {
-				s.Services = append(s.Services, status.Service{Domain: d.name, Node: c.node, Service: k.service, Method: k.method, ID: m.id, State: serviceState(s.Draining), Workers: len(m.workers), Counted: served[m.id]})
+				s.Services = append(s.Services, status.Service{Domain: d.name, Node: c.node, Service: k.service, Method: k.method, ID: m.id, State: state, Workers: len(m.workers), Counted: served[m.id]})
 			}
 		}
 	}
-	for w := range c.attached {
-		f := flights[w.view]
-		unread := 0
-		if w.spiller != nil {
-			unread = w.spiller.held()
-		}
-		s.Workers = append(s.Workers, status.Worker{ID: w.id, Domain: w.domain.name, Role: string(w.role), Name: w.name, PID: w.pid, UID: w.uid,
-			Slots: f.Slots, SlotBytes: f.Bytes, OverLimit: f.OverLimit, SpilledAnswers: f.Spilled, SpilledBytes: f.SpilledBytes, SpillUnread: unread, Offences: f.Offences, Regions: w.regions.count, RegionBytes: w.regions.bytes})
+}
+
+// status describes the process, of which the agent knows f; conductor.mu is held.
+func (w *worker) status(f agent.Flight) status.Worker {
+	unread := 0
+	if w.spiller != nil {
+		unread = w.spiller.held()
 	}
-	sortStatus(s)
-	return s
+	return status.Worker{ID: w.id, Domain: w.domain.name, Role: string(w.role), Name: w.name, PID: w.pid, UID: w.uid,
+		Slots: f.Slots, SlotBytes: f.Bytes, OverLimit: f.OverLimit, SpilledAnswers: f.Spilled, SpilledBytes: f.SpilledBytes, SpillUnread: unread, Offences: f.Offences, Regions: w.regions.count, RegionBytes: w.regions.bytes}
 }
 
 // serviceState says in a word how the services of a node are.
