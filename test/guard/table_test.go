@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 // bound is what something costs, or gains, and how much that may become.
@@ -142,17 +143,20 @@ var counts = []struct {
 	}},
 }
 
-// attempts is how often something is counted. What a busy machine adds to a count comes by
-// chance, what a change to the program adds is always there: so the best count is the
-// one that says something about the program. It is many because bounds are tight: more
-// than the first one are made on a busy machine only.
-const attempts = 24
+// Something is counted attempts times, and on until patience is over. What a busy machine adds
+// to a count comes by chance, what a change to the program adds is always there: so the best
+// count is the one that says something about the program. It is many because bounds are tight:
+// more than the first one are made on a busy machine only.
+const (
+	attempts = 24
+	patience = time.Minute
+)
 
 func TestCounts(t *testing.T) {
 	for _, c := range counts {
 		t.Run(c.name, func(t *testing.T) {
 			best := map[string]float64{}
-			for range attempts {
+			for n, began := 0, time.Now(); n < attempts || n < 10*attempts && time.Since(began) < patience; n++ {
 				var got map[string]float64
 				// A test of its own, so that its nodes end with it.
 				if !t.Run("count", func(t *testing.T) { got = c.measure(t) }) || got == nil {
