@@ -4,6 +4,9 @@ package tenant
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/daemon"
@@ -12,6 +15,18 @@ import (
 
 // Register registers the methods of a service with a server that has just attached.
 type Register func(ctx context.Context, s *server.Server) error
+
+// call calls register. A panic of it is an error as any other, so that it ends the first start of a node: a core that
+// dies of it would be followed by others for ever.
+func (register Register) call(ctx context.Context, s *server.Server) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Error("rdmad: the function that registers methods panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the function that registers methods panicked: %v", p)
+		}
+	}()
+	return register(ctx, s)
+}
 
 // again is how long a tenant waits before it attaches again.
 const again = 100 * time.Millisecond
@@ -41,7 +56,7 @@ func serve(ctx context.Context, socket string, register Register, settled func()
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := register(ctx, s); err != nil {
+	if err := register.call(ctx, s); err != nil {
 		return err
 	}
 	settled()

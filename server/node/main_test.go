@@ -21,7 +21,7 @@ import (
 	"github.com/rdmad/rdmad/server/node"
 )
 
-// refuseEnv makes the cores of a test fail to register.
+// refuseEnv makes the cores of a test fail to register, and says how.
 const refuseEnv = "RDMAD_TEST_REFUSE"
 
 // The test binary is the core of the nodes under test.
@@ -121,8 +121,13 @@ func thread(c *server.Call) error {
 const slowEnv = "RDMAD_TEST_SLOW"
 
 func register(ctx context.Context, s *server.Server) error {
-	if os.Getenv(refuseEnv) != "" {
+	switch os.Getenv(refuseEnv) {
+	case "error":
 		return errors.New("the table of pages is damaged")
+	case "panic":
+		panic("the table of pages is damaged")
+	case "exit":
+		runtime.Goexit()
 	}
 	for name, h := range methods {
 		if err := s.Handle("t", name, h, server.AnswerSize(64), server.Inline()); err != nil {

@@ -249,12 +249,16 @@ func TestDrain(t *testing.T) {
 
 // A node whose service cannot register does not start.
 func TestRefusal(t *testing.T) {
-	t.Setenv(refuseEnv, "1")
-	a, b := daemontest.PairApart(t, "", "")
-	for _, n := range []*daemontest.Node{a, b} {
-		if err := n.Ended(inTime(t)); err == nil || !strings.Contains(err.Error(), "the core cannot start") {
-			t.Errorf("node %s: %v", n.Name, err)
-		}
+	for _, how := range []string{"error", "panic", "exit"} {
+		t.Run(how, func(t *testing.T) {
+			t.Setenv(refuseEnv, how)
+			a, b := daemontest.PairApart(t, "", "")
+			for _, n := range []*daemontest.Node{a, b} {
+				if err := n.Ended(inTime(t)); err == nil || !strings.Contains(err.Error(), "the core cannot start") {
+					t.Errorf("node %s: %v", n.Name, err)
+				}
+			}
+		})
 	}
 }
 
