@@ -161,12 +161,13 @@ func (o out) lanes(list []counters.LaneSnapshot) {
 	}
 }
 
+// services sends what was counted of methods. All without a row of their own are added up, with one that has their names.
 func (o out) services(list []counters.ServiceSnapshot) {
 	other := counters.Service{}
 	others := false
 	for i := range list {
 		s := &list[i]
-		if s.Other {
+		if s.Other || s.ServiceID == (counters.ServiceID{Domain: "other", Service: "other", Method: "other"}) {
 			other.Merge(&s.Service)
 			others = true
 			continue

@@ -119,6 +119,23 @@ func serve(t *testing.T, o Options, profiles bool) func(path string) (status int
 	}
 }
 
+// A method whose names are those of what has no row is added to that: /metrics must not have the same series twice.
+func TestMethodThatIsCalledOther(t *testing.T) {
+	file, err := counters.New(counters.Identity{Node: "a", Program: "1", Digest: "d1"}, counters.Rows{Agents: 2, Lanes: 1, Services: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	file.Service(counters.ServiceID{Domain: "other", Service: "other", Method: "other"}, 0).Outcomes.Add(0)
+	for i := range 2 { // neither has a row
+		file.Service(counters.ServiceID{Domain: "d", Service: "s", Method: strconv.Itoa(i)}, i).Outcomes.Add(0)
+	}
+	const want = `rdmad_requests_total{domain="other",method="other",outcome="ok",service="other"} 3`
+	if code, body := serve(t, Options{Source: &fake{file: file}}, false)("/metrics"); code != 200 || !strings.Contains(body, want) {
+		t.Errorf("%d, without %s", code, want)
+	}
+}
+
 // Each address has what it is for, and nothing can be changed.
 func TestAddresses(t *testing.T) {
 	get := serve(t, Options{Source: newFake(t)}, true)
