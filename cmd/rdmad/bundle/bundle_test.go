@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/internal/config"
 )
 
@@ -185,5 +187,43 @@ func TestStartedWith(t *testing.T) {
 		}
 		_ = in.Close()
 		_ = cmd.Wait()
+	}
+}
+
+// What lies where a daemon's process id should be is no reason to wait, nor to take something else for one: others send
+// signals to it.
+func TestPIDFileOfNoDaemon(t *testing.T) {
+	for what, put := range map[string]func(file string) error{
+		"a pipe":                func(file string) error { return unix.Mkfifo(file, 0o600) },
+		"a directory":           func(file string) error { return os.Mkdir(file, 0o700) },
+		"all processes":         func(file string) error { return os.WriteFile(file, []byte("-1\n"), 0o600) },
+		"the group of a caller": func(file string) error { return os.WriteFile(file, []byte("0\n"), 0o600) },
+		"a text":                func(file string) error { return os.WriteFile(file, []byte("rdmad"), 0o600) },
+		"nothing":               func(string) error { return nil },
+	} {
+		t.Run(what, func(t *testing.T) {
+			socket := filepath.Join(t.TempDir(), "rdmad.sock")
+			if err := put(config.PIDFile(socket)); err != nil {
+				t.Fatal(err)
+			}
+			answered := make(chan error, 1)
+			go func() {
+				pids, err := Processes(socket)
+				if err == nil {
+					err = fmt.Errorf("processes %v", pids)
+				} else {
+					err = nil
+				}
+				answered <- err
+			}()
+			select {
+			case err := <-answered:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("it is waited for")
+			}
+		})
 	}
 }

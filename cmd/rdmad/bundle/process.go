@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/config"
 )
@@ -17,15 +20,18 @@ import (
 // its children, of which one is the core. They are found without asking the daemon.
 func Processes(socket string) (pids []int, err error) {
 	file := config.PIDFile(socket)
-	data, err := os.ReadFile(file)
+	text, err := readShort(file)
 	if errors.Is(err, os.ErrNotExist) { // the supervisor of an older rdmad has it in its lock
 		file = config.LockFile(socket)
-		data, err = os.ReadFile(file)
+		text, err = readShort(file)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("no daemon has the socket: %w", err)
 	}
-	supervisor, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	supervisor, err := strconv.Atoi(strings.TrimSpace(text))
+	if err == nil && supervisor <= 0 {
+		err = errors.New("it has no process id") // but that of many processes, for who sends a signal to it
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -48,6 +54,23 @@ func Processes(socket string) (pids []int, err error) {
 	}
 	slices.Sort(pids[1:])
 	return pids, nil
+}
+
+// readShort returns what is in a short file, without waiting for anybody: it may be a pipe that nobody writes to.
+func readShort(name string) (string, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	switch info, err := f.Stat(); {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s is not a regular file", name)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 64))
+	return string(text), err
 }
 
 // processFiles are what /proc tells of a process, threadFiles of each of its threads: what
