@@ -95,6 +95,9 @@ func (r *serverStream) sendHeader() error {
 	}
 	r.sending.Lock()
 	defer r.sending.Unlock()
+	if r.begun {
+		return nil // it went with a message, which another goroutine was about to send
+	}
 	return withBuffer(func(b *[]byte) (err error) {
 		if *b, err = r.begin(*b, 0); err != nil {
 			return err
