@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -105,5 +106,11 @@ func fail(span trace.Span, outcome string, err error) {
 		span.SetAttributes(OutcomeKey.String(outcome))
 	}
 	span.SetAttributes(ErrorKey.String(kindOf(err)))
-	span.SetStatus(codes.Error, err.Error())
+	setError(span, err.Error())
+}
+
+// setError says that a span has ended with an error. What an error says is any bytes, and may be cut in the middle of a letter;
+// exporters can send only text.
+func setError(span trace.Span, what string) {
+	span.SetStatus(codes.Error, strings.ToValidUTF8(what, "\uFFFD"))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
@@ -81,6 +82,22 @@ func TestOutcomesOfOthers(t *testing.T) {
 		m := r.take(1)["client t/echo"]
 		if value(m, otelx.OutcomeKey) != c.outcome || value(m, otelx.ErrorKey) != c.kind || (m.Status.Code == codes.Error) != (c.kind != "") {
 			t.Errorf("%v: %+v %+v", c.err, m.Status, m.Attributes)
+		}
+	}
+}
+
+// An error is any bytes, but the text of a status is one: exporters drop spans with another, and all that they would have sent
+// with them.
+func TestSpanOfErrorThatIsNoText(t *testing.T) {
+	r := newRig(t, propagation.TraceContext{})
+	for _, name := range []string{"long", "binary", "curse"} {
+		if _, err := r.method(name).Call(t.Context(), nil); !errors.Is(err, client.ErrRemote) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for side, s := range r.take(2) {
+			if text := s.Status.Description; s.Status.Code != codes.Error || text == "" || !utf8.ValidString(text) {
+				t.Errorf("%s: the status is no text: %v, %d bytes, ending in %q", side, s.Status.Code, len(text), text[max(0, len(text)-8):])
+			}
 		}
 	}
 }

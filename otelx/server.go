@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rdmad/rdmad/server"
@@ -69,7 +68,7 @@ func handled(span trace.Span, h func() error) error {
 			text = fmt.Sprintf("handler panicked: %v", p)
 		}
 		span.SetAttributes(ErrorKey.String("panic"))
-		span.SetStatus(codes.Error, text)
+		setError(span, text)
 		span.End()
 		if p != nil {
 			panic(p)
@@ -79,7 +78,7 @@ func handled(span trace.Span, h func() error) error {
 	returned = true
 	if err != nil {
 		span.SetAttributes(ErrorKey.String("remote"))
-		span.SetStatus(codes.Error, err.Error())
+		setError(span, err.Error())
 	}
 	span.End()
 	return err

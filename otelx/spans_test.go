@@ -52,8 +52,12 @@ func newRig(t *testing.T, propagator propagation.TextMapPropagator) *rig {
 			span.End()
 			return c.Reply(c.Request())
 		},
-		"fail":  func(*server.Call) error { return errors.New("no luck") },
-		"panic": func(*server.Call) error { panic("oops") },
+		"fail": func(*server.Call) error { return errors.New("no luck") },
+		// long is cut to what fits the slots, and the letter there with it.
+		"long":   func(*server.Call) error { return errors.New("x" + strings.Repeat("\u00e9", 1<<16)) },
+		"binary": func(*server.Call) error { return errors.New("no luck \xff") },
+		"curse":  func(*server.Call) error { panic("no luck \xff") },
+		"panic":  func(*server.Call) error { panic("oops") },
 		"gate": func(*server.Call) error {
 			r.entered <- struct{}{}
 			<-r.release
