@@ -2,6 +2,7 @@ package observe
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -92,7 +93,7 @@ func (o out) node(s *counters.Snapshot, f Facts) {
 	if fabric == "" {
 		fabric = "none"
 	}
-	o.value(transport, 1, fabric, f.Detail)
+	o.value(transport, 1, fabric, strings.ToValidUTF8(f.Detail, "\uFFFD"))
 	o.value(configInfo, 1, s.Digest)
 	o.value(buildInfo, 1, s.Program, s.Node)
 	o.value(startTime, float64(s.Started.UnixMilli())/1000)

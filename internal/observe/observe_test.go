@@ -136,6 +136,15 @@ func TestMethodThatIsCalledOther(t *testing.T) {
 	}
 }
 
+// What a device says of itself may be no text: the names of network interfaces are any bytes.
+func TestDetailThatIsNoText(t *testing.T) {
+	f := newFake(t)
+	f.facts.Detail = "domain eth\xff"
+	if code, body := serve(t, Options{Source: f}, false)("/metrics"); code != 200 || !strings.Contains(body, "detail=\"domain eth\uFFFD\"") {
+		t.Errorf("%d, without the detail", code)
+	}
+}
+
 // Each address has what it is for, and nothing can be changed.
 func TestAddresses(t *testing.T) {
 	get := serve(t, Options{Source: newFake(t)}, true)
