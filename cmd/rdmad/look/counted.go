@@ -36,10 +36,10 @@ func Counted(socket string) (s *status.Node, err error) {
 	for i := range c.Lanes {
 		l := &c.Lanes[i]
 		if l.Other {
-			continue // it is no lane
+			continue // it is no lane, and may come before those that are at any time
 		}
 		s.Lanes = append(s.Lanes, status.Lane{
-			ID: uint16(i), Domain: l.Domain, Peer: l.Peer, Class: l.Class, Number: l.Number, Direction: l.Direction.String(), State: "-", Slots: l.Slots, SlotSize: l.SlotSize,
+			ID: uint16(len(s.Lanes)), Domain: l.Domain, Peer: l.Peer, Class: l.Class, Number: l.Number, Direction: l.Direction.String(), State: "-", Slots: l.Slots, SlotSize: l.SlotSize,
 			Busy: int(l.Busy), Requests: l.Requests, Groups: l.Groups, LaneCounted: status.CountedOfLane(&l.Lane),
 		})
 	}

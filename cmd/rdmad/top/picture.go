@@ -17,7 +17,7 @@ type Picture struct {
 	// Now is the last state that the daemon has told, at At; nil before the first.
 	Now *status.Node
 	At  time.Time
-	// before is the state before that of the same core, and gap the time between them.
+	// before is the state before that of the same core and from the same place, and gap the time between them.
 	before *status.Node
 	gap    time.Duration
 	// counted: Now is from the file of counters, which has no peers, no workers, no processes
@@ -38,11 +38,13 @@ func (p *Picture) take(s *status.Node, err error, at time.Time) {
 	if s == nil {
 		return
 	}
+	counted := errors.Is(err, ErrCountersOnly)
 	p.before, p.gap = nil, 0
-	if p.Now != nil && p.Now.Incarnation == s.Incarnation && p.Now.PIDs == s.PIDs {
+	// The file of counters has other numbers for lanes than the daemon.
+	if p.Now != nil && p.Now.Incarnation == s.Incarnation && p.Now.PIDs == s.PIDs && p.counted == counted {
 		p.before, p.gap = p.Now, at.Sub(p.At)
 	}
-	p.Now, p.At, p.counted = s, at, errors.Is(err, ErrCountersOnly)
+	p.Now, p.At, p.counted = s, at, counted
 }
 
 // rate returns how much a number that only grows has grown per second, and whether that

@@ -3,6 +3,7 @@ package top
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,35 @@ func TestFits(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What the daemon says and what its file of counters says is not compared: their numbers of lanes are not the same.
+func TestNoRatesBetweenDaemonAndFile(t *testing.T) {
+	said := func(id uint16, peer string, requests uint64) *status.Node {
+		s := busyNode(0)
+		s.Lanes = []status.Lane{{ID: id, Peer: peer, Direction: "out", Domain: "d", Requests: requests}}
+		return s
+	}
+	p, at := &Picture{}, time.Unix(1e9, 0)
+	rate := func(s *status.Node, err error) float64 {
+		at = at.Add(time.Second)
+		p.take(s, err, at)
+		return laneCells(p)[0][slices.Index(sections[1].head, "REQ/S")].number
+	}
+	rate(said(3, "b", 1000), nil)
+	if r := rate(said(3, "b", 1010), nil); r != 10 {
+		t.Errorf("%v requests per second, as the daemon says", r)
+	}
+	counted := fmt.Errorf("%w: it hangs", ErrCountersOnly)
+	if r := rate(said(3, "c", 5000), counted); r >= 0 {
+		t.Errorf("%v requests per second, between two lanes", r)
+	}
+	if r := rate(said(3, "c", 5007), counted); r != 7 {
+		t.Errorf("%v requests per second, as the file says", r)
+	}
+	if r := rate(said(3, "b", 9000), nil); r >= 0 {
+		t.Errorf("%v requests per second, between two lanes", r)
 	}
 }
 
