@@ -50,7 +50,7 @@ func newCall() *cobra.Command {
 			if err := checkTarget(args[0]); err != nil {
 				return err
 			}
-			payload, err := payloadOf(c.Context(), c.InOrStdin(), args[1:])
+			payload, err := payloadOf(c.Context(), c.InOrStdin(), args[1:], client.MaxMessage)
 			if err != nil {
 				return err
 			}
@@ -90,8 +90,9 @@ func checkTarget(target string) error {
 	return nil
 }
 
-// payloadOf returns the payload that the arguments ask for. A read that nobody waits for any more ends with the process.
-func payloadOf(ctx context.Context, in io.Reader, args []string) ([]byte, error) {
+// payloadOf returns the payload that the arguments ask for, of no more bytes than most: standard input may have no end. A read that
+// nobody waits for any more ends with the process.
+func payloadOf(ctx context.Context, in io.Reader, args []string, most int64) ([]byte, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
@@ -104,7 +105,10 @@ func payloadOf(ctx context.Context, in io.Reader, args []string) ([]byte, error)
 	}
 	read := make(chan outcome, 1)
 	go func() {
-		payload, err := io.ReadAll(in)
+		payload, err := io.ReadAll(io.LimitReader(in, most+1))
+		if err == nil && int64(len(payload)) > most {
+			err = fmt.Errorf("the payload: %w: more than %d bytes", client.ErrTooLarge, most)
+		}
 		read <- outcome{payload, err}
 	}()
 	select {
