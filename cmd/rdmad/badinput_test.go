@@ -181,6 +181,7 @@ func TestUnusableDaemon(t *testing.T) {
 		{f.dir + "/none.sock", []string{"is not running", "rdmad run -c"}},
 		{f.stale(), []string{"is not running"}},
 		{f.regular(), []string{"is not running"}},
+		{f.dir + "/" + strings.Repeat("s", 110), []string{"is not running", "at most 107"}},
 		{f.fake(failVersion), []string{"speaks 99"}},
 		{f.fake(otherABI), []string{"ABI"}},
 		{f.fake(noMessage), []string{"control message"}},

@@ -97,6 +97,9 @@ type remoteText struct {
 func (e *remoteText) Error() string { return e.text }
 func (e *remoteText) Unwrap() error { return e.base }
 
+// maxSocket is how long the path of a socket may be: the kernel's 108 bytes, less the zero at the end.
+const maxSocket = 107
+
 // DialError explains why the socket could not be reached.
 func DialError(socket string, err error) error {
 	switch {
@@ -104,6 +107,8 @@ func DialError(socket string, err error) error {
 		return fmt.Errorf("%w: nothing listens on %s (start it with: rdmad run -c config.toml; or name its socket: RDMAD_SOCKET)", ErrNotRunning, socket)
 	case errors.Is(err, unix.EPROTOTYPE):
 		return fmt.Errorf("%w: %s is a socket of another kind than node.socket of a daemon", ErrNotRunning, socket)
+	case len(socket) > maxSocket:
+		return fmt.Errorf("%w: nothing can listen on %s: it has %d bytes, and the path of a socket at most %d", ErrNotRunning, socket, len(socket), maxSocket)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w: cannot open socket %s: %w", ErrPermission, socket, err)
 	}

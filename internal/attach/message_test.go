@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -134,6 +135,15 @@ func TestDialError(t *testing.T) {
 		if got := attach.DialError("/s", err); !errors.Is(got, want) || !strings.Contains(got.Error(), "/s") {
 			t.Errorf("%v has become %v", err, got)
 		}
+	}
+}
+
+// Where no socket can be nobody listens, and the error says why: the kernel only has "invalid argument" for it.
+func TestSocketPathTooLong(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), strings.Repeat("s", 120))
+	_, err := attach.Open(t.Context(), socket, attach.Hello{Role: attach.RoleTool}, attach.Events{})
+	if !errors.Is(err, attach.ErrNotRunning) || !strings.Contains(err.Error(), "at most 107") {
+		t.Error(err)
 	}
 }
 
