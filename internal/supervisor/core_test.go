@@ -1,11 +1,18 @@
 package supervisor
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/handoff"
 )
 
 // A core that is told to stop before it listens has stopped well; one that fails has not.
@@ -38,5 +45,28 @@ func TestStopOfACore(t *testing.T) {
 		if err := core.stop(time.Minute, zerolog.Nop()); (err == nil) != c.well {
 			t.Errorf("%s: %v", c.script, err)
 		}
+	}
+}
+
+// A first core that cannot start is said to be so also if the daemon is told to stop just then.
+func TestStopWhileTheCoreCannotStart(t *testing.T) {
+	listens := filepath.Join(t.TempDir(), "listens")
+	if err := unix.Mkfifo(listens, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := scripted(t, "", fmt.Sprintf("trap 'exit %d' TERM; : >%s; while :; do sleep 0.01; done", handoff.StatusNoStart, listens))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		f, err := os.Open(listens) // the trap is set
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = f.Close()
+		stop()
+	}()
+	if err := s.run(ctx); err == nil || err.Error() != "the core cannot start" {
+		t.Error(err)
 	}
 }

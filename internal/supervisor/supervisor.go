@@ -163,13 +163,14 @@ func (s *supervisor) run(ctx context.Context) error {
 			err = s.follow(ctx)
 		}
 		switch {
-		case ctx.Err() != nil:
-			return err
 		case first && core == nil:
 			return err
 		case first && s.core == core && exitStatus(err) == handoff.StatusNoStart:
+			// Also if the daemon was told to stop meanwhile.
 			event.CoreNoStart.On(&s.log).Msg("the core cannot start; see its last line")
 			return errors.New("the core cannot start")
+		case ctx.Err() != nil:
+			return err
 		}
 		faultpoint.Here("supervise.ended")
 		upgrades, served := s.upgrades, core != nil && s.core.known
