@@ -77,6 +77,7 @@ func TestCommandLine(t *testing.T) {
 		{"config explain-memory -c " + good, 0, []string{"class small", "8192 x 128", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE"}},
 		{"config explain-memory --workers -1 -c " + good, 2, []string{"--workers must not be negative"}},
 		{"config diff -c " + good + " --socket " + none, 1, []string{none, "not running"}},
+		{"config diff --socket " + none, 1, []string{none, "not running"}},
 		{"config diff a b", 2, []string{"got 2 arguments"}},
 		{"config diff " + dir + "/none.toml", 2, []string{"none.toml"}},
 		{"reload --socket " + none, 1, []string{none, "not running"}},

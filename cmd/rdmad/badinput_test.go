@@ -52,7 +52,7 @@ var badInputs = map[string]badInput{
 	"rdmad completion zsh":        {wrong: []string{"extra"}, prints: with("")},
 	"rdmad config":                {wrong: []string{"nonsense"}, prints: with("")},
 	"rdmad config check":          {wrong: []string{"extra", "-c /nonexistent.toml"}, prints: with("-c CONFIG")},
-	"rdmad config diff":           {wrong: []string{"a b", "--set x", "/nonexistent.toml", "BAD"}, asks: with("CONFIG")},
+	"rdmad config diff":           {wrong: []string{"a b", "-c CONFIG --set x", "/nonexistent.toml", "BAD", "-c CONFIG CONFIG"}, asks: with("CONFIG")},
 	"rdmad config docs":           {wrong: []string{"extra"}, prints: with("")},
 	"rdmad config example":        {wrong: []string{"extra"}, prints: with("")},
 	"rdmad config explain-memory": {wrong: []string{"extra", "-c /nonexistent.toml"}, prints: with("-c CONFIG")},

@@ -20,9 +20,9 @@ type configFlags struct {
 	set  []string
 }
 
-// add adds the flags to a command.
-func (f *configFlags) add(c *cobra.Command) {
-	configFlag(c, &f.file)
+// add adds the flags to a command; instead is as of configFlag.
+func (f *configFlags) add(c *cobra.Command, instead string) {
+	configFlag(c, &f.file, instead)
 	c.Flags().StringArrayVar(&f.set, "set", nil, "a `section.key=value` that counts over the file and the environment; may be repeated")
 }
 
@@ -37,10 +37,20 @@ func (f *configFlags) load(ctx context.Context) (*config.Loaded, error) {
 	return l, unreadConfig(err)
 }
 
-// configFlag adds the flag that names the configuration file.
-func configFlag(c *cobra.Command, file *string) {
-	c.Flags().StringVarP(file, "config", "c", defaultConfig, "the configuration `file`")
+// configFlag adds the flag that names the configuration file. Without it that is defaultConfig, unless instead says what.
+func configFlag(c *cobra.Command, file *string, instead string) {
+	usage := "the configuration `file`"
+	if instead != "" {
+		usage += " (default: " + instead + ")"
+	}
+	c.Flags().StringVarP(file, "config", "c", defaultConfig, usage)
+	if instead != "" {
+		c.Flags().Lookup("config").DefValue = "" // which help would say, too
+	}
 }
+
+// daemonsConfig is what commands look at that are about the daemon, if it runs.
+const daemonsConfig = "what the daemon has, or without one " + defaultConfig
 
 // unreadConfig makes a configError of the error of a file that could not be read, unless the user has lost patience.
 func unreadConfig(err error) error {

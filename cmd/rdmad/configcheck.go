@@ -76,7 +76,7 @@ func newConfigCheck() *cobra.Command {
 			return nil
 		},
 	}
-	f.add(c)
+	f.add(c, "")
 	jsonFlag(c, &asJSON)
 	return c
 }

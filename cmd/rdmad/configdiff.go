@@ -30,6 +30,9 @@ type kept struct {
 	File any `json:"file"`
 }
 
+// diffTool is what the daemon knows the command by.
+const diffTool = "rdmad-config-diff"
+
 func newConfigDiff() *cobra.Command {
 	var f configFlags
 	var socket string
@@ -43,10 +46,20 @@ func newConfigDiff() *cobra.Command {
 		Example: "  rdmad config diff\n  rdmad config diff new.toml --json",
 		Args:    wantArgs(0, 1, "at most one file"),
 		RunE: func(c *cobra.Command, args []string) error {
+			named := c.Flags().Changed("config")
+			if len(args) > 0 && named {
+				return usagef("%q and --config %q: only one file can be compared with", args[0], f.file)
+			}
 			started := bundle.AskStarted(c.Context(), attach.SocketPath(socket))
 			if len(args) > 0 {
 				f.file = args[0]
-			} else if !c.Flags().Changed("config") {
+			} else if !named {
+				if started.Source == "" {
+					// Nobody says which file is meant, most likely as no daemon runs.
+					if _, err := look.Ask(c.Context(), socket, diffTool); err != nil {
+						return err
+					}
+				}
 				if err := started.Again(); err != nil {
 					return &configError{fmt.Errorf("%w: name a file to compare with: rdmad config diff FILE", err)}
 				}
@@ -58,7 +71,7 @@ func newConfigDiff() *cobra.Command {
 			if err != nil {
 				return unreadConfig(err)
 			}
-			raw, err := look.Ask(c.Context(), socket, "rdmad-config-diff")
+			raw, err := look.Ask(c.Context(), socket, diffTool)
 			if err != nil {
 				return err
 			}
@@ -77,7 +90,7 @@ func newConfigDiff() *cobra.Command {
 			return printDifference(c.OutOrStdout(), &d)
 		},
 	}
-	f.add(c)
+	f.add(c, "the one that the daemon was started with")
 	socketFlag(c, &socket)
 	jsonFlag(c, &asJSON)
 	return c

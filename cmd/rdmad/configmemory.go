@@ -41,7 +41,7 @@ func newConfigExplainMemory() *cobra.Command {
 			return printMemory(c.OutOrStdout(), &m)
 		},
 	}
-	f.add(c)
+	f.add(c, "")
 	c.Flags().IntVar(&workers, "workers", 0, "how many `processes` are attached in all (default: as many as limits.workers allows)")
 	jsonFlag(c, &asJSON)
 	return c

@@ -39,7 +39,7 @@ func newConfigShow() *cobra.Command {
 			return printValues(c.OutOrStdout(), cfg)
 		},
 	}
-	f.add(c)
+	f.add(c, "")
 	jsonFlag(c, &asJSON)
 	return c
 }

@@ -58,7 +58,7 @@ func newDoctor() *cobra.Command {
 			return err
 		},
 	}
-	configFlag(c, &f.config)
+	configFlag(c, &f.config, daemonsConfig)
 	c.Flags().StringVar(&f.socket, "socket", "", "the daemon's socket (default: $RDMAD_SOCKET, or else node.socket of the configuration)")
 	c.Flags().StringVar(&f.peer, "peer", "", "a `node` to look at closely: its link, its address and the paths to it")
 	jsonFlag(c, &f.json)

@@ -48,7 +48,7 @@ func newRun() *cobra.Command {
 			return supervisor.Run(c.Context(), setup)
 		},
 	}
-	f.add(c)
+	f.add(c, "")
 	c.Flags().BoolVar(&serve, serveFlag, false, "have the core itself serve what \"rdmad echo\" serves")
 	return c
 }

@@ -62,7 +62,7 @@ func newSupportBundle() *cobra.Command {
 			return f.run(c.Context(), c.OutOrStdout())
 		},
 	}
-	c.Flags().StringVarP(&f.config, "config", "c", defaultConfig, "the configuration `file`, if no daemon runs that says which it has")
+	configFlag(c, &f.config, daemonsConfig)
 	c.Flags().StringVar(&f.socket, "socket", "", "the daemon's socket (default: $RDMAD_SOCKET, or else node.socket of the configuration)")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "the `file` to write, - for standard output (default: rdmad-support-NODE-TIME.tar.gz in this directory)")
 	c.Flags().StringVar(&f.unit, "unit", "rdmad.service", "the systemd `unit` whose journal is looked at if the daemon logs to no file")
