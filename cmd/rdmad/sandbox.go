@@ -22,7 +22,7 @@ func newSandbox() *cobra.Command {
 	var o sandbox.Options
 	var device, connect string
 	c := &cobra.Command{
-		Use:   "sandbox -- COMMAND [ARGUMENT ...]",
+		Use:   "sandbox [flags] -- COMMAND [ARGUMENT ...]",
 		Short: "Run a command between two nodes that exist only for it",
 		Long: "Start two nodes, a and b, on this machine and an echo service on b, run a command, and stop\n" +
 			"everything again; nothing is left behind. The command finds node a at $RDMAD_SOCKET, where\n" +

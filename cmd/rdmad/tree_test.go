@@ -37,6 +37,9 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 		case c.Example == "":
 			t.Errorf("%s: no Example", path)
 		}
+		if _, command, _ := strings.Cut(c.UseLine(), " -- "); strings.Contains(command, "[flags]") {
+			t.Errorf("%s: %q has flags behind what is another command's", path, c.UseLine())
+		}
 		checkFlags(t, c)
 	}
 }
