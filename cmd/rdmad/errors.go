@@ -136,10 +136,29 @@ var hints = []struct {
 	{client.ErrClosed, "the daemon's log says why"},
 }
 
+// oneLine makes one line of the lines of a text: errors that were joined have one each, and the end of a log has several behind a
+// colon.
+func oneLine(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		switch {
+		case b.Len() == 0:
+		case strings.HasSuffix(b.String(), ":"):
+			b.WriteByte(' ')
+		default:
+			b.WriteString("; ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
 // explain returns the error as one line with what to do about it.
 func explain(err error) string {
-	// Errors that were joined have a line each.
-	text := table.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")) // a handler's text can be anything
+	text := table.Plain(oneLine(err.Error())) // a handler's text can be anything
 	for _, prefix := range []string{"client: ", "server: ", "counters: ", "link: ", "perf: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}

@@ -30,6 +30,7 @@ func TestReport(t *testing.T) {
 		{fmt.Errorf("client: %w", client.ErrVersion), 1, []string{"rdmad version"}},
 		{fmt.Errorf("server: %w", client.ErrPermission), 1, []string{"rdmad: permission denied", "[[domain]]"}},
 		{&client.DeadlineError{Target: "x"}, 1, []string{"--timeout"}},
+		{errors.New("node a ended; its log ends:\n  one\n  two\n\nnode b: three"), 1, []string{"rdmad: node a ended; its log ends: one; two; node b: three\n"}},
 		{errors.New("b/s/m: \x1b]0;owned\a\x1b[2J\rrdmad: all is well"), 1, []string{"rdmad: b/s/m: ?]0;owned??[2J?rdmad: all is well\n"}},
 	} {
 		var out strings.Builder
