@@ -212,7 +212,7 @@ func (d *perfTime) Set(text string) error {
 	}
 	v, err := time.ParseDuration(strings.TrimSpace(text))
 	if err != nil || v <= 0 {
-		return fmt.Errorf("want a time such as 10s, or a number of seconds")
+		return fmt.Errorf("want a time such as 10s, or a whole number of seconds")
 	}
 	*d = perfTime(v)
 	return nil
