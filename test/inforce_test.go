@@ -118,3 +118,24 @@ func TestFlagsAndEnvironmentOfTheDaemon(t *testing.T) {
 		t.Errorf("config.toml:\n%s", text)
 	}
 }
+
+// Problems of a reload can be found from any directory, also if the file was named as it is called in the daemon's own.
+func TestReloadOfAFileNearby(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.toml")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, err := filepath.Rel(here, file)
+	if err == nil {
+		err = os.WriteFile(file, []byte(modest), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := startAlone(t, "", nil, "-c", near, "--set", "node.socket=DIR/a.sock")
+	if err := os.WriteFile(file, []byte("[limits]\nservcies = 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.ask(t, "reload").check(t, "reload", 2, file+":2: limits.servcies: unknown key")
+}

@@ -35,12 +35,14 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			source, err := filepath.Abs(f.file) // for whoever reads it elsewhere
+			source, err := filepath.Abs(f.file) // for whoever reads it, or its problems, elsewhere
 			if err != nil {
 				return err
 			}
+			again := f.sources()
+			again.File = source
 			setup := supervisor.Setup{
-				Config: l.Config, Source: source, Overrides: l.Overrides(), Reload: f.sources().Reload, Log: nodelog.New(l.Config, os.Stderr, "supervisor"),
+				Config: l.Config, Source: source, Overrides: l.Overrides(), Reload: again.Reload, Log: nodelog.New(l.Config, os.Stderr, "supervisor"),
 			}
 			if serve {
 				setup.CoreArgs = []string{"--" + serveFlag}

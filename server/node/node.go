@@ -68,6 +68,7 @@ func Run(ctx context.Context, c Config, register Register) error {
 		return fmt.Errorf("node: %w", err)
 	}
 	cfg := loaded.Config
+	sources.File = source // also if the program goes to another directory
 	err = supervisor.Run(ctx, supervisor.Setup{
 		Config: cfg, Source: source, Overrides: loaded.Overrides(), Reload: sources.Reload,
 		CoreArgs: append([]string{programArgs}, os.Args[1:]...), ReadyLimit: c.RegisterLimit, Log: nodelog.New(cfg, os.Stderr, "supervisor"),

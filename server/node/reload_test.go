@@ -55,7 +55,7 @@ func TestReload(t *testing.T) {
 			}
 			return nil
 		})
-		if r := s.Config.Reload; r.Result != c.result || c.result == status.ReloadRefused && !strings.Contains(strings.Join(r.Problems, " "), "is empty") {
+		if r := s.Config.Reload; r.Result != c.result || c.result == status.ReloadRefused && !strings.Contains(strings.Join(r.Problems, " "), filepath.Join(dir, "config.toml")+" is empty") {
 			t.Errorf("a file of %d bytes: %+v", len(c.content), r)
 		}
 		if len(s.Peers) != 1 {
