@@ -261,6 +261,9 @@ func (x *exchanges) fetched(ctx, base context.Context) error {
 		fewer := x.fewer
 		x.mu.Unlock()
 		if n == 0 && !running {
+			if base.Err() != nil {
+				return ErrClosed // which has forgotten what was left
+			}
 			return nil
 		}
 		select {

@@ -306,4 +306,7 @@ func TestFetched(t *testing.T) {
 		t.Error(err)
 	}
 	<-done
+	if err := s.Fetched(t.Context()); !errors.Is(err, server.ErrClosed) {
+		t.Errorf("of a server that is closed: %v", err)
+	}
 }
