@@ -13,8 +13,9 @@ type options struct {
 	wait Mode
 }
 
-// Name sets the name under which the process shows up in the daemon's status;
-// the default is the program's name.
+// Name sets the name under which the process shows up in the daemon's status; the
+// default is the program's name. The daemon shows 64 bytes of it at most, and a question
+// mark for each that is not printable ASCII.
 func Name(name string) Option { return func(o *options) { o.name = name } }
 
 // CallOption changes how a Method calls; see Method.With.

@@ -13,8 +13,9 @@ type options struct {
 	streams int
 }
 
-// Name sets the name under which the process shows up in the daemon's status;
-// the default is the program's name.
+// Name sets the name under which the process shows up in the daemon's status; the
+// default is the program's name. The daemon shows 64 bytes of it at most, and a question
+// mark for each that is not printable ASCII.
 func Name(name string) Option { return func(o *options) { o.name = name } }
 
 // Workers sets how many handlers may run at once in this process, 1 to 1024;
