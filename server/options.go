@@ -47,7 +47,9 @@ type MethodOption func(*attach.Method)
 
 // AnswerSize declares how large answers get, in bytes, so that callers reserve
 // room for them in the slots of their requests. Callers may ask for more. The
-// default is DefaultAnswerSize.
+// default is DefaultAnswerSize. More than the largest class of slots takes ([[class]],
+// 2125696 bytes by default) is refused by Handle with ErrInvalid: answers that are
+// larger than what is declared are fetched in parts.
 func AnswerSize(n int) MethodOption { return func(m *attach.Method) { m.Answer = max(n, 0) } }
 
 // AnswerLikeRequest declares that answers are no larger than their requests.

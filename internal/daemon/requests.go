@@ -164,7 +164,7 @@ func (c *conductor) register(w *worker, m *attach.Message) (*attach.Message, err
 			return nil, fmt.Errorf("%w: %w", attach.ErrInvalid, err)
 		}
 		if o.Answer < attach.AnswerLikeRequest || o.Answer > c.largestPayload() {
-			return nil, fmt.Errorf("%w: answers of %d bytes for %s/%s, the largest class takes %d", attach.ErrInvalid, o.Answer, o.Service, o.Method, c.largestPayload())
+			return nil, fmt.Errorf("%w: answers of %d bytes for %s/%s, the largest class takes %d (declare no more: larger answers are fetched in parts)", attach.ErrInvalid, o.Answer, o.Service, o.Method, c.largestPayload())
 		}
 	}
 	d := w.domain
