@@ -129,9 +129,12 @@ func (f *traceFlags) run(outer context.Context, out io.Writer) error {
 		}
 	}
 	if f.json {
-		if err := writeJSON(out, r); err != nil {
-			return err
-		}
+		err = writeJSON(out, r)
+	} else if len(r.Traces) > 0 {
+		_, err = io.WriteString(out, skippedText(&r))
+	}
+	if err != nil {
+		return err
 	}
 	switch {
 	case len(r.Traces) == 0 && r.Seen > 0:
@@ -140,6 +143,14 @@ func (f *traceFlags) run(outer context.Context, out io.Writer) error {
 		return fmt.Errorf("no request that matches was made within %s (see who is there: rdmad workers, rdmad services)", f.timeout)
 	}
 	return nil
+}
+
+// skippedText says how many requests are missing in a trace; empty if none is.
+func skippedText(r *traceResult) string {
+	if r.Skipped == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\n%d of %d requests that matched were not followed: too many at once, see --sample\n", r.Skipped, r.Seen)
 }
 
 // ended explains why a trace has not come to its end. ctx is the one without the command's own limit.

@@ -30,3 +30,15 @@ func TestPathText(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A trace that is not of all requests says so.
+func TestSkippedText(t *testing.T) {
+	for want, r := range map[string]traceResult{
+		"": {Seen: 5},
+		"\n3 of 5 requests that matched were not followed: too many at once, see --sample\n": {Seen: 5, Skipped: 3},
+	} {
+		if got := skippedText(&r); got != want {
+			t.Errorf("%+v: %q", r, got)
+		}
+	}
+}
