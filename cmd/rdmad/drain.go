@@ -43,8 +43,8 @@ func newDrain() *cobra.Command {
 			"until the daemon is started anew; afterwards the daemon can be stopped, and nobody notices. Only root and\n" +
 			"the user that the daemon runs as may do this. Again it only waits.\n\n" +
 			"A daemon that is stopped (SIGTERM) drains by itself, for at most node.drain_timeout.\n\n" +
-			"Exit status: 0 if nothing is under way any more, 1 if something still is after --timeout; the node stays out\n" +
-			"of service then, too.",
+			"Exit status: 0 if nothing is under way any more, or with --timeout 0, which does not wait; 1 if something still\n" +
+			"is after --timeout; the node stays out of service then, too.",
 		Example: "  rdmad drain --timeout 2m  # and then: systemctl stop rdmad\n" +
 			"  rdmad drain --undo",
 		Args: noArgs,
