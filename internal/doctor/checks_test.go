@@ -72,6 +72,12 @@ func TestSocket(t *testing.T) {
 	m.expect(t, "socket", OK)
 	m.Config.Domains = append(m.Config.Domains, config.Domain{Name: "x", Users: []string{"1"}})
 	m.expect(t, "socket", Warn, "chmod go+x /run/rdmad")
+	// Of a configuration that is not known, node.socket is not known either: but who named a socket means that one.
+	delete(m.files, "run/rdmad")
+	m.files["srv/mine"] = &fstest.MapFile{Mode: os.ModeDir | 0o711}
+	m.Writable = func(string) bool { return false }
+	m.Config, m.ConfigErr, m.Socket, m.SocketNamed = config.Default(), fs.ErrNotExist, "/srv/mine/a.sock", true
+	m.expect(t, "socket", OK, "/srv/mine has mode 0711")
 }
 
 func TestModules(t *testing.T) {

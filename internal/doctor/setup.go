@@ -90,7 +90,11 @@ func nearest(root fs.FS, dir string) string {
 // put another socket there.
 func checkSocket(_ context.Context, e *Env) []Finding {
 	const name = "socket"
-	dir := path.Dir(e.Config.Node.Socket)
+	socket := e.Config.Node.Socket
+	if e.ConfigErr != nil && !e.InForce {
+		socket = e.Socket // which may be named, while the configuration is not known
+	}
+	dir := path.Dir(socket)
 	info, err := fs.Stat(e.Root, inRoot(dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
