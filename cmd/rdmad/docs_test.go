@@ -53,6 +53,12 @@ func TestWriteDocs(t *testing.T) {
 			t.Errorf("%s does not have %q", name, word)
 		}
 	}
+	page := written["man5/rdmad-config.5"]
+	for _, want := range []string{"A change needs: a reload.\n", "A change needs: a restart.\n", "A change needs: a reload, and counts for processes that attach from then on.\n", "RDMAD_LIMITS_WORKERS=64"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page of the configuration does not say %q", want)
+		}
+	}
 	checkForm(t, dirs[0])
 }
 

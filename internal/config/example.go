@@ -12,7 +12,8 @@ const exampleWidth = 90
 const exampleIntro = "Configuration of rdmad, the daemon that owns a node's RDMA queue pairs.\n" +
 	"Every key is shown with its default, so this file means the same as an empty one. Sizes are in bytes. " +
 	`Durations are strings with a unit: "10s", "250ms", "50us". Unknown keys are errors. ` +
-	"All problems of a file are reported at once, each with its line."
+	"All problems of a file are reported at once, each with its line. " +
+	"What a reload applies and what needs a restart is said by man 5 rdmad-config and docs/config.md, of a change by rdmad config diff."
 
 // Example returns a documented configuration file in which every key has its
 // default. It is the config.toml that ships with rdmad.

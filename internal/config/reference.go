@@ -17,6 +17,8 @@ type KeyDoc struct {
 	Name, Doc, Allowed string
 	// Default is the default as TOML. Empty: the key is required.
 	Default string
+	// Applies is what it takes for a changed value to count.
+	Applies Applies
 }
 
 // Reference returns a description of every key that a file may have, in the order of
@@ -26,7 +28,7 @@ func Reference() []SectionDoc {
 	for _, s := range sections {
 		d := SectionDoc{Name: s.name, List: s.list != nil, Doc: s.doc}
 		for _, k := range s.keys {
-			of := KeyDoc{Name: k.name, Doc: k.doc, Allowed: k.allowed}
+			of := KeyDoc{Name: k.name, Doc: k.doc, Allowed: k.allowed, Applies: applies[s.name+"."+k.name]}
 			if k.def != nil {
 				of.Default = literal(k.def)
 			}
