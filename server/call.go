@@ -106,8 +106,8 @@ func (c *Call) drops() bool {
 
 // Answer makes the answer n bytes long and returns them, in shared memory, to
 // be filled in place. They overlap Request, from its first byte on unless the
-// request refers to regions, and hold its content until overwritten. An answer larger
-// than Capacity gets memory of this process, of any content, valid until the handler
+// request refers to regions, and hold its content until overwritten; only a request that
+// fits no run of slots stays as it is. An answer larger than Capacity gets memory of this process, of any content, valid until the handler
 // returns. The last call of Answer or Reply counts.
 // It returns nil, and the caller of the request gets ErrTooLarge, when n is larger than
 // Capacity and the caller wants answers in place only, or than 1 GiB. When the
@@ -167,12 +167,9 @@ const (
 )
 
 // dropped returns n bytes for an answer that nobody gets. Like those of an answer
-// they start with the request.
+// they start with the request, but for one that has come in parts, which stays as it is.
 func (c *Call) dropped(n int) []byte {
 	p := c.ring.Payload(c.run)
-	if c.large != nil {
-		p = c.large
-	}
 	switch {
 	case n < 0 || n > maxDropped:
 		return nil
