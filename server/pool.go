@@ -85,13 +85,15 @@ func (p *pool) run(workers int) {
 	p.goroutines.Wait()
 }
 
-// shut makes run return. It may be called more than once and before run.
-func (p *pool) shut() {
+// shut makes run return, and reports whether it was this call that did so. It may be called before run.
+func (p *pool) shut() (first bool) {
 	p.shutMu.Do(func() {
 		p.closed.Store(true)
 		close(p.quit)
 		p.down.Ring()
+		first = true
 	})
+	return first
 }
 
 // worker is the life of one worker. awake says that it is counted in active; then it

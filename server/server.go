@@ -173,8 +173,8 @@ func (s *Server) handlersOf(id uint32) handlers {
 }
 
 // Serve answers requests until ctx ends, Close is called or the daemon is gone,
-// and returns after the last handler has; the context of the calls ends first. It
-// returns nil when ctx ended and an ErrClosed otherwise. It may be called once.
+// and returns after the last handler has; the context of the calls ends first, and
+// new requests go to other processes from then on, as after Withdraw. It returns nil when ctx ended and an ErrClosed otherwise. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	s.mu.Lock()
 	if s.serving || s.closed {
@@ -231,7 +231,7 @@ func (s *Server) Fetched(ctx context.Context) error {
 }
 
 // Close detaches. Handlers that run finish first, and their answers are sent;
-// requests that no handler has started go to other processes of the service.
+// requests that no handler has started go to other processes of the service meanwhile.
 // Again it waits for handlers, and perhaps not for the memory to be unmapped. An error is one of
 // the socket's, and the server is closed all the same. Do not call it from a handler.
 func (s *Server) Close() error {
@@ -305,7 +305,18 @@ func (s *Server) sessionEnded(error) {
 // end lets the handlers that run know, and makes Serve return after them.
 func (s *Server) end() {
 	s.stop()
-	s.pool.shut()
+	if s.pool.shut() {
+		go s.decline()
+	}
+}
+
+// decline has the daemon give what no handler has started to other processes, and nothing new to this one, while handlers, which
+// may take for ever, go on. It returns when the daemon has, or at the end of the session. The core that a
+// server lives in stops with it, or keeps requests for the next one.
+func (s *Server) decline() {
+	if session := s.attached(); session.Core == nil {
+		_, _ = session.Ask(context.Background(), &attach.Message{Type: attach.TypeWithdraw})
+	}
 }
 
 // attached returns the session. The session's events, which can come before Attach

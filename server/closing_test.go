@@ -1,0 +1,66 @@
+package server_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/server"
+)
+
+// A server that closes, and waits for a handler that does not return, is given nothing more: requests go to other
+// processes of the service, and without one nobody serves it.
+func TestCloseBesideAHandlerThatStays(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	g, busy := newGate(), newGate()
+	defer g.Open()
+	defer busy.Open()
+	one := attach(t, b, server.Workers(4), server.Name("one"))
+	closing := make(chan struct{})
+	handle(t, one, "stay", func(c *server.Call) error {
+		g.entered <- struct{}{}
+		<-c.Context().Done()
+		close(closing)
+		<-g.open
+		return nil
+	})
+	handle(t, one, "who", func(c *server.Call) error { return c.Reply([]byte("one")) })
+	start(t, one)
+	stays, err := caller(t, a, "b/t/stay").Go(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
+	two := attach(t, b, server.Workers(4), server.Name("two"))
+	handle(t, two, "who", func(c *server.Call) error { return c.Reply([]byte("two")) })
+	handle(t, two, "busy", busy.handle)
+	start(t, two)
+	// It has more to do than the other: that one would be given new requests.
+	work := caller(t, a, "b/t/busy")
+	for range 3 {
+		if _, err := work.Go(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		<-busy.entered
+	}
+	go func() { _ = one.Close() }()
+	<-closing
+
+	who := caller(t, a, "b/t/who")
+	for range 10 {
+		if got, err := who.Call(soon(t), nil); err != nil || string(got) != "two" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	if err := two.Withdraw(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := who.Call(soon(t), nil); !errors.Is(err, client.ErrNoService) {
+		t.Errorf("a call that nobody serves: %v", err)
+	}
+	g.Open()
+	if _, err := stays.Wait(soon(t)); err != nil {
+		t.Errorf("what had begun: %v", err)
+	}
+}
