@@ -358,7 +358,8 @@ func (s *Stream) tell() {
 	a := exchange.PartAnswer{Offset: off, Length: uint32(len(data))}
 	var outcome []byte
 	last := false
-	if left := room - len(data); left >= exchange.OutcomeSize && s.out.TakeEnd() {
+	// The text is not cut for the sake of the bytes before it: then the next wait has the end.
+	if left := room - len(data); left >= exchange.OutcomeSize && (len(data) == 0 || left >= exchange.OutcomeSize+len(s.text)) && s.out.TakeEnd() {
 		a.Flags, s.over = exchange.FlagEnd, true
 		outcome = exchange.AppendOutcome(nil, uint32(s.status), s.text)
 		outcome = outcome[:min(len(outcome), left)]
