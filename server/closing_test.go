@@ -64,3 +64,27 @@ func TestCloseBesideAHandlerThatStays(t *testing.T) {
 		t.Errorf("what had begun: %v", err)
 	}
 }
+
+// A large request that has come to a process which closes, and that no handler has begun with, has its outcome then: nobody else has it.
+func TestCloseBesideALargeRequest(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	g := newGate()
+	defer g.Open()
+	s := attach(t, b, server.Workers(1))
+	handle(t, s, "gate", g.handle)
+	handle(t, s, "large", func(c *server.Call) error { return c.Reply(c.Request()) })
+	start(t, s)
+	if _, err := caller(t, a, "b/t/gate").Go(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
+	// It returns when the process has the request.
+	f, err := caller(t, a, "b/t/large").With(client.Split()).Go(t.Context(), []byte("large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.Close() }()
+	if got, err := f.Wait(soon(t)); !errors.Is(err, client.ErrNotExecuted) || errors.Is(err, client.ErrDeadline) {
+		t.Errorf("%q, %v", got, err)
+	}
+}

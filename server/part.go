@@ -54,6 +54,13 @@ func isPart(header, payload []byte) (part, opens bool) {
 	return op != exchange.OpRun, op == exchange.OpOpenCall || op == exchange.OpOpenStream
 }
 
+// isRun reports whether the request that h names, which isPart says is none, has the handler of a large one run, whose
+// bytes have come in parts before. Like isPart it is a look only.
+func (s *Server) isRun(h slots.Hint) bool {
+	r := s.lanes[int(h.Lane())%slots.MaxLanes].Load()
+	return r != nil && h.Index() < r.Geometry().Slots && slots.Flags(r.HeaderAt(h.Index())[offFlags])&slots.FlagPart != 0
+}
+
 // Where the bytes that isPart looks at are in the header of a message and in that of a
 // part.
 const (

@@ -57,7 +57,7 @@ func (p *pool) takeParts() (parts []slots.Hint) {
 			break
 		}
 		switch part, opens := p.server.isPart(h); {
-		case part && !(opens && closed):
+		case part && !(opens && closed), closed && !part && p.server.isRun(h):
 			parts = append(parts, h)
 		case k < rescued:
 			first = append(first, h)
@@ -86,7 +86,7 @@ const (
 
 // linger goes on serving parts when the pool is shut: the ends of streams, and large
 // answers, are fetched by their callers after the handlers have returned. What has not
-// begun is left to other processes.
+// begun is left to other processes, or refused where those do not have it: a large request.
 func (p *pool) linger(c *Call, t *time.Ticker) {
 	t.Reset(tick)
 	var over, asked time.Time // when the last handler has returned, and the last part was asked for
@@ -95,8 +95,8 @@ func (p *pool) linger(c *Call, t *time.Ticker) {
 		inside := p.inside()
 		left, running := p.server.exchanges.left()
 		running = running || inside
-		if left == 0 && !inside {
-			return
+		if left == 0 && !running {
+			return // else a handler keeps the server from its end, and somebody has to see to what comes
 		}
 		now := time.Now()
 		if !running && over.IsZero() {
