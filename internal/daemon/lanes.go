@@ -145,18 +145,8 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	defer context.AfterFunc(d.alive, cancel)()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	up, draining := o.isUp(d)
-	if o.session == s && !up {
-		o.session = nil // broken has not been here yet
-	}
-	if o.session == s {
-		if draining {
-			o.undrainLocked(d, s.link) // lanesUndrained may not have been here yet
-		}
-		return nil
-	}
-	if o.session != nil {
-		return fmt.Errorf("%w: the connection to %s is just being replaced", attach.ErrNoService, s.link.name)
+	if open, err := o.isOpen(d, s); open || err != nil {
+		return err
 	}
 	select {
 	case s.asking <- struct{}{}:
@@ -168,31 +158,11 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	}
 	ctx, within := s.within(ctx, openTimeout)
 	defer within()
-	ring := o.lane.Ring
-	pair, err := d.endpoint(s, ring)
+	pair, err := d.endpoint(s, o.lane.Ring)
 	if err != nil {
 		return err
 	}
-	var waiting []agent.SentRequest
-	var mirror uint64
-	d.agent.Commands.Call(func() { waiting, mirror = o.lane.Outstanding(), o.lane.Mirror.Load() })
-	question := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{
-		Domain: d.name, Class: o.info.Class, Number: o.info.Number, Geometry: o.info.Geometry,
-		Address: pair.Endpoint.Address(), Key: pair.MR.Remote(), Mirror: mirror, Sent: agent.EncodeSent(waiting),
-	}}
-	faultpoint.Here("open.before_ask")
-	answer, err := s.ask(ctx, question)
-	faultpoint.Here("open.answered")
-	pair.Opening = agent.Opening{Session: s, Seq: question.Seq}
-	var verdicts []byte
-	if err == nil {
-		waiting, verdicts, err = o.learn(d, answer.Lane, mirror, waiting)
-	}
-	if err == nil {
-		if err = pair.Connect(ctx, answer.Lane, ring, fabric.Active); err != nil {
-			d.conductor.fabricFailed(s, err)
-		}
-	}
+	waiting, verdicts, err := o.connect(ctx, d, s, pair)
 	if err != nil {
 		pair.Discard(d.agent)
 		if d.isRetired() {
@@ -205,23 +175,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	}
 	faultpoint.Here("open.connected")
 	var left []agent.Absence
-	d.agent.Commands.Call(func() {
-		if d.view.Retired {
-			err = agent.ErrRetired
-			_ = pair.Release()
-			return
-		}
-		// As a task: the memory of the domain outlives those.
-		o.lane.OnBroken = func(err error) { d.conductor.spawn(func() { o.broken(d, pair.Opening, err) }) }
-		o.lane.Plain = !s.carries
-		err = o.lane.Up(pair)
-		faultpoint.Here("open.up")
-		if err == nil {
-			o.lane.Resync(waiting, verdicts)
-			left = o.lane.Absences()
-		}
-		faultpoint.Here("open.resynced")
-	})
+	d.agent.Commands.Call(func() { left, err = o.raise(d, s, pair, waiting, verdicts) })
 	if err != nil {
 		return err
 	}
@@ -229,6 +183,70 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	d.conductor.tellGone(d, left, nil)
 	d.conductor.log.Debug().Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Int("number", o.info.Number).Uint16("lane", o.info.ID).Msg("lane open")
 	return nil
+}
+
+// isOpen reports whether the lane is connected over the session's link. An error: it is over
+// another one's, which is going. o.mu is held.
+func (o *outgoing) isOpen(d *domain, s *session) (bool, error) {
+	up, draining := o.isUp(d)
+	if o.session == s && !up {
+		o.session = nil // broken has not been here yet
+	}
+	if o.session == s {
+		if draining {
+			o.undrainLocked(d, s.link) // lanesUndrained may not have been here yet
+		}
+		return true, nil
+	}
+	if o.session != nil {
+		return false, fmt.Errorf("%w: the connection to %s is just being replaced", attach.ErrNoService, s.link.name)
+	}
+	return false, nil
+}
+
+// connect has the peer make its end of the lane, and connects pair to that. It returns the
+// requests that wait for answers, and what the peer says of them. If it fails, pair is the caller's.
+func (o *outgoing) connect(ctx context.Context, d *domain, s *session, pair *agent.EndpointPair) (waiting []agent.SentRequest, verdicts []byte, err error) {
+	var mirror uint64
+	d.agent.Commands.Call(func() { waiting, mirror = o.lane.Outstanding(), o.lane.Mirror.Load() })
+	question := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{
+		Domain: d.name, Class: o.info.Class, Number: o.info.Number, Geometry: o.info.Geometry,
+		Address: pair.Endpoint.Address(), Key: pair.MR.Remote(), Mirror: mirror, Sent: agent.EncodeSent(waiting),
+	}}
+	faultpoint.Here("open.before_ask")
+	answer, err := s.ask(ctx, question)
+	faultpoint.Here("open.answered")
+	pair.Opening = agent.Opening{Session: s, Seq: question.Seq}
+	if err != nil {
+		return nil, nil, err
+	}
+	if waiting, verdicts, err = o.learn(d, answer.Lane, mirror, waiting); err != nil {
+		return nil, nil, err
+	}
+	if err = pair.Connect(ctx, answer.Lane, o.lane.Ring, fabric.Active); err != nil {
+		d.conductor.fabricFailed(s, err)
+	}
+	return waiting, verdicts, err
+}
+
+// raise gives the connected pair to the agent, on whose thread it runs, and which goes on with what
+// waits. left are callers that are gone, of whose ends the peer is to be told.
+func (o *outgoing) raise(d *domain, s *session, pair *agent.EndpointPair, waiting []agent.SentRequest, verdicts []byte) (left []agent.Absence, err error) {
+	if d.view.Retired {
+		_ = pair.Release()
+		return nil, agent.ErrRetired
+	}
+	// As a task: the memory of the domain outlives those.
+	o.lane.OnBroken = func(err error) { d.conductor.spawn(func() { o.broken(d, pair.Opening, err) }) }
+	o.lane.Plain = !s.carries
+	err = o.lane.Up(pair)
+	faultpoint.Here("open.up")
+	if err == nil {
+		o.lane.Resync(waiting, verdicts)
+		left = o.lane.Absences()
+	}
+	faultpoint.Here("open.resynced")
+	return left, err
 }
 
 // learn notes which end of the lane the peer has, and returns its verdicts on the
