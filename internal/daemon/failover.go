@@ -120,24 +120,29 @@ func (c *conductor) fabricFailed(s *session, err error) {
 	}
 }
 
-// failback ends the session when a better fabric than its own is offered again.
+// failback ends the session when a better fabric than its own is offered again that was not when
+// it began. One that was offered is not waited for: the peer does not have it, or does not offer it yet.
 func (l *link) failback(s *session) {
 	c := l.conductor
 	c.mu.Lock()
 	var at time.Time
+	withheld := false
 	for _, f := range c.fabrics {
 		if f == s.fabric {
 			break
 		}
-		if t := l.troubles[f.name]; t != nil && t.until.After(at) {
-			at = t.until
+		if t := l.troubles[f.name]; t != nil && !slices.Contains(s.offered, f.name) {
+			withheld = true
+			if t.until.After(at) {
+				at = t.until
+			}
 		}
 	}
 	c.mu.Unlock()
-	if time.Now().After(at) {
-		return // it was offered: the peer has no better one, or does not offer it yet
+	if !withheld {
+		return
 	}
-	again := time.NewTimer(time.Until(at) + time.Millisecond)
+	again := time.NewTimer(time.Until(at) + time.Millisecond) // at once if the handshake took that long
 	defer again.Stop()
 	select {
 	case <-again.C:

@@ -26,10 +26,11 @@ type session struct {
 	core        int64  // which core of the incarnation
 	id, lost    uint64 // see peerproto.Hello
 	fabric      *openFabric
-	dialler     string // the name of the node that dialled
-	clock       int64  // what to add to the peer's clock to get ours
-	traces      bool   // the peer answers to a trace
-	carries     bool   // the peer knows slots.FlagCarry
+	offered     []string // the fabrics that this node has offered for it
+	dialler     string   // the name of the node that dialled
+	clock       int64    // what to add to the peer's clock to get ours
+	traces      bool     // the peer answers to a trace
+	carries     bool     // the peer knows slots.FlagCarry
 	// done: nothing comes over it any more; forgotten, later: its lanes rest, and its link
 	// has none or another one.
 	done, forgotten chan struct{}
@@ -183,7 +184,7 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *peerproto.Hello,
 	}
 	life, endLife := context.WithCancel(context.Background())
 	return &session{
-		link: l, conn: ch, life: life, endLife: endLife, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
+		link: l, conn: ch, life: life, endLife: endLife, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, offered: mine.Fabrics, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
 		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), draining: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerproto.Message),
 	}, nil
 }
