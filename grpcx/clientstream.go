@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -336,21 +335,9 @@ func (s *clientStream) receive() (message []byte, ok bool) {
 	if message, ok, err = s.take(b); err != nil {
 		s.ended = failed(codes.Internal, err)
 	} else if s.ended != nil {
-		s.awaitEnd(out)
+		awaitEnd(s.caller, out)
 	}
 	return message, ok
-}
-
-// endPatience is how long a call that has its status waits for the end of its stream.
-const endPatience = 100 * time.Millisecond
-
-// awaitEnd waits for the end of a stream whose status has come. The handler returns right after that. The end says
-// no more, but a stream that has ended need not be given up with a message. One that does not end, because the
-// handler's process was stopped or the link is lost, is given up.
-func (s *clientStream) awaitEnd(out outgoing) {
-	late := time.AfterFunc(endPatience, func() { _ = out.Close() })
-	_, _ = out.Recv(s.caller)
-	late.Stop()
 }
 
 // gaveUp returns why this side has given the call up, or nil.
