@@ -17,7 +17,7 @@ import (
 
 // lead measures with a client that is several processes, which it starts.
 func (o *Options) lead(ctx context.Context, src perf.Source, address string, tool perf.Crowd) (result any, err error) {
-	host := ownAddress(address)
+	host := ownAddress(ctx, address)
 	// Before anything is started; the members open it for themselves.
 	n, err := open(src, host)
 	if err != nil {

@@ -123,7 +123,7 @@ func (o *Options) client(ctx context.Context, src perf.Source, address string, t
 	if crowd, ok := tool.(perf.Crowd); ok && crowd.Members() > 1 {
 		return o.lead(ctx, src, address, crowd)
 	}
-	n, err := open(src, ownAddress(address))
+	n, err := open(src, ownAddress(ctx, address))
 	if err != nil {
 		return nil, err
 	}
@@ -132,9 +132,9 @@ func (o *Options) client(ctx context.Context, src perf.Source, address string, t
 }
 
 // ownAddress is the one of this machine that the route to address begins with.
-func ownAddress(address string) string {
-	// Connecting a UDP socket sends nothing; it asks for the route.
-	c, err := net.Dial("udp", address)
+func ownAddress(ctx context.Context, address string) string {
+	// Connecting a UDP socket sends nothing; it asks for the route, and for the address of a name.
+	c, err := new(net.Dialer).DialContext(ctx, "udp", address)
 	if err != nil {
 		return "127.0.0.1" // connecting will fail, and say why
 	}
