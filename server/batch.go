@@ -66,7 +66,6 @@ func (p *pool) refill(b *batch) bool {
 	served := int(b.served.Load())
 	if b.n > 0 {
 		p.serving--
-		p.unmapRetired()
 	}
 	for _, h := range b.hints[:served] {
 		// A full ring loses the hint; the daemon then finds the answer by looking
@@ -98,6 +97,7 @@ func (p *pool) refill(b *batch) bool {
 		}
 	}
 	b.turn++
+	p.unmapRetired()
 	b.rescued = false
 	b.served.Store(0)
 	nudge := false

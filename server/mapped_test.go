@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/exchange"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // The memory of a lane that the daemon has closed stays while a stream holds a wait that came
@@ -41,6 +42,34 @@ func TestClosedLane(t *testing.T) {
 	r := newExchangeRig(t)
 	unmapped := 0
 	r.s.removeLane(fuzzLane, func() { unmapped++ })
+	if unmapped != 1 {
+		t.Errorf("unmapped %d times", unmapped)
+	}
+}
+
+// The memory of a lane goes as soon as no worker has a hint of it, however long the handler of a request by another lane takes.
+func TestClosedLaneBesideHandlers(t *testing.T) {
+	r := newExchangeRig(t)
+	p := &r.s.pool
+	take := func(lane uint16) *batch {
+		b := &batch{limit: 1}
+		p.batches = append(p.batches, b)
+		if p.again = append(p.again, slots.MakeHint(lane, 0, 1)); !p.refill(b) {
+			t.Fatal("nothing to take")
+		}
+		return b
+	}
+	take(fuzzLane + 1) // and its handler does not return
+	mine := take(fuzzLane)
+	unmapped := 0
+	r.s.removeLane(fuzzLane, func() { unmapped++ })
+	if unmapped > 0 {
+		t.Fatal("unmapped under a worker that has a hint of it")
+	}
+	// What others take now finds nothing by a hint that names the lane.
+	take(fuzzLane)
+	mine.served.Store(1)
+	p.refill(mine)
 	if unmapped != 1 {
 		t.Errorf("unmapped %d times", unmapped)
 	}

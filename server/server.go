@@ -279,7 +279,7 @@ func (s *Server) removeLane(id uint16, unmap func()) {
 	r := s.lanes[id].Swap(nil)
 	s.attached()
 	if r != nil {
-		s.pool.whenQuiet(r, unmap)
+		s.pool.whenQuiet(id, r, unmap)
 	}
 }
 
