@@ -104,7 +104,7 @@ func (m *Method) notRun(r *route, err error) error {
 		return late.of(m.name, false)
 	case errors.Is(err, ErrMaybeExecuted):
 		// No handler has seen it: what was lost is a part.
-		return fmt.Errorf("%s: %w: %s", m.name, ErrNotExecuted, err.Error())
+		return fmt.Errorf("%s: %w: %w", m.name, ErrNotExecuted, hideNotExecuted{err})
 	case errors.Is(err, slots.ErrClosed):
 		m.route.p.CompareAndSwap(r, nil)
 	}
@@ -266,7 +266,7 @@ func (f *Future) notFetched(err error) error {
 // makes the caller's error of it.
 var errUnwanted = fmt.Errorf("%w: it was executed, and its answer was not fetched", ErrMaybeExecuted)
 
-// hideNotExecuted keeps what has become of a part from being taken for what has become
+// hideNotExecuted keeps what has become of a part, whatever that is, from being taken for what has become
 // of the request.
 type hideNotExecuted struct{ error }
 
