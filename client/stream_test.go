@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -258,6 +259,7 @@ func TestStreamOutcomes(t *testing.T) {
 		"panic": func(*server.Stream) error { panic("at the disco") },
 		"exit":  func(*server.Stream) error { runtime.Goexit(); return nil },
 		"nil":   func(*server.Stream) error { return nil },
+		"long":  func(*server.Stream) error { return errors.New(strings.Repeat("x", 1000)) },
 	}, server.Workers(1))
 	c := attach(t, a)
 	s := open(t, c, "b/t/error")
@@ -282,6 +284,10 @@ func TestStreamOutcomes(t *testing.T) {
 	}
 	if _, err := open(t, c, "b/t/nil").Recv(t.Context()); err != io.EOF {
 		t.Errorf("nil: %v", err)
+	}
+	var remote *client.RemoteError
+	if _, err := open(t, c, "b/t/long").Recv(t.Context()); !errors.As(err, &remote) || remote.Text != strings.Repeat("x", 156) {
+		t.Errorf("a long text: %v", err)
 	}
 	// What is no stream, and what is one.
 	if _, err := method(t, c, "b/t/echo").Stream(t.Context()); !errors.Is(err, client.ErrNotExecuted) || !errors.Is(err, client.ErrNoService) {

@@ -16,7 +16,8 @@ import (
 
 // StreamHandler serves one stream, on a goroutine of its own. When it returns, the
 // caller's Recv returns io.EOF behind what was sent, or an ErrRemote with the text of
-// the error. The Stream is valid until it returns.
+// the error, cut to what the caller has room for at the time: 156 bytes, or more if much has been
+// sent just before. The Stream is valid until it returns.
 type StreamHandler func(s *Stream) error
 
 // ErrGivenUp is the cause of the end of a stream's context when the caller has given
