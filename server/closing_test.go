@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -86,5 +87,42 @@ func TestCloseBesideALargeRequest(t *testing.T) {
 	go func() { _ = s.Close() }()
 	if got, err := f.Wait(soon(t)); !errors.Is(err, client.ErrNotExecuted) || errors.Is(err, client.ErrDeadline) {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A server that has withdrawn can wait for large requests that have come to it, and then loses none.
+func TestFetchedLargeRequest(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	g := newGate()
+	defer g.Open()
+	s := attach(t, b, server.Workers(1))
+	handle(t, s, "gate", g.handle)
+	handle(t, s, "large", func(c *server.Call) error { return c.Reply(c.Request()) })
+	start(t, s)
+	if _, err := caller(t, a, "b/t/gate").Go(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
+	f, err := caller(t, a, "b/t/large").Go(t.Context(), make([]byte, 3<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Withdraw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Fetched(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("while a large request waits for a worker: %v", err)
+	}
+	fetched := make(chan error, 1)
+	go func() { fetched <- s.Fetched(t.Context()) }()
+	g.Open()
+	if err := <-fetched; err != nil {
+		t.Error(err)
+	}
+	go func() { _ = s.Close() }()
+	if got, err := f.Wait(soon(t)); err != nil || len(got) != 3<<20 {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }

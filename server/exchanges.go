@@ -42,7 +42,7 @@ type exchanges struct {
 	// ending are the exchanges that are over with the answers that are being given.
 	ending int
 	closed bool
-	// fewer is closed, and nil again, when there is less of what left counts; nil if nobody wants to know.
+	// fewer is closed, and nil again, when there is less of what fetched waits for; nil if nobody wants to know.
 	fewer chan struct{}
 	// running are stream handlers and goroutines that move parts.
 	running sync.WaitGroup
@@ -164,6 +164,7 @@ func (x *exchanges) hand(e *serverExchange) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e.handled = x.open[e.id] == e
+	x.lessLeft()
 	return e.handled
 }
 
@@ -248,11 +249,17 @@ func (x *exchanges) left() (n int, running bool) {
 	return x.leftLocked()
 }
 
-// fetched waits until nothing is left, nor a handler of a stream running, or one of the two contexts ends.
+// fetched waits until nothing is left, nor a handler of a stream running, nor a large request on its way to its handler, or one
+// of the two contexts ends.
 func (x *exchanges) fetched(ctx, base context.Context) error {
 	for {
 		x.mu.Lock()
 		n, running := x.leftLocked()
+		for _, e := range x.open {
+			if e.request != nil && !e.handled {
+				n++
+			}
+		}
 		if n > 0 || running {
 			if x.fewer == nil {
 				x.fewer = make(chan struct{})

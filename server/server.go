@@ -219,7 +219,8 @@ func (s *Server) Withdraw(ctx context.Context) error {
 	return nil
 }
 
-// Fetched waits until no handler of a stream runs, and callers have fetched to the end what handlers have left for them
+// Fetched waits until no handler of a stream runs, the handlers of large requests that have begun to come have begun, too, and
+// callers have fetched to the end what handlers have left for them
 // in this process: messages of streams that their readers had no room for, and large answers. Of those a server that
 // is closed keeps what is not asked for for 3 seconds only, and all for 15 at most. It is meant to follow Withdraw: before, there may soon be
 // more. Errors: that of ctx, or ErrClosed of a server that is closed. It is safe for concurrent use.
