@@ -90,8 +90,7 @@ func checkTarget(target string) error {
 	return nil
 }
 
-// payloadOf returns the payload that the arguments ask for, of no more bytes than most: standard input may have no end. A read that
-// nobody waits for any more ends with the process.
+// payloadOf returns the payload that the arguments ask for, of no more bytes than most: standard input may have no end.
 func payloadOf(ctx context.Context, in io.Reader, args []string, most int64) ([]byte, error) {
 	if len(args) == 0 {
 		return nil, nil
@@ -99,24 +98,13 @@ func payloadOf(ctx context.Context, in io.Reader, args []string, most int64) ([]
 	if args[0] != "-" {
 		return []byte(args[0]), nil
 	}
-	type outcome struct {
-		payload []byte
-		err     error
-	}
-	read := make(chan outcome, 1)
-	go func() {
+	return inTime(ctx, "reading the payload", func() ([]byte, error) {
 		payload, err := io.ReadAll(io.LimitReader(in, most+1))
 		if err == nil && int64(len(payload)) > most {
-			err = fmt.Errorf("the payload: %w: more than %d bytes", client.ErrTooLarge, most)
+			payload, err = nil, fmt.Errorf("the payload: %w: more than %d bytes", client.ErrTooLarge, most)
 		}
-		read <- outcome{payload, err}
-	}()
-	select {
-	case r := <-read:
-		return r.payload, r.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("reading the payload: %w", ctx.Err())
-	}
+		return payload, err
+	})
 }
 
 func (f *callFlags) call(outer context.Context, target string, payload []byte) (*callResult, error) {

@@ -140,8 +140,10 @@ func newCertsShow() *cobra.Command {
 			list := []nodecert.Info{}
 			var failed, passedOver error
 			for _, file := range args {
-				infos, err := nodecert.Show(file)
+				infos, err := inTime(c.Context(), file, func() ([]nodecert.Info, error) { return nodecert.Show(file) })
 				switch {
+				case err != nil && c.Context().Err() != nil:
+					return fmt.Errorf("certs: %w", err)
 				case errors.Is(err, nodecert.ErrKeyOnly): // of certs/*.pem, say
 					passedOver = errors.Join(passedOver, fmt.Errorf("certs: %w", err))
 				case err != nil:
