@@ -29,6 +29,9 @@ func TestAttachUntilDeadline(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("not the context's error: %v", err)
 		}
+		if errors.Is(err, attach.ErrClosed) {
+			t.Fatalf("the daemon has closed nothing: %v", err)
+		}
 		if took := time.Since(start); took > 5*time.Second {
 			t.Fatalf("after %v, of a context that ended at once", took)
 		}

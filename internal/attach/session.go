@@ -165,7 +165,10 @@ func (s *Session) handshake(ctx context.Context, hello Hello) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
 	err := s.exchange(hello)
 	if !stop() {
-		// The past deadline is set or about to be.
+		// The past deadline is set or about to be; what it has ended says nothing of the daemon.
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = nil
+		}
 		return errors.Join(ctx.Err(), err)
 	}
 	if err != nil {
