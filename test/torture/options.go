@@ -95,6 +95,8 @@ func parseOptions(argv []string, errOut io.Writer) (*options, error) {
 		err = fmt.Errorf("%w: what is %q?", errUsage, f.Arg(0))
 	case o.workers < 2 || o.services < 1 || o.depth < 1:
 		err = fmt.Errorf("%w: at least two workers, one service and a depth of one are needed", errUsage)
+	case o.duration < 0 || o.progress <= 0:
+		err = fmt.Errorf("%w: --duration is not less than 0, and --progress more", errUsage)
 	case o.largest < 1000 || o.largest > 1<<20:
 		err = fmt.Errorf("%w: the largest messages have 1000 to %d bytes", errUsage, 1<<20)
 	}

@@ -25,7 +25,7 @@ func TestOptions(t *testing.T) {
 	if o, err := parseOptions(nil, io.Discard); err != nil || o.seed == 0 || len(o.faults) != len(faults) || !strings.Contains(o.command, "--seed=") {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for _, bad := range [][]string{{"--faults=nothing"}, {"x"}, {"--workers=1"}, {"--largest=2"}} {
+	for _, bad := range [][]string{{"--faults=nothing"}, {"x"}, {"--workers=1"}, {"--largest=2"}, {"--progress=0s"}, {"--duration=-1s"}} {
 		if _, err := parseOptions(bad, io.Discard); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", bad, err)
 		}
