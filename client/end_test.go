@@ -79,6 +79,7 @@ func TestCloseWithOutstandingCalls(t *testing.T) {
 		"post":    m.Post(t.Context(), nil),
 		"reserve": second(m.Reserve(t.Context(), 1)),
 		"method":  second(c.Method(t.Context(), "b/t/other")),
+		"known":   second(c.Method(t.Context(), "b/t/gate")),
 		"status":  second(c.Status(t.Context())),
 		"ping":    second(c.Ping(t.Context(), "b")),
 	} {

@@ -69,6 +69,9 @@ func (r *route) peer() string { return r.sets[0].lanes[0].peer }
 // limit. Errors: ErrNoService, ErrInvalid, ErrClosed, ErrLimit or ctx's.
 func (c *Conn) Method(ctx context.Context, target string) (*Method, error) {
 	if m := (*c.methods.Load())[target]; m != nil {
+		if c.ended.Load() {
+			return nil, m.closed()
+		}
 		return m, nil
 	}
 	t, err := parseTarget(target)
