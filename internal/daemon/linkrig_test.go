@@ -78,6 +78,87 @@ func TestPeersThatTalkAtOnce(t *testing.T) {
 	<-served
 }
 
+// A node reads the questions of a peer that reads no answers meanwhile: the peer may be about to write what this node does not
+// read because it writes itself. Each is answered when the peer reads.
+func TestQuestionsBesideUnreadAnswers(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	r.link.session = r.s
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		r.link.serveSession(r.s)
+	}()
+	if err := r.peer.SetDeadline(time.Now().Add(4 * time.Second)); err != nil { // less than a write of the node may take
+		t.Fatal(err)
+	}
+	region := &peerproto.Region{Domain: "default", Index: 1, Generation: 1}
+	waited := map[uint64]bool{}
+	for _, m := range []peerproto.Message{
+		{Type: peerproto.TypePing},
+		{Type: peerproto.TypeExport, Region: &peerproto.Region{Domain: "none", Index: 1, Generation: 1}},
+		{Type: peerproto.TypeUnexport, Region: region},
+		{Type: peerproto.TypeUnexport, Region: &peerproto.Region{Domain: "none", Index: 1, Generation: 1}},
+		{Type: peerproto.TypeGone, Caller: 1, Lane: &peerproto.Lane{Domain: "default"}},
+		{Type: peerproto.TypeTrace, Trace: &peerproto.Trace{Domain: "default"}},
+		{Type: peerproto.TypePing},
+	} {
+		m.Seq = uint64(len(waited) + 1)
+		waited[m.Seq] = true
+		if err := peerproto.Write(r.peer, &m); err != nil {
+			t.Fatalf("the node does not read %s: %v", m.Type, err)
+		}
+	}
+	for reader := bufio.NewReader(r.peer); len(waited) > 0; {
+		m, err := peerproto.Read(reader, peerproto.MaxFrame)
+		if err != nil {
+			t.Fatalf("%d questions have no answer: %v", len(waited), err)
+		}
+		if m.Type != peerproto.TypeDirectory && m.Type != peerproto.TypeRepeated && !waited[m.Seq] {
+			t.Errorf("the node says %s to question %d", m.Type, m.Seq)
+		}
+		delete(waited, m.Seq)
+	}
+	r.s.end(errStopping)
+	<-served
+}
+
+// A peer that leaves its answers unread has no more than so many bytes of them kept, and gets all.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	defer func(n, part int) { maxUnread, writePart = n, part }(maxUnread, writePart)
+	maxUnread, writePart = 1000, 7
+	r := newLinkRig(t)
+	defer r.stop()
+	const answers = 200
+	kept := make(chan int, 1)
+	go func() {
+		most := 0
+		for i := range answers {
+			if err := r.s.answer(&peerproto.Message{Type: peerproto.TypePong, Seq: uint64(i)}); err != nil {
+				t.Error(err)
+			}
+			r.s.mu.Lock()
+			most = max(most, r.s.unread)
+			r.s.mu.Unlock()
+		}
+		kept <- most
+	}()
+	seen := map[uint64]bool{}
+	for reader := bufio.NewReader(r.peer); len(seen) < answers; {
+		m, err := peerproto.Read(reader, peerproto.MaxFrame)
+		if err != nil {
+			t.Fatalf("%d answers: %v", len(seen), err)
+		}
+		if seen[m.Seq] {
+			t.Errorf("answer %d comes twice", m.Seq)
+		}
+		seen[m.Seq] = true
+	}
+	if most := <-kept; most > maxUnread {
+		t.Errorf("%d bytes were kept", most)
+	}
+}
+
 // Connections for operations are opened as lanes are, so many at a time.
 func TestOpsAskWithinTheBound(t *testing.T) {
 	r := newLinkRig(t)

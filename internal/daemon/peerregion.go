@@ -34,7 +34,7 @@ func (c *conductor) imported(s *session, m *peerproto.Message) error {
 			return nil
 		}
 		a.Seq = m.Seq
-		return s.send(&a)
+		return s.answer(&a)
 	}
 	d := c.domainNamed(m.Region.Domain)
 	if d == nil {
@@ -57,7 +57,7 @@ func (c *conductor) imported(s *session, m *peerproto.Message) error {
 // reach it any more.
 func (c *conductor) returned(s *session, m *peerproto.Message) {
 	answer := func() {
-		if err := s.send(&peerproto.Message{Type: peerproto.TypeUnexported, Seq: m.Seq}); err != nil {
+		if err := s.answer(&peerproto.Message{Type: peerproto.TypeUnexported, Seq: m.Seq}); err != nil {
 			s.end(err)
 		}
 	}
@@ -67,7 +67,7 @@ func (c *conductor) returned(s *session, m *peerproto.Message) {
 		return
 	}
 	b := c.bulkWith(d, s.link.name)
-	// As a rule nobody uses it: then this goroutine answers, and listens to a peer no more that does not listen.
+	// As a rule nobody uses it: then no goroutine is needed, and a peer is listened to no more that leaves very many answers.
 	unused := false
 	d.agent.Commands.Call(func() {
 		asking := true

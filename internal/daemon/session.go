@@ -2,8 +2,8 @@ package daemon
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -63,6 +63,10 @@ type session struct {
 	err     error
 	seq     uint64
 	pending map[uint64]chan *peerproto.Message
+	// answers are the frames that a goroutine is to write, if there are any, and unread is how many bytes those and the ones
+	// have that it is writing.
+	answers []byte
+	unread  int
 }
 
 const (
@@ -272,19 +276,13 @@ func (c *conductor) welcome(conn net.Conn) (*session, error) {
 	return newSession(l, ch, r, h, mine.Hello, m.Clock)
 }
 
-// send writes one message. If it cannot be written the session ends: a part of it may
-// have been, and with TLS nothing can follow.
+// send writes one message.
 func (s *session) send(m *peerproto.Message) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	err := s.conn.SetWriteDeadline(time.Now().Add(peerWriteTimeout))
-	if err == nil {
-		err = peerproto.Write(s.conn, m)
+	var frame bytes.Buffer
+	if err := peerproto.Write(&frame, m); err != nil {
+		return err
 	}
-	if err != nil && !errors.Is(err, peerproto.ErrFrame) {
-		s.end(err)
-	}
-	return err
+	return s.write(frame.Bytes())
 }
 
 // ask sends a question and waits for its answer.
@@ -415,7 +413,7 @@ func (s *session) handle(m *peerproto.Message) error {
 	case peerproto.TypeRepeated:
 		c.peerRepeated(s)
 	case peerproto.TypePing:
-		return s.send(&peerproto.Message{Type: peerproto.TypePong, Seq: m.Seq})
+		return s.answer(&peerproto.Message{Type: peerproto.TypePong, Seq: m.Seq})
 	case peerproto.TypeAccept, peerproto.TypeRefuse, peerproto.TypePong, peerproto.TypeExported, peerproto.TypeUnexported, peerproto.TypeNoted, peerproto.TypeTraced:
 		s.mu.Lock()
 		answer := s.pending[m.Seq]

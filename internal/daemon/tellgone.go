@@ -120,7 +120,7 @@ func (c *conductor) peerGone(s *session, m *peerproto.Message) error {
 			return err
 		}
 	}
-	return s.send(&peerproto.Message{Type: peerproto.TypeNoted, Seq: m.Seq})
+	return s.answer(&peerproto.Message{Type: peerproto.TypeNoted, Seq: m.Seq})
 }
 
 // callerGone does what the message says, unless it is about another end of the lane.

@@ -89,7 +89,7 @@ func (c *conductor) peerTrace(s *session, m *peerproto.Message) error {
 		}
 		c.mu.Unlock()
 	}
-	return s.send(&peerproto.Message{Type: peerproto.TypeTraced, Seq: m.Seq, Trace: answer})
+	return s.answer(&peerproto.Message{Type: peerproto.TypeTraced, Seq: m.Seq, Trace: answer})
 }
 
 // peerTrace is conductor.peerTrace for the domain that it is about.
