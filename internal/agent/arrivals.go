@@ -2,6 +2,7 @@ package agent
 
 import (
 	"math"
+	"time"
 
 	"github.com/rdmad/rdmad/groupsend"
 	"github.com/rdmad/rdmad/internal/vault"
@@ -106,6 +107,7 @@ func (l *InLane) accept(i, run int, h *slots.Header) {
 		// that a later core does not do it again.
 		h.Deadline = later(h.Deadline, l.Clock)
 		h.Encode(l.Ring.HeaderAt(i))
+		l.doubt(h.Deadline)
 	}
 	// In place: a record that is made elsewhere and copied makes the processor wait for
 	// what it has just stored, in pieces that are smaller than it loads.
@@ -151,6 +153,25 @@ func (l *InLane) note(i int) {
 	l.Row.Busy++
 	l.Row.BusySlots += uint64(l.records[i].run)
 	l.opened(i)
+}
+
+const (
+	// clockAge is after what time the clocks of two nodes are compared again when requests with deadlines come,
+	// and doubtAge when one comes too late: perhaps its node's clock has stood still.
+	clockAge = int64(10 * time.Second)
+	doubtAge = int64(time.Second)
+)
+
+// doubt has the clocks compared again if that is due; a request has come with a deadline.
+func (l *InLane) doubt(deadline int64) {
+	now := l.domain.now
+	if age := now - l.Compared; age < doubtAge || age < clockAge && deadline >= now {
+		return
+	}
+	l.Compared = now
+	if l.OnDoubt != nil {
+		l.OnDoubt()
+	}
 }
 
 // later moves a deadline, which is not 0, by the distance of another clock. Both come from others: what

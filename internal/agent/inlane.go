@@ -40,9 +40,11 @@ type InLane struct {
 	// Peer has the regions of the requester's node; nil for a local lane.
 	Peer *Peer
 	// Clock is what to add to the requester's clock to get this node's, in
-	// nanoseconds.
-	Clock int64
-	again bool // in Domain.againIn
+	// nanoseconds, and Compared when the clocks were compared, by this node's. OnDoubt, if set, has
+	// that done again, soon.
+	Clock, Compared int64
+	OnDoubt         func()
+	again           bool // in Domain.againIn
 	// delay holds groups back. delayed: in Domain.delayed. soonest is the earliest
 	// deadline of the answers that are not posted, 0 for none.
 	delay   groupsend.Delay

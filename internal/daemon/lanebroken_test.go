@@ -46,19 +46,26 @@ func (p *impostor) hello(name string) {
 // next returns the next message, which is wanted for what.
 func (p *impostor) next(what string) frame {
 	p.t.Helper()
-	var size [4]byte
-	if _, err := io.ReadFull(p.conn, size[:]); err != nil {
+	data, err := p.read()
+	if err != nil {
 		p.t.Fatalf("waiting for %q: %v", what, err)
-	}
-	data := make([]byte, binary.BigEndian.Uint32(size[:]))
-	if _, err := io.ReadFull(p.conn, data); err != nil {
-		p.t.Fatal(err)
 	}
 	var m frame
 	if err := json.Unmarshal(data, &m); err != nil {
 		p.t.Fatal(err)
 	}
 	return m
+}
+
+// read returns the bytes of the next message.
+func (p *impostor) read() ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(p.conn, size[:]); err != nil {
+		return nil, err
+	}
+	data := make([]byte, binary.BigEndian.Uint32(size[:]))
+	_, err := io.ReadFull(p.conn, data)
+	return data, err
 }
 
 // receive returns the next message of the given type.

@@ -102,7 +102,8 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 				}
 			})
 		}
-		in.lane.Clock = s.clock
+		s.clock.set(in.lane)
+		in.lane.OnDoubt = func() { c.spawn(s.compareClocks) }
 		err = in.lane.Up(pair)
 		up = true
 		faultpoint.Here("accept.up")

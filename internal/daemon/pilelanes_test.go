@@ -2,9 +2,7 @@ package daemon_test
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -136,11 +134,7 @@ type openedLane struct {
 func (p *impostor) opened() (lane openedLane, refusal string) {
 	p.t.Helper()
 	for {
-		var size [4]byte
-		_, err := io.ReadFull(p.conn, size[:])
-		check(p.t, err)
-		data := make([]byte, binary.BigEndian.Uint32(size[:]))
-		_, err = io.ReadFull(p.conn, data)
+		data, err := p.read()
 		check(p.t, err)
 		var m struct {
 			Type, Reason string

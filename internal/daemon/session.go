@@ -28,9 +28,9 @@ type session struct {
 	fabric      *openFabric
 	offered     []string // the fabrics that this node has offered for it
 	dialler     string   // the name of the node that dialled
-	clock       int64    // what to add to the peer's clock to get ours
-	traces      bool     // the peer answers to a trace
-	carries     bool     // the peer knows slots.FlagCarry
+	clock       peerClock
+	traces      bool // the peer answers to a trace
+	carries     bool // the peer knows slots.FlagCarry
 	// done: nothing comes over it any more; forgotten, later: its lanes rest, and its link
 	// has none or another one.
 	done, forgotten chan struct{}
@@ -187,10 +187,12 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *peerproto.Hello,
 		}
 	}
 	life, endLife := context.WithCancel(context.Background())
-	return &session{
-		link: l, conn: ch, life: life, endLife: endLife, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, offered: mine.Fabrics, clock: clock, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
+	s := &session{
+		link: l, conn: ch, life: life, endLife: endLife, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, offered: mine.Fabrics, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
 		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), draining: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerproto.Message),
-	}, nil
+	}
+	s.clock.offset, s.clock.compared = clock, shm.Nanotime()
+	return s, nil
 }
 
 // acceptPeers takes bootstrap connections of peers.
@@ -413,7 +415,7 @@ func (s *session) handle(m *peerproto.Message) error {
 	case peerproto.TypeRepeated:
 		c.peerRepeated(s)
 	case peerproto.TypePing:
-		return s.answer(&peerproto.Message{Type: peerproto.TypePong, Seq: m.Seq})
+		return s.answer(&peerproto.Message{Type: peerproto.TypePong, Seq: m.Seq, Clock: shm.Nanotime()})
 	case peerproto.TypeAccept, peerproto.TypeRefuse, peerproto.TypePong, peerproto.TypeExported, peerproto.TypeUnexported, peerproto.TypeNoted, peerproto.TypeTraced:
 		s.mu.Lock()
 		answer := s.pending[m.Seq]

@@ -12,8 +12,10 @@ import (
 // Deadlines in headers are by the requester's clock, and the answering node must know what
 // to add to it. The sides of a session find that out in the handshake: one asks for the
 // other's clock and reads its own before and after. The answer is good to half of the time
-// in between, which is long if one of them does not run for a while; it counts as long as
-// the session lasts. So the question is asked again.
+// in between, which is long if one of them does not run for a while. So the question is asked again.
+//
+// The difference does not stay what it was: a clock is slewed, or is behind when its machine has stood
+// still. So an answer to a ping says the clock, too, and as long as deadlines come it is asked for now and then.
 const (
 	// clockTries bounds how often a side asks, besides the hello.
 	clockTries = 8
@@ -29,6 +31,12 @@ type ClockEstimate struct{ Offset, Slack int64 }
 // node's before the question and after the answer.
 func EstimateClock(sent, back, peer int64) ClockEstimate {
 	return ClockEstimate{Offset: sent + (back-sent)/2 - peer, Slack: back - sent}
+}
+
+// Correct returns the offset nearest to an earlier one that is possible by the estimate: a bad estimate changes little of a good
+// one.
+func (e ClockEstimate) Correct(offset int64) int64 {
+	return e.Offset + min(max(offset-e.Offset, -e.Slack/2), e.Slack/2)
 }
 
 // RefineClock asks for the peer's clock until the answer comes quickly, and returns the best

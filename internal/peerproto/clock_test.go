@@ -3,6 +3,7 @@ package peerproto
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"testing"
 	"time"
@@ -75,5 +76,15 @@ func TestClocksOfStrangePeers(t *testing.T) {
 func TestEstimateClock(t *testing.T) {
 	if got := EstimateClock(100, 140, 5000); got != (ClockEstimate{Offset: 120 - 5000, Slack: 40}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What was known before stays as far as it is possible still.
+func TestCorrectClock(t *testing.T) {
+	e := ClockEstimate{Offset: 1000, Slack: 40}
+	for before, want := range map[int64]int64{1000: 1000, 990: 990, 1020: 1020, 979: 980, 1021: 1020, -5000: 980, math.MaxInt64: 1020} {
+		if got := e.Correct(before); got != want {
+			t.Errorf("%d becomes %d, want %d", before, got, want)
+		}
 	}
 }
