@@ -94,7 +94,7 @@ func newLinkRig(t *testing.T) *linkRig {
 		t.Fatal(err)
 	}
 	dev := &strictDevice{Device: inner, waiting: make(chan struct{}, 1)}
-	c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*openFabric{{name: "tcp", device: dev}}, links: map[string]*link{},
+	c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*openFabric{{name: "tcp", device: dev}}, links: map[string]*link{}, formerLinks: map[string]*link{},
 		changed: make(chan struct{}), retired: map[*domain]struct{}{}, held: map[*domain]struct{}{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	a, err := agent.New("test", agent.IdleStrategy{}, 16, []fabric.Device{dev}, zerolog.Nop())

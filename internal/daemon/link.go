@@ -165,6 +165,7 @@ func (l *link) adopt(s *session) {
 	c := l.conductor
 	for {
 		c.mu.Lock()
+		l.leave(s)
 		old := l.session
 		if l.ctx.Err() != nil {
 			c.mu.Unlock()
@@ -187,16 +188,14 @@ func (l *link) adopt(s *session) {
 		l.comes(s)
 		select {
 		case <-old.forgotten:
-		case <-s.life.Done():
-			return // replaced while it waited
+		case <-s.life.Done(): // replaced while it waited
+			c.mu.Lock()
+			l.leave(s)
+			c.mu.Unlock()
+			return
 		case <-c.ctx.Done():
 			s.end(errStopping)
 			return
-		}
-	}
-	for own, next := range l.next {
-		if next == s {
-			l.next[own] = nil
 		}
 	}
 	l.session, l.since, l.lastErr, l.draining, l.drained, l.listed = s, time.Now(), nil, false, false, false
@@ -219,6 +218,15 @@ func (l *link) comes(s *session) {
 	c.mu.Unlock()
 	if before != nil && before != s {
 		before.end(fmt.Errorf("replaced by a newer connection of node %s", s.dialler))
+	}
+}
+
+// leave notes that s does not wait any more, with conductor.mu held.
+func (l *link) leave(s *session) {
+	for own, next := range l.next {
+		if next == s {
+			l.next[own] = nil
+		}
 	}
 }
 

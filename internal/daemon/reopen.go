@@ -150,6 +150,13 @@ const refusedHold = 2 * time.Second
 // that has ended.
 func (l *link) hold(lost *session) {
 	c := l.conductor
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if l.holding == lost {
+			l.holding = nil // nothing waits for it any more
+		}
+	}()
 	end := time.NewTimer(c.live().Node.LinkHold)
 	defer end.Stop()
 	for over := false; ; {
