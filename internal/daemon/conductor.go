@@ -296,7 +296,7 @@ func (c *conductor) drain() error {
 	c.mu.Lock()
 	c.draining = true
 	if c.out == nil {
-		c.drains++
+		c.beginDrain()
 	}
 	c.notify()
 	c.mu.Unlock()

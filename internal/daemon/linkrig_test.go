@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
@@ -35,6 +36,27 @@ func TestPeerDrainedForAnEarlierTime(t *testing.T) {
 	r.tellPeersOfService() // it knows
 	if busy := r.undrained(); len(busy) != 0 {
 		t.Errorf("it waits for %v", busy)
+	}
+}
+
+// A node that stops, or leaves service, waits for no peer to read that.
+func TestServiceIsToldBeside(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	r.identity = new(handoff.Node)
+	r.link.session, r.link.drained = r.s, true // it was out of service, and is back
+	left := make(chan []string, 1)
+	go func() {
+		r.leaveService(1)
+		left <- r.undrained()
+	}()
+	select {
+	case busy := <-left:
+		if len(busy) != 1 {
+			t.Errorf("it waits for %v", busy)
+		}
+	case <-time.After(4 * time.Second): // less than a write may take
+		t.Error("it waits for the peer to read")
 	}
 }
 

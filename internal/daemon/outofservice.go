@@ -48,12 +48,9 @@ func (c *conductor) leaveService(pid int) {
 	again := c.out != nil || c.draining
 	if !again {
 		c.out = &outage{since: time.Now()}
-		c.drains++
+		c.beginDrain()
 		c.keepOut()
 		c.countPeers()
-		for _, l := range c.links {
-			l.drained = false
-		}
 		c.notify()
 	}
 	c.mu.Unlock()
@@ -141,12 +138,20 @@ func (c *conductor) drainStatus(serving int) *status.Drain {
 	return &status.Drain{SinceS: time.Since(c.out.since).Seconds(), Requests: serving, Peers: busy, Complete: serving == 0 && len(busy) == 0}
 }
 
-// tellPeersOfService tells all peers whether this node takes requests.
+// tellPeersOfService has all peers told whether this node takes requests. It does not wait for peers to read.
 func (c *conductor) tellPeersOfService() {
 	for _, l := range c.allLinks() {
 		if s := l.current(); s != nil {
-			c.tellService(s)
+			c.spawn(func() { c.tellService(s) })
 		}
+	}
+}
+
+// beginDrain begins another time in which the node takes no requests; mu is held.
+func (c *conductor) beginDrain() {
+	c.drains++
+	for _, l := range c.links {
+		l.drained = false
 	}
 }
 
