@@ -13,7 +13,7 @@ func (c *conductor) lanesDrained(s *session, undrained <-chan struct{}) bool {
 	for _, d := range c.allDomains() {
 		outs, _ := d.lanesOf(s.link.name)
 		for _, o := range outs {
-			o.beginDrain(d, undrained)
+			o.beginDrain(d, s, undrained)
 		}
 		for _, o := range outs {
 			if !o.drain(d, s, undrained) {
@@ -24,15 +24,15 @@ func (c *conductor) lanesDrained(s *session, undrained <-chan struct{}) bool {
 	return !closed(undrained)
 }
 
-// beginDrain stops new requests on the lane, unless undrained is closed.
-func (o *outgoing) beginDrain(d *domain, undrained <-chan struct{}) {
+// beginDrain stops new requests on the lane, unless undrained is closed or the session has ended: as in drained.
+func (o *outgoing) beginDrain(d *domain, s *session, undrained <-chan struct{}) {
 	if !d.use() {
 		return
 	}
 	defer d.using.RUnlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !closed(undrained) {
+	if !closed(undrained) && s.Reason() == nil {
 		d.agent.Commands.Call(func() { o.lane.SetDraining() })
 	}
 }

@@ -285,3 +285,29 @@ func TestUsedLinksAreForgotten(t *testing.T) {
 		t.Errorf("the link is there: session %v, next %v, holding %v", l.session, l.next, l.holding)
 	}
 }
+
+// A peer that was draining when its link was lost does not say so in the next session: what still follows from the last one
+// closes no lane of the next.
+func TestDrainOfALostSession(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	d := r.domainNamed("default")
+	o, err := d.outgoing(place{node: "a", session: r.s}, config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drains := func() (does bool) {
+		d.agent.Commands.Call(func() { does = o.lane.Draining })
+		return does
+	}
+	r.lanesDrained(r.s, make(chan struct{}))
+	if !drains() {
+		t.Error("the lane takes requests for a node that drains")
+	}
+	o.undrain(d, r.link) // as the next session does
+	r.s.end(errStopping)
+	close(r.s.done) // as serve does
+	if r.lanesDrained(r.s, make(chan struct{})); drains() {
+		t.Error("the lane takes none, because of a session that has ended")
+	}
+}
