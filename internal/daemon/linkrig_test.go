@@ -311,3 +311,35 @@ func TestDrainOfALostSession(t *testing.T) {
 		t.Error("the lane takes none, because of a session that has ended")
 	}
 }
+
+// The lanes that requests of a peer came in by are given back with its link, when it was removed long ago.
+func TestMirrorsOfARemovedPeer(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	d := r.domainNamed("default")
+	for n := range 3 {
+		d.making.Lock()
+		_, _, _, _, err := d.incoming(r.s, config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}, n, 0, nil)
+		d.making.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func() (lanes, known int) {
+		r.tasks.Wait()
+		r.agent.Commands.Call(func() { known = len(d.view.InLanes) })
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(d.lanes), known
+	}
+	peers := &config.Config{Peers: []config.Peer{{Name: "a"}}}
+	r.applyPeers(peers, &config.Config{})
+	if lanes, known := kept(); lanes != 3 || known != 3 {
+		t.Errorf("%d lanes when the peer has just been removed, of which the agent knows %d", lanes, known)
+	}
+	r.link.removed = r.link.removed.Add(-2 * formerLinkLife)
+	r.applyPeers(&config.Config{}, &config.Config{})
+	if lanes, known := kept(); lanes != 0 || known != 0 {
+		t.Errorf("%d lanes when the peer was removed long ago, of which the agent knows %d", lanes, known)
+	}
+}
