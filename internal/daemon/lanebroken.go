@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rdmad/rdmad/internal/agent"
@@ -25,8 +27,30 @@ func (d *domain) tellBroken(o agent.Opening, l *laneInfo, incoming bool, why str
 	}
 }
 
+// awaits notes how to give up waiting for the peer's end of a connection that it has asked for with the message seq, in case it
+// says that there will be none. It returns what is to be called when that is over.
+func (s *session) awaits(seq uint64, giveUp context.CancelCauseFunc) (over func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awaited[seq] = giveUp
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.awaited, seq)
+	}
+}
+
+// giveUp gives up waiting for the peer's end of a connection, if anybody does.
+func (s *session) giveUp(seq uint64, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if giveUp := s.awaited[seq]; giveUp != nil {
+		giveUp(errors.New(why))
+	}
+}
+
 // laneBroken takes this node's end of a connection down after the peer's end has
-// gone. Connections that were opened since are left alone.
+// gone, or does not wait for that any more. Connections that were opened since are left alone.
 func (c *conductor) laneBroken(s *session, m *peerproto.Message) {
 	if m.Lane.Bulk {
 		c.bulkBroken(s, m)
@@ -50,6 +74,7 @@ func (c *conductor) laneBroken(s *session, m *peerproto.Message) {
 			}
 		})
 	case !m.Lane.Incoming && in != nil:
+		s.giveUp(m.Seq, why)
 		d.agent.Commands.Call(func() {
 			if l := in.lane; l.Pair != nil && l.Pair.Opening == gone {
 				l.Fail(why, nil)

@@ -165,6 +165,9 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	waiting, verdicts, err := o.connect(ctx, d, s, pair)
 	if err != nil {
 		pair.Discard(d.agent)
+		if accepted := pair.Opening.Session != nil; accepted && s.Reason() == nil {
+			d.tellBroken(pair.Opening, o.info, false, err.Error()) // it waits for this end
+		}
 		if d.isRetired() {
 			return agent.ErrRetired
 		}
@@ -205,7 +208,8 @@ func (o *outgoing) isOpen(d *domain, s *session) (bool, error) {
 }
 
 // connect has the peer make its end of the lane, and connects pair to that. It returns the
-// requests that wait for answers, and what the peer says of them. If it fails, pair is the caller's.
+// requests that wait for answers, and what the peer says of them. If it fails, pair is the caller's,
+// and has an Opening if the peer waits for it.
 func (o *outgoing) connect(ctx context.Context, d *domain, s *session, pair *agent.EndpointPair) (waiting []agent.SentRequest, verdicts []byte, err error) {
 	var mirror uint64
 	d.agent.Commands.Call(func() { waiting, mirror = o.lane.Outstanding(), o.lane.Mirror.Load() })
@@ -216,10 +220,10 @@ func (o *outgoing) connect(ctx context.Context, d *domain, s *session, pair *age
 	faultpoint.Here("open.before_ask")
 	answer, err := s.ask(ctx, question)
 	faultpoint.Here("open.answered")
-	pair.Opening = agent.Opening{Session: s, Seq: question.Seq}
 	if err != nil {
 		return nil, nil, err
 	}
+	pair.Opening = agent.Opening{Session: s, Seq: question.Seq}
 	if waiting, verdicts, err = o.learn(d, answer.Lane, mirror, waiting); err != nil {
 		return nil, nil, err
 	}

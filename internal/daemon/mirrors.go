@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -72,6 +73,9 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	pair.Opening = agent.Opening{Session: s, Seq: m.Seq}
 	ctx, cancel := s.within(d.alive, openTimeout)
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	defer s.awaits(m.Seq, giveUp)()
 	fabric.Expect(pair.Endpoint, m.Lane.Address)
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
 		Address: pair.Endpoint.Address(), Key: pair.MR.Remote(), Mirror: agreed, Verdicts: verdicts,
@@ -82,6 +86,9 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 		faultpoint.Here("accept.connected")
 	}
 	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = context.Cause(ctx)
+		}
 		// The peer has been told yes: its end is to break, and it may ask again.
 		pair.Discard(d.agent)
 		d.tellBroken(pair.Opening, in.info, true, err.Error())
@@ -90,8 +97,8 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	}
 	up := false
 	d.agent.Commands.Call(func() {
-		if s.Reason() != nil || in.lane.Pair != nil || d.view.Retired || in.outdated(agreed, turn) {
-			return // the session ended meanwhile, or the peer has opened the lane again
+		if s.Reason() != nil || ctx.Err() != nil || in.lane.Pair != nil || d.view.Retired || in.outdated(agreed, turn) {
+			return // the session or the peer's end has ended meanwhile, or the peer has opened the lane again
 		}
 		in.lane.OnBroken = func(err error) {
 			c.spawn(func() {

@@ -63,6 +63,8 @@ type session struct {
 	err     error
 	seq     uint64
 	pending map[uint64]chan *peerproto.Message
+	// awaited has for each lane that the peer is just connecting how to give that up, by the number of its question.
+	awaited map[uint64]context.CancelCauseFunc
 	// answers are the frames that a goroutine is to write, if there are any, and unread is how many bytes those and the ones
 	// have that it is writing.
 	answers []byte
@@ -189,7 +191,7 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *peerproto.Hello,
 	life, endLife := context.WithCancel(context.Background())
 	s := &session{
 		link: l, conn: ch, life: life, endLife: endLife, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, offered: mine.Fabrics, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
-		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), draining: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerproto.Message),
+		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), draining: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerproto.Message), awaited: make(map[uint64]context.CancelCauseFunc),
 	}
 	s.clock.offset, s.clock.compared = clock, shm.Nanotime()
 	return s, nil

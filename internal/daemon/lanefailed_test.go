@@ -1,0 +1,61 @@
+package daemon_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/daemontest"
+)
+
+// A peer that cannot connect lanes that are accepted, because its way to this node's data port is barred, says so, and is
+// listened to: this node waits for none of the connections, of which only so many may be waited for.
+func TestLanesThatPeerCannotConnect(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	check(t, b.Halt())
+	_, address, key := silence(t)
+	p := pose(t, a)
+	check(t, p.conn.SetDeadline(time.Now().Add(20*time.Second))) // less than a connection is waited for
+	p.send(frame{"type": "repeated"})
+	for i := range 100 {
+		p.send(frame{"type": "open", "seq": i + 1, "lane": frame{
+			"domain": "default", "class": "small", "number": i % 8, "geometry": frame{"slot_size": 128, "slots": 8192, "max_run": 64}, "address": address, "key": key,
+		}})
+		p.receive("accept")
+		p.send(frame{"type": "broken", "seq": i + 1, "lane": frame{"domain": "default", "class": "small", "number": i % 8}, "reason": "no route"})
+	}
+	p.send(frame{"type": "ping", "seq": 5})
+	p.receive("pong")
+}
+
+// A node that cannot connect a lane that its peer has accepted tells the peer, which waits for it.
+func TestLaneThatCannotBeConnected(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	check(t, b.Halt())
+	l, address, key := silence(t)
+	p := pose(t, a)
+	check(t, p.conn.SetDeadline(time.Now().Add(20*time.Second)))
+	p.send(frame{"type": "repeated"})
+	p.send(frame{"type": "directory", "directory": []frame{{"domain": "default", "service": "text", "method": "upper", "id": 1, "answer": 10}}})
+	p.send(frame{"type": "ping", "seq": 5})
+	p.receive("pong")
+	c := attachClient(t, a)
+	ctx, cancel := context.WithCancel(t.Context())
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		_, _ = c.Call(ctx, "b/text/upper", nil)
+	}()
+	defer func() {
+		cancel()
+		<-called
+	}()
+	check(t, l.Close()) // whoever connects is refused
+	m := p.receive("open")
+	p.send(frame{"type": "accept", "seq": m["seq"], "lane": frame{"address": address, "key": key, "mirror": 77}})
+	said := p.receive("broken")
+	lane, _ := said["lane"].(map[string]any)
+	if said["seq"] != m["seq"] || lane["class"] != m["lane"].(map[string]any)["class"] || lane["incoming"] != nil {
+		t.Errorf("%v was opened, and the peer is told %v", m, said)
+	}
+}
