@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -21,7 +21,7 @@ type Register func(ctx context.Context, s *server.Server) error
 func (register Register) call(ctx context.Context, s *server.Server) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			slog.Error("rdmad: the function that registers methods panicked", "panic", p, "stack", string(debug.Stack()))
+			_, _ = fmt.Fprintf(os.Stderr, "panic: %v\n\n%s", p, debug.Stack()) // as it would be without recover
 			err = fmt.Errorf("the function that registers methods panicked: %v", p)
 		}
 	}()
