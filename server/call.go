@@ -107,8 +107,8 @@ func (c *Call) drops() bool {
 // Answer makes the answer n bytes long and returns them, in shared memory, to
 // be filled in place. They overlap Request, from its first byte on unless the
 // request refers to regions, and hold its content until overwritten; only a request that
-// fits no run of slots stays as it is. An answer larger than Capacity gets memory of this process, of any content, valid until the handler
-// returns. The last call of Answer or Reply counts.
+// fits no run of slots stays as it is. An answer larger than Capacity gets memory of this
+// process, of any content, valid until the handler returns. The last call of Answer or Reply counts.
 // It returns nil, and the caller of the request gets ErrTooLarge, when n is larger than
 // Capacity and the caller wants answers in place only, or than 1 GiB. When the
 // handler has returned it returns nil and does nothing.

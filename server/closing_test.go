@@ -66,11 +66,11 @@ func TestCloseBesideAHandlerThatStays(t *testing.T) {
 	}
 }
 
-// A large request that has come to a process which closes, and that no handler has begun with, has its outcome then: nobody else has it.
-func TestCloseBesideALargeRequest(t *testing.T) {
-	a, b := daemontest.Pair(t, "")
+// occupied returns a server of node b that serves large requests, and whose only worker is in a handler
+// until the gate opens.
+func occupied(t *testing.T, a, b *daemontest.Node) (*server.Server, *gate) {
+	t.Helper()
 	g := newGate()
-	defer g.Open()
 	s := attach(t, b, server.Workers(1))
 	handle(t, s, "gate", g.handle)
 	handle(t, s, "large", func(c *server.Call) error { return c.Reply(c.Request()) })
@@ -79,6 +79,14 @@ func TestCloseBesideALargeRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-g.entered
+	return s, g
+}
+
+// A large request that has come to a process which closes, and that no handler has begun with, has its outcome then: nobody else has it.
+func TestCloseBesideALargeRequest(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s, g := occupied(t, a, b)
+	defer g.Open()
 	// It returns when the process has the request.
 	f, err := caller(t, a, "b/t/large").With(client.Split()).Go(t.Context(), []byte("large"))
 	if err != nil {
@@ -93,16 +101,8 @@ func TestCloseBesideALargeRequest(t *testing.T) {
 // A server that has withdrawn can wait for large requests that have come to it, and then loses none.
 func TestFetchedLargeRequest(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	g := newGate()
+	s, g := occupied(t, a, b)
 	defer g.Open()
-	s := attach(t, b, server.Workers(1))
-	handle(t, s, "gate", g.handle)
-	handle(t, s, "large", func(c *server.Call) error { return c.Reply(c.Request()) })
-	start(t, s)
-	if _, err := caller(t, a, "b/t/gate").Go(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	<-g.entered
 	f, err := caller(t, a, "b/t/large").Go(t.Context(), make([]byte, 3<<20))
 	if err != nil {
 		t.Fatal(err)

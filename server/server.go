@@ -174,7 +174,8 @@ func (s *Server) handlersOf(id uint32) handlers {
 
 // Serve answers requests until ctx ends, Close is called or the daemon is gone,
 // and returns after the last handler has; the context of the calls ends first, and
-// new requests go to other processes from then on, as after Withdraw. It returns nil when ctx ended and an ErrClosed otherwise. It may be called once.
+// new requests go to other processes from then on, as after Withdraw. It returns nil when
+// ctx ended and an ErrClosed otherwise. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	s.mu.Lock()
 	if s.serving || s.closed {

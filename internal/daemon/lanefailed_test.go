@@ -1,7 +1,6 @@
 package daemon_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -35,21 +34,8 @@ func TestLaneThatCannotBeConnected(t *testing.T) {
 	l, address, key := silence(t)
 	p := pose(t, a)
 	check(t, p.conn.SetDeadline(time.Now().Add(20*time.Second)))
-	p.send(frame{"type": "repeated"})
-	p.send(frame{"type": "directory", "directory": []frame{{"domain": "default", "service": "text", "method": "upper", "id": 1, "answer": 10}}})
-	p.send(frame{"type": "ping", "seq": 5})
-	p.receive("pong")
-	c := attachClient(t, a)
-	ctx, cancel := context.WithCancel(t.Context())
-	called := make(chan struct{})
-	go func() {
-		defer close(called)
-		_, _ = c.Call(ctx, "b/text/upper", nil)
-	}()
-	defer func() {
-		cancel()
-		<-called
-	}()
+	giveUp := p.called(a)
+	defer giveUp()
 	check(t, l.Close()) // whoever connects is refused
 	m := p.receive("open")
 	p.send(frame{"type": "accept", "seq": m["seq"], "lane": frame{"address": address, "key": key, "mirror": 77}})

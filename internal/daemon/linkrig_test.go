@@ -81,24 +81,31 @@ func TestNoAnswerWithoutQuestion(t *testing.T) {
 	}
 }
 
-// A node whose peer does not read what it says reads what the peer says all the same: both may have much to say.
-func TestPeersThatTalkAtOnce(t *testing.T) {
-	r := newLinkRig(t)
-	defer r.stop()
+// serveLink has the rig's session served until the function that it returns is called.
+func (r *linkRig) serveLink() (end func()) {
 	r.link.session = r.s
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		r.link.serveSession(r.s)
 	}()
+	return func() {
+		r.s.end(errStopping)
+		<-served
+	}
+}
+
+// A node whose peer does not read what it says reads what the peer says all the same: both may have much to say.
+func TestPeersThatTalkAtOnce(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	defer r.serveLink()()
 	if err := r.peer.SetWriteDeadline(time.Now().Add(4 * time.Second)); err != nil { // less than a write of the node may take
 		t.Fatal(err)
 	}
 	if err := peerproto.Write(r.peer, &peerproto.Message{Type: peerproto.TypeUndrain}); err != nil {
 		t.Errorf("the node does not read: %v", err)
 	}
-	r.s.end(errStopping)
-	<-served
 }
 
 // A node reads the questions of a peer that reads no answers meanwhile: the peer may be about to write what this node does not
@@ -106,12 +113,7 @@ func TestPeersThatTalkAtOnce(t *testing.T) {
 func TestQuestionsBesideUnreadAnswers(t *testing.T) {
 	r := newLinkRig(t)
 	defer r.stop()
-	r.link.session = r.s
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		r.link.serveSession(r.s)
-	}()
+	defer r.serveLink()()
 	if err := r.peer.SetDeadline(time.Now().Add(4 * time.Second)); err != nil { // less than a write of the node may take
 		t.Fatal(err)
 	}
@@ -142,8 +144,6 @@ func TestQuestionsBesideUnreadAnswers(t *testing.T) {
 		}
 		delete(waited, m.Seq)
 	}
-	r.s.end(errStopping)
-	<-served
 }
 
 // A peer that leaves its answers unread has no more than so many bytes of them kept, and gets all.

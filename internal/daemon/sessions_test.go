@@ -52,17 +52,7 @@ func TestNextSessionDoesNotWait(t *testing.T) {
 	check(t, b.Halt())
 	l, address, key := silence(t)
 	p := pose(t, a)
-	p.send(frame{"type": "repeated"})
-	p.send(frame{"type": "directory", "directory": []frame{{"domain": "default", "service": "text", "method": "upper", "id": 1, "answer": 10}}})
-	p.send(frame{"type": "ping", "seq": 5})
-	p.receive("pong")
-	c := attachClient(t, a)
-	ctx, cancel := context.WithCancel(t.Context())
-	called := make(chan struct{})
-	go func() {
-		defer close(called)
-		_, _ = c.Call(ctx, "b/text/upper", nil)
-	}()
+	giveUp := p.called(a)
 	m := p.receive("open")
 	p.send(frame{"type": "accept", "seq": m["seq"], "lane": frame{"address": address, "key": key, "mirror": 77}})
 	conn, err := l.Accept()
@@ -76,8 +66,27 @@ func TestNextSessionDoesNotWait(t *testing.T) {
 	if took := time.Since(start); took > 15*time.Second {
 		t.Errorf("the next session is served after %v", took)
 	}
-	cancel()
-	<-called
+	giveUp()
+}
+
+// called has a client of a call a method that the impostor says it serves, until the function that it returns is called.
+func (p *impostor) called(a *daemontest.Node) (giveUp func()) {
+	p.t.Helper()
+	p.send(frame{"type": "repeated"})
+	p.send(frame{"type": "directory", "directory": []frame{{"domain": "default", "service": "text", "method": "upper", "id": 1, "answer": 10}}})
+	p.send(frame{"type": "ping", "seq": 5})
+	p.receive("pong")
+	c := attachClient(p.t, a)
+	ctx, cancel := context.WithCancel(p.t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = c.Call(ctx, "b/text/upper", nil)
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
 }
 
 // However often a peer connects while lanes are being opened for it, and whatever it asks for, the core has no more to do than for
