@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
@@ -21,8 +22,32 @@ import (
 type incoming struct {
 	info *laneInfo
 	lane *agent.InLane
-	// turn counts how often the peer has opened it again; of the agent's thread.
-	turn uint64
+	// last is the peer's newest opening of it; of the agent's thread.
+	last agent.Opening
+	// giveUp ends the making of the connection for that, if there is one; it belongs to domain.making. connecting counts
+	// connections that are being made, or given up: as long as there is one the lane's memory stays.
+	giveUp     context.CancelCauseFunc
+	connecting sync.WaitGroup
+}
+
+// supersede makes an opening the newest one, on the agent's thread and with domain.making held. The connection that is
+// being made for the last one is given up: the peer asks for another when it has none. Openings are dealt with beside each
+// other, so one that the peer has given up may come after the one that it has asked for since.
+func (in *incoming) supersede(o agent.Opening) error {
+	if o.Session == in.last.Session && o.Seq <= in.last.Seq {
+		return errOutdated
+	}
+	in.last = o
+	in.end(errOutdated)
+	return nil
+}
+
+// end gives up the connection that is being made; domain.making is held.
+func (in *incoming) end(why error) {
+	if in.giveUp != nil {
+		in.giveUp(why)
+		in.giveUp = nil
+	}
 }
 
 // acceptLane makes the answering end of a lane for a peer.
@@ -59,22 +84,28 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 		return agent.ErrRetired
 	}
 	defer d.using.RUnlock()
+	ctx, cancel := s.within(d.alive, openTimeout)
+	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	opening := agent.Opening{Session: s, Seq: m.Seq}
 	d.making.Lock()
-	in, agreed, turn, verdicts, err := d.incoming(s, class, m.Lane.Number, m.Lane.Mirror, waiting)
-	d.making.Unlock()
+	in, agreed, verdicts, err := d.incoming(opening, class, m.Lane.Number, m.Lane.Mirror, waiting)
 	if err != nil {
+		d.making.Unlock()
 		return err
 	}
+	in.giveUp = giveUp
+	in.connecting.Add(1)
+	d.making.Unlock()
+	over := sync.OnceFunc(in.connecting.Done) // before the peer is told of the end, which it may not read
+	defer over()
 	faultpoint.Here("accept.queried")
 	pair, err := d.endpoint(s, in.lane.Ring)
 	if err != nil {
 		return err
 	}
-	pair.Opening = agent.Opening{Session: s, Seq: m.Seq}
-	ctx, cancel := s.within(d.alive, openTimeout)
-	defer cancel()
-	ctx, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
+	pair.Opening = opening
 	defer s.awaits(m.Seq, giveUp)()
 	fabric.Expect(pair.Endpoint, m.Lane.Address)
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
@@ -91,13 +122,14 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 		}
 		// The peer has been told yes: its end is to break, and it may ask again.
 		pair.Discard(d.agent)
+		over()
 		d.tellBroken(pair.Opening, in.info, true, err.Error())
 		event.LaneNotConnected.On(&c.log).Err(err).Str("peer", s.link.name).Str("class", class.Name).Int("number", in.info.Number).Msg("incoming lane not connected")
 		return nil
 	}
 	up := false
 	d.agent.Commands.Call(func() {
-		if s.Reason() != nil || ctx.Err() != nil || in.lane.Pair != nil || d.view.Retired || in.outdated(agreed, turn) {
+		if s.Reason() != nil || ctx.Err() != nil || in.lane.Pair != nil || d.view.Retired || in.outdated(agreed, opening) {
 			return // the session or the peer's end has ended meanwhile, or the peer has opened the lane again
 		}
 		in.lane.OnBroken = func(err error) {
@@ -117,6 +149,7 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	})
 	if !up {
 		pair.Discard(d.agent)
+		over()
 		d.tellBroken(pair.Opening, in.info, true, "another connection of the lane has taken its place")
 	}
 	if err != nil {
@@ -146,9 +179,9 @@ func (c *conductor) classFor(l *peerproto.Lane) (config.Class, error) {
 // and there are verdicts. Else what is in it is given up; it is used again unless
 // handlers still run in it: then it is left to them and dropped when they have finished.
 // A node that is draining only goes on with what it knows. agreed is what the mirror is called from
-// now on, as long as nothing in it is given up, and turn this opening of it. d.making is held.
-func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, waiting []agent.SentRequest) (in *incoming, agreed, turn uint64, verdicts []byte, err error) {
-	c := d.conductor
+// now on, as long as nothing in it is given up. d.making is held.
+func (d *domain) incoming(o agent.Opening, class config.Class, n int, asked uint64, waiting []agent.SentRequest) (in *incoming, agreed uint64, verdicts []byte, err error) {
+	c, s := d.conductor, sessionOf(o)
 	peer := s.link.name
 	key := laneKey{peer, class.Name, n}
 	c.mu.Lock()
@@ -156,7 +189,7 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	c.mu.Unlock()
 	name := newMirror()
 	if old == nil && draining {
-		return nil, 0, 0, nil, c.errDraining()
+		return nil, 0, nil, c.errDraining()
 	}
 	if old != nil {
 		quiet := false
@@ -165,12 +198,13 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 			if err = s.Reason(); err != nil {
 				return // and another one may have the lane by now
 			}
+			if err = old.supersede(o); err != nil {
+				return
+			}
 			// The peer opens a lane when its end has no connection, so this end has
 			// none either, or will as soon as the fabric has noticed.
 			l := old.lane
 			l.Suspend()
-			old.turn++
-			turn = old.turn
 			if asked != 0 && asked == l.Mirror.Load() {
 				if v, ok := l.Query(waiting); ok {
 					verdicts = v
@@ -192,24 +226,24 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 		d.notify(notices)
 		switch {
 		case err != nil:
-			return nil, 0, 0, nil, err
+			return nil, 0, nil, err
 		case verdicts != nil:
-			return old, asked, turn, verdicts, nil
+			return old, asked, verdicts, nil
 		case quiet:
-			return old, name, turn, nil, nil
+			return old, name, nil, nil
 		}
 		c.mu.Lock()
 		delete(d.ins, key) // whether or not there will be another one
 		c.mu.Unlock()
 	}
 	if err := d.roomForMirror(peer, class.Name); err != nil {
-		return nil, 0, 0, nil, err
+		return nil, 0, nil, err
 	}
 	info, ring, v, err := d.newLane(peer, class, n, true)
 	if err != nil {
-		return nil, 0, 0, nil, err
+		return nil, 0, nil, err
 	}
-	in = &incoming{info: info}
+	in = &incoming{info: info, last: o}
 	row := d.rowOf(info, counters.In)
 	d.agent.Commands.Call(func() {
 		in.lane = agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
@@ -222,13 +256,13 @@ func (d *domain) incoming(s *session, class config.Class, n int, asked uint64, w
 	d.ins[key] = in
 	c.mu.Unlock()
 	d.announce(info)
-	return in, name, in.turn, nil, nil
+	return in, name, nil, nil
 }
 
-// outdated reports, on the agent's thread, whether the peer has opened the lane again since the opening turn, by which what it was
+// outdated reports, on the agent's thread, whether the peer has opened the lane again since the opening o, by which what it was
 // told of its requests is told anew, or whether what was agreed then was given up.
-func (in *incoming) outdated(agreed, turn uint64) bool {
-	return in.turn != turn || in.lane.Left || in.lane.Mirror.Load() != agreed
+func (in *incoming) outdated(agreed uint64, o agent.Opening) bool {
+	return in.last != o || in.lane.Left || in.lane.Mirror.Load() != agreed
 }
 
 // maxMirrors is how many mirrors of a class a peer may have in a domain: as many as lanes, and as many again that are
@@ -277,6 +311,7 @@ func (d *domain) dropMirrors(peer string) {
 	for key, in := range d.ins {
 		if key.peer == peer && c.links[peer] == nil {
 			left = append(left, in)
+			in.end(errNoPeer)
 			delete(d.ins, key)
 		}
 	}
@@ -303,6 +338,7 @@ func (d *domain) dropMirrors(peer string) {
 func (d *domain) dropIncoming(in *incoming) {
 	c := d.conductor
 	in.info.withhold()
+	in.connecting.Wait() // which have been given up
 	d.agent.Commands.Call(func() {
 		d.view.RemoveIn(in.lane)
 		for _, w := range d.view.Workers {

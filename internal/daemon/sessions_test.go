@@ -92,13 +92,17 @@ func (p *impostor) called(a *daemontest.Node) (giveUp func()) {
 // However often a peer connects while lanes are being opened for it, and whatever it asks for, the core has no more to do than for
 // one connection.
 func TestSessionsDoNotPileUp(t *testing.T) {
-	a, b := daemontest.Pair(t, "")
+	classes := ""
+	for i := range 5 {
+		classes += fmt.Sprintf("[[class]]\nname = \"c%d\"\nslot_size = %d\nslots = 64\nmax_run = 16\n", i, 64*(i+2))
+	}
+	a, b := daemontest.Pair(t, classes)
 	check(t, b.Halt())
 	_, address, key := silence(t)
 	open := func(p *impostor, n int) {
 		for i := range n {
 			p.send(frame{"type": "open", "seq": i + 1, "lane": frame{
-				"domain": "default", "class": "small", "geometry": frame{"slot_size": 128, "slots": 8192, "max_run": 64}, "address": address, "key": key,
+				"domain": "default", "class": fmt.Sprintf("c%d", i/8), "number": i % 8, "geometry": frame{"slot_size": 64 * (i/8 + 2), "slots": 64, "max_run": 16}, "address": address, "key": key,
 			}})
 		}
 	}
