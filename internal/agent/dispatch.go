@@ -332,6 +332,23 @@ func (d *Domain) AddOut(l *OutLane) {
 	d.largestRun = max(d.largestRun, l.geo.MaxRun*l.geo.SlotSize)
 }
 
+// RemoveOut makes the agent forget the requesting end of a lane, unless somebody may still have something in it: a process that has
+// the lane, or one that is gone and whose slots are not free, or a trace.
+func (d *Domain) RemoveOut(l *OutLane) bool {
+	if l.Sharing.users > 0 || l.busy > 0 || l.Pair != nil || !l.IsClosed() || d.Tracer != nil {
+		return false
+	}
+	for i := range l.geo.Slots {
+		if l.Ring.Word(i).State() != slots.Free {
+			return false
+		}
+	}
+	d.outs[l.id] = nil
+	d.OutLanes, d.againOut, d.freed = Without(d.OutLanes, l), Without(d.againOut, l), Without(d.freed, l)
+	d.forgetDelayed(l)
+	return true
+}
+
 // AddIn makes the agent know the answering end of a lane.
 func (d *Domain) AddIn(l *InLane) {
 	d.ins[l.id] = l

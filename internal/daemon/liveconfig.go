@@ -56,7 +56,7 @@ func (d *domain) applyPolicy(next *config.Config) {
 
 // formerLinkLife is for how long the link of a removed peer is kept at least, where nothing is left of its sessions: longer
 // than a connection takes that the peer may be making to this node meanwhile. In a fleet whose nodes never have the same name
-// twice there would be more and more of them, and of the lanes that their requests came in by, which go with them.
+// twice there would be more and more of them, and of their lanes, which go with them.
 const formerLinkLife = 10 * time.Minute
 
 // applyPeers makes links for the peers that are new and ends those of the ones that are
@@ -65,7 +65,6 @@ const formerLinkLife = 10 * time.Minute
 func (c *conductor) applyPeers(before, next *config.Config) {
 	wanted := make(map[string]bool)
 	var begun, ended []*link
-	var forgotten []string
 	now := time.Now()
 	c.mu.Lock()
 	links := make(map[string]*link, len(next.Peers))
@@ -95,7 +94,6 @@ func (c *conductor) applyPeers(before, next *config.Config) {
 	for name, l := range c.formerLinks {
 		if now.Sub(l.removed) > formerLinkLife && l.session == nil && l.next == [2]*session{} && l.holding == nil {
 			delete(c.formerLinks, name)
-			forgotten = append(forgotten, name)
 		}
 	}
 	c.links = links
@@ -105,9 +103,7 @@ func (c *conductor) applyPeers(before, next *config.Config) {
 		c.log.Info().Str("peer", l.name).Msg("the peer is not configured any more")
 		l.end(errNoPeer)
 	}
-	for _, name := range forgotten {
-		c.spawn(func() { c.dropMirrors(name) })
-	}
+	c.spawn(c.dropStrays)
 	for _, l := range begun {
 		c.log.Info().Str("peer", l.name).Str("address", l.address).Msg("the peer is configured now")
 		ctx := l.ctx // not that of a later time, if the peer goes and comes again before the goroutine runs

@@ -292,51 +292,8 @@ func (c *conductor) errDraining() error { return fmt.Errorf("node %s is draining
 // newMirror makes a name for the answering end of a lane, never 0.
 func newMirror() uint64 { return rand.Uint64() | 1 }
 
-// dropMirrors gives back the lanes that requests of a peer came in by which is not configured any more.
-func (c *conductor) dropMirrors(peer string) {
-	for _, d := range c.allDomains() {
-		if d.use() {
-			d.dropMirrors(peer)
-			d.using.RUnlock()
-		}
-	}
-}
-
-// dropMirrors is conductor.dropMirrors for a domain. What handlers still run in goes when they have finished.
-func (d *domain) dropMirrors(peer string) {
-	c := d.conductor
-	d.making.Lock() // a peer that is back has not found one of them
-	c.mu.Lock()
-	var left []*incoming
-	for key, in := range d.ins {
-		if key.peer == peer && c.links[peer] == nil {
-			left = append(left, in)
-			in.end(errNoPeer)
-			delete(d.ins, key)
-		}
-	}
-	c.mu.Unlock()
-	d.making.Unlock()
-	for _, in := range left {
-		quiet := false
-		var notices []agent.Notice
-		d.agent.Commands.Call(func() {
-			notices = in.lane.Down()
-			in.lane.Left = true
-			if quiet = in.lane.Busy == 0; !quiet {
-				in.lane.OnQuiet = func() { c.spawn(func() { d.dropIncoming(in) }) }
-			}
-		})
-		d.notify(notices)
-		if quiet {
-			d.dropIncoming(in)
-		}
-	}
-}
-
 // dropIncoming forgets a mirror that no handler uses any more.
 func (d *domain) dropIncoming(in *incoming) {
-	c := d.conductor
 	in.info.withhold()
 	in.connecting.Wait() // which have been given up
 	d.agent.Commands.Call(func() {
@@ -347,14 +304,5 @@ func (d *domain) dropIncoming(in *incoming) {
 			}
 		}
 	})
-	c.mu.Lock()
-	var holders []*worker
-	for _, w := range d.workers {
-		holders = append(holders, w)
-	}
-	c.mu.Unlock()
-	for _, w := range holders {
-		w.withdraw(in.info)
-	}
-	d.dropLane(in.info)
+	d.takeBack(in.info)
 }

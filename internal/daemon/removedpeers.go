@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"github.com/rdmad/rdmad/internal/agent"
+)
+
+// The lanes of a peer that is not configured any more are kept as long as its link, for when it comes back. In a fleet whose nodes
+// never have the same name twice there would be more and more of them, and a domain has ids for slots.MaxLanes.
+
+// dropStrays gives back the lanes of peers that have no link any more.
+func (c *conductor) dropStrays() {
+	for _, d := range c.allDomains() {
+		if d.use() {
+			d.dropMirrors()
+			d.dropOuts()
+			d.using.RUnlock()
+		}
+	}
+}
+
+// isStray reports whether the peer of a lane has no link; mu is held. Then nobody is about to use what there is of its lanes, and
+// whoever is about to make a link looks for them later.
+func (c *conductor) isStray(k laneKey) bool {
+	return k.peer != c.node && c.links[k.peer] == nil && c.formerLinks[k.peer] == nil
+}
+
+// dropMirrors gives back the lanes that requests came in by. What handlers still run in goes when they have finished.
+func (d *domain) dropMirrors() {
+	c := d.conductor
+	d.making.Lock() // a peer that is back has not found one of them
+	c.mu.Lock()
+	var left []*incoming
+	for key, in := range d.ins {
+		if c.isStray(key) {
+			left = append(left, in)
+			in.end(errNoPeer)
+			delete(d.ins, key)
+		}
+	}
+	c.mu.Unlock()
+	d.making.Unlock()
+	for _, in := range left {
+		quiet := false
+		var notices []agent.Notice
+		d.agent.Commands.Call(func() {
+			notices = in.lane.Down()
+			in.lane.Left = true
+			if quiet = in.lane.Busy == 0; !quiet {
+				in.lane.OnQuiet = func() { c.spawn(func() { d.dropIncoming(in) }) }
+			}
+		})
+		d.notify(notices)
+		if quiet {
+			d.dropIncoming(in)
+		}
+	}
+}
+
+// dropOuts gives back the lanes that requests go out by and that no attached process has: those that one has are looked at again
+// with the next reload, and used again if the peer comes back.
+func (d *domain) dropOuts() {
+	c := d.conductor
+	d.making.Lock() // until those that stay are back in their places
+	c.mu.Lock()
+	stray := make(map[laneKey]*outgoing)
+	for key, o := range d.outs {
+		if c.isStray(key) {
+			stray[key] = o
+			delete(d.outs, key)
+		}
+	}
+	c.mu.Unlock()
+	var unused []*laneInfo
+	for key, o := range stray {
+		removed := false
+		d.agent.Commands.Call(func() { removed = d.view.RemoveOut(o.lane) })
+		if removed {
+			unused = append(unused, o.info)
+			continue
+		}
+		c.mu.Lock()
+		d.outs[key] = o
+		c.mu.Unlock()
+	}
+	d.making.Unlock()
+	for _, l := range unused {
+		l.withhold()
+		d.takeBack(l)
+	}
+}
+
+// takeBack forgets a lane that is withheld, and that the agent does not know any more, when its workers have been told.
+func (d *domain) takeBack(l *laneInfo) {
+	d.conductor.mu.Lock()
+	var holders []*worker
+	for _, w := range d.workers {
+		holders = append(holders, w)
+	}
+	d.conductor.mu.Unlock()
+	for _, w := range holders {
+		w.withdraw(l)
+	}
+	d.dropLane(l)
+}
