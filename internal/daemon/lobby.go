@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/turnstile"
 )
 
 // maxWaiting bounds the connections of peers that have not said who they are.
@@ -30,7 +32,11 @@ func (l *lobby) enter(conn net.Conn, whose string, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.waiting) >= max(1, most) {
-		i := l.oldestOfMost()
+		whose := make([]string, len(l.waiting))
+		for i, v := range l.waiting {
+			whose[i] = v.whose
+		}
+		i := turnstile.OldestOfMost(whose)
 		// Its goroutine sees the end, counts it and leaves.
 		_ = l.waiting[i].conn.Close()
 		l.waiting = slices.Delete(l.waiting, i, i+1)
@@ -45,21 +51,6 @@ func (l *lobby) leave(conn net.Conn) {
 	if i := slices.IndexFunc(l.waiting, func(v visitor) bool { return v.conn == conn }); i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 	}
-}
-
-// oldestOfMost returns the index of the connection to push out.
-func (l *lobby) oldestOfMost() int {
-	count := make(map[string]int)
-	for _, v := range l.waiting {
-		count[v.whose]++
-	}
-	best := 0
-	for i, v := range l.waiting {
-		if count[v.whose] > count[l.waiting[best].whose] {
-			best = i
-		}
-	}
-	return best
 }
 
 // leastAttaching is how many processes may always be about to attach.

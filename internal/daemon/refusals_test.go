@@ -95,6 +95,20 @@ func TestLobby(t *testing.T) {
 	}
 }
 
+// So does one that has many addresses, of which all are in its network.
+func TestLobbyAndManyAddresses(t *testing.T) {
+	var l lobby
+	quiet := &from{host: "2001:db8:1::1"}
+	l.enter(quiet, quiet.host, maxWaiting)
+	for i := range 3 * maxWaiting {
+		host := fmt.Sprintf("2001:db8:2::%x", i)
+		l.enter(&from{host: host}, host, maxWaiting)
+	}
+	if quiet.closed {
+		t.Error("another host is pushed out")
+	}
+}
+
 // Before the handshake is over a peer cannot send without end.
 func TestIntake(t *testing.T) {
 	client, server := net.Pipe()

@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/rdmad/rdmad/internal/turnstile"
 )
 
 const (
@@ -65,7 +67,11 @@ func (d *Device) admit(c net.Conn) {
 	default:
 	}
 	if len(d.pending) == maxPending {
-		i := oldestOfMost(d.pending)
+		hosts := make([]string, len(d.pending))
+		for i, c := range d.pending {
+			hosts[i] = turnstile.HostOf(c.RemoteAddr())
+		}
+		i := turnstile.OldestOfMost(hosts)
 		// Its greeter sees the close, counts it and forgets it.
 		_ = d.pending[i].Close()
 		d.pending = slices.Delete(d.pending, i, i+1)

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmad/rdmad/internal/turnstile"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -213,17 +211,4 @@ func part(c net.Conn) {
 	if ok && t.CloseWrite() == nil && t.SetReadDeadline(time.Now().Add(partTime)) == nil {
 		_, _ = io.CopyN(io.Discard, t, partBytes)
 	}
-}
-
-// oldestOfMost returns the index of the connection to push out: the oldest of the
-// host that has most of them. Whoever comes with many loses its own.
-func oldestOfMost(conns []net.Conn) int {
-	count := make(map[string]int)
-	hosts := make([]string, len(conns))
-	for i, c := range conns {
-		hosts[i] = turnstile.HostOf(c.RemoteAddr())
-		count[hosts[i]]++
-	}
-	most := slices.MaxFunc(hosts, func(a, b string) int { return count[a] - count[b] })
-	return slices.Index(hosts, most)
 }
