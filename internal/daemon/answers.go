@@ -66,6 +66,10 @@ func (s *session) write(b []byte) (err error) {
 		}
 		b = b[len(part):]
 	}
+	if err == nil {
+		// TLS writes by itself, whenever the peer asks for new keys, and that fails after a deadline that is over.
+		err = s.conn.SetWriteDeadline(time.Time{})
+	}
 	if err != nil {
 		s.end(err)
 	}
