@@ -38,7 +38,7 @@ func (p *Peer) knows(id slots.RegionID) bool {
 }
 
 // Imported notes a region of the peer, perhaps again. False: it has too many, or says
-// now that this one has another size.
+// now that this one has another size, or has not got this one back yet.
 func (p *Peer) Imported(id slots.RegionID, key fabric.RemoteKey) bool {
 	if r := p.imports[id]; r != nil {
 		if r.key.Len != key.Len {
@@ -47,7 +47,7 @@ func (p *Peer) Imported(id slots.RegionID, key fabric.RemoteKey) bool {
 		r.key, r.suspended = key, false
 		return true
 	}
-	if len(p.imports) >= MaxImports {
+	if len(p.imports) >= MaxImports || p.leaving[id] != nil {
 		return false
 	}
 	p.imports[id] = &importedRegion{id: id, key: key}
@@ -64,10 +64,10 @@ func (p *Peer) Withdrawn(id slots.RegionID, quiet func()) {
 		return
 	}
 	delete(p.imports, id)
-	p.leaving[r] = struct{}{}
+	p.leaving[id] = r
 	p.Mover.takenBack++
 	r.onQuiet = func() {
-		delete(p.leaving, r)
+		delete(p.leaving, id)
 		quiet()
 	}
 	r.quiet()
@@ -76,21 +76,15 @@ func (p *Peer) Withdrawn(id slots.RegionID, quiet func()) {
 // Revoked ends the use of a region whose owner is dead, also of one that the peer wants back already. The
 // peer does not wait for ever until it has it.
 func (p *Peer) Revoked(id slots.RegionID) {
-	end := func(r *importedRegion) {
-		if r.revoked {
-			return // nothing uses it since, and a peer may say so as often as it likes
-		}
-		r.revoked = true
-		p.Mover.abandon(func(o *Op) bool { return o.far == r }, slots.OpExpired)
+	r := p.imports[id]
+	if r == nil {
+		r = p.leaving[id]
 	}
-	if r := p.imports[id]; r != nil {
-		end(r)
+	if r == nil || r.revoked {
+		return // nothing uses it since, and a peer may say so as often as it likes
 	}
-	for r := range p.leaving {
-		if r.id == id {
-			end(r)
-		}
-	}
+	r.revoked = true
+	p.Mover.abandon(func(o *Op) bool { return o.far == r }, slots.OpExpired)
 }
 
 // Suspend closes the connections of a session that is over. Operations wait until
@@ -100,7 +94,7 @@ func (p *Peer) Suspend(d *Domain) {
 		r.suspended = true
 	}
 	// The peer has nothing registered any more and will not name these again.
-	for r := range p.leaving {
+	for _, r := range p.leaving {
 		r.dead, r.onQuiet = true, nil
 	}
 	clear(p.leaving)

@@ -15,7 +15,7 @@ type Peer struct {
 	// imports are the peer's regions that requests may refer to; leaving are those that
 	// it wants back and handlers still have.
 	imports map[slots.RegionID]*importedRegion
-	leaving map[*importedRegion]struct{}
+	leaving map[slots.RegionID]*importedRegion
 	// Passive is the endpoint by which the peer reaches this node's regions; nil
 	// while there is none.
 	Passive *PassiveEnd
@@ -23,7 +23,7 @@ type Peer struct {
 
 // newPeer returns what an agent knows of the node name, with which there is no connection yet.
 func newPeer(d *Domain, name string) *Peer {
-	p := &Peer{Name: name, imports: make(map[slots.RegionID]*importedRegion), leaving: make(map[*importedRegion]struct{})}
+	p := &Peer{Name: name, imports: make(map[slots.RegionID]*importedRegion), leaving: make(map[slots.RegionID]*importedRegion)}
 	p.Mover = &mover{domain: d, flows: make(map[int]*flow)}
 	d.Peers = append(d.Peers, p)
 	d.Movers = append(d.Movers, p.Mover)

@@ -44,7 +44,7 @@ func (c *conductor) imported(s *session, m *peerproto.Message) error {
 	ok := false
 	d.agent.Commands.Call(func() { ok = b.view.Imported(m.Region.ID(), m.Region.Key) })
 	if !ok {
-		return answer(peerproto.Message{Type: peerproto.TypeRefuse, Reason: fmt.Sprintf("node %s knows %d regions of domain %s already", c.node, agent.MaxImports, d.name)})
+		return answer(peerproto.Message{Type: peerproto.TypeRefuse, Reason: fmt.Sprintf("node %s knows %d regions of domain %s already, or this one with another size, or has not given it back yet", c.node, agent.MaxImports, d.name)})
 	}
 	select {
 	case s.named <- struct{}{}:
