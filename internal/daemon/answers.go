@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"errors"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/peerproto"
@@ -11,9 +12,13 @@ var (
 	// maxUnread bounds the bytes of answers that wait for a peer to read them: it asks about as many regions at a time as
 	// thousands of processes give back that end together. Less in tests.
 	maxUnread = 8 << 20
-	// writePart is how much is written within peerWriteTimeout.
-	writePart = 1 << 20
+	// writePart is how much is written within peerWriteTimeout, which is less in tests, too.
+	writePart        = 1 << 20
+	peerWriteTimeout = 5 * time.Second
 )
+
+// backlogTimeouts times peerWriteTimeout is how long a message may take, with those before it.
+const backlogTimeouts = 2
 
 // answer answers a question of the peer, soon. Whoever reads what the peer says does not wait for the peer to read: of two
 // nodes with much to ask each other neither would. Only one that leaves very much unread is not listened to until it
@@ -54,14 +59,21 @@ func (s *session) writeAnswers() {
 	}
 }
 
+var errBacklog = errors.New("the peer does not read what it is told fast enough")
+
 // write writes whole frames. If they cannot be written the session ends: a part of them may
-// have been, and with TLS nothing can follow.
+// have been, and with TLS nothing can follow. So it does when that takes too long together with those before: a peer that
+// reads a little now and then must not keep what waits for a message to be sent, such as ids of callers that are gone.
 func (s *session) write(b []byte) (err error) {
+	until := time.Now().Add(backlogTimeouts * peerWriteTimeout)
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for len(b) > 0 && err == nil {
 		part := b[:min(len(b), writePart)]
-		if err = s.conn.SetWriteDeadline(time.Now().Add(peerWriteTimeout)); err == nil {
+		now := time.Now()
+		if now.After(until) {
+			err = errBacklog
+		} else if err = s.conn.SetWriteDeadline(now.Add(peerWriteTimeout)); err == nil {
 			_, err = s.conn.Write(part)
 		}
 		b = b[len(part):]

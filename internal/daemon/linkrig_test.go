@@ -186,6 +186,38 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	}
 }
 
+// A peer that reads one message after the other, each just in time, does not keep those that follow: ids of callers that are gone
+// wait for them, and who attaches waits for an id.
+func TestPeerThatReadsALittle(t *testing.T) {
+	defer func(limit time.Duration) { peerWriteTimeout = limit }(peerWriteTimeout)
+	peerWriteTimeout = 400 * time.Millisecond
+	r := newLinkRig(t)
+	defer r.stop()
+	const messages = 50
+	over := make(chan error, messages)
+	for range messages {
+		go func() { over <- r.s.send(&peerproto.Message{Type: peerproto.TypePing}) }()
+	}
+	go func() {
+		reader := bufio.NewReaderSize(r.peer, 16) // no more than it has to
+		for next := time.NewTicker(peerWriteTimeout / 4); ; <-next.C {
+			if _, err := peerproto.Read(reader, peerproto.MaxFrame); err != nil {
+				next.Stop()
+				return
+			}
+		}
+	}()
+	failed := 0
+	for range messages {
+		if err := <-over; err != nil {
+			failed++
+		}
+	}
+	if failed == 0 || r.s.Reason() == nil {
+		t.Errorf("%d of %d messages were not sent; the session: %v", failed, messages, r.s.Reason())
+	}
+}
+
 // Connections for operations are opened as lanes are, so many at a time.
 func TestOpsAskWithinTheBound(t *testing.T) {
 	r := newLinkRig(t)

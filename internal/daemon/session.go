@@ -73,7 +73,6 @@ type session struct {
 
 const (
 	handshakeTimeout = 5 * time.Second
-	peerWriteTimeout = 5 * time.Second
 	maxOpening       = 32
 	maxAsking        = 16
 )
