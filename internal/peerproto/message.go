@@ -12,6 +12,7 @@ import (
 	"io"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -250,11 +251,14 @@ func Read(r io.Reader, limit int) (*Message, error) {
 	return decode(data)
 }
 
+// maxProblem bounds what is said of a frame that is none, in bytes: encoding/json repeats numbers that do not fit, however long.
+const maxProblem = 200
+
 // decode decodes the body of a frame.
 func decode(data []byte) (*Message, error) {
 	var m Message
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFrame, err)
+		return nil, fmt.Errorf("%w: %s", ErrFrame, printable.Limited(err.Error(), maxProblem))
 	}
 	if m.Type == "" {
 		return nil, fmt.Errorf("%w: no type", ErrFrame)

@@ -2,9 +2,11 @@ package peerproto
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/rdmad/rdmad/slots"
@@ -52,4 +54,19 @@ func FuzzReadPeer(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What is wrong with a frame is said in a line that fits a log and an error that workers are told, whatever the frame has.
+func TestProblemWithAFrameIsShort(t *testing.T) {
+	for _, body := range []string{
+		`{"type":"ping","seq":` + strings.Repeat("1", MaxFrame/2) + `}`, `{"type":"` + strings.Repeat("x", MaxFrame/2), `{"type":"gone","caller":"x"}`,
+	} {
+		var b bytes.Buffer
+		b.Write(binary.BigEndian.AppendUint32(nil, uint32(len(body))))
+		b.WriteString(body)
+		_, err := Read(&b, MaxFrame)
+		if !errors.Is(err, ErrFrame) || len(err.Error()) > 2*maxProblem {
+			t.Errorf("%.30s...: an error of %d bytes: %.200v", body, len(err.Error()), err)
+		}
+	}
 }
