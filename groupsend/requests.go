@@ -51,6 +51,9 @@ type Requests struct {
 	held bool
 	// walks is for breakCircles: by which of its walks a slot was passed. nil before the first.
 	walks []uint32
+	// wrong has the words by slot that were no run when they were looked at: they are never taken, and nobody waits for them.
+	// nil before the first.
+	wrong []slots.Word
 	// left counts what the clerk has left published.
 	left int
 	// landed is not nil where writes may arrive in any order.
@@ -317,6 +320,9 @@ func (p *Requests) take(c Clerk, i int, w slots.Word) (length uint32, ok, refuse
 		p.holes.add(i)
 		return 0, false, false
 	}
+	if header == nil {
+		p.noteWrong(i, w)
+	}
 	if bad == nil && h.Order != 0 && p.mustWait(i, w) {
 		p.holes.add(i)
 		p.held = true
@@ -338,7 +344,8 @@ func (p *Requests) take(c Clerk, i int, w slots.Word) (length uint32, ok, refuse
 
 // mustWait reports whether the ordered message at i, whose word is w, comes after one
 // of the same process that is published and not taken, or may arrive later than w would. That one was published first,
-// and so is found by the next Plan at the latest.
+// and so is found by the next Plan at the latest. Whether it is a run is seen when it is looked at, and not here: it may be
+// a long one that everybody else comes after.
 func (p *Requests) mustWait(i int, w slots.Word) bool {
 	j := int(p.header.After)
 	if j == i {
@@ -350,8 +357,16 @@ func (p *Requests) mustWait(i int, w slots.Word) bool {
 	if before.Owner() != w.Owner() || uint32(before.Ticket()) != p.header.AfterTicket {
 		return false
 	}
-	if before.State() == slots.Pub && p.ring.CheckRun(j, before) != nil {
-		return false // it is never taken
+	if before.State() == slots.Pub {
+		return p.wrong == nil || p.wrong[j] != before
 	}
-	return before.State() == slots.Pub || before.State() == slots.Taken && p.landed != nil && !p.landed(j)
+	return before.State() == slots.Taken && p.landed != nil && !p.landed(j)
+}
+
+// noteWrong notes that slot i has the word w and is no run.
+func (p *Requests) noteWrong(i int, w slots.Word) {
+	if p.wrong == nil {
+		p.wrong = make([]slots.Word, p.ring.Geometry().Slots)
+	}
+	p.wrong[i] = w
 }
