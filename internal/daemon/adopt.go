@@ -68,7 +68,7 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 	c, m := d.conductor, &l.meta
 	w := &worker{
 		domain: d, id: l.n, role: m.Role, name: m.Name, handlers: m.Handlers, pid: m.PID, uid: m.UID, gid: m.GID, abi: m.ABI,
-		adopted: true, bye: m.Bye, welcomed: m.Welcomed, serves: m.Serves, withdrawn: m.Withdrawn,
+		adopted: true, bye: m.Bye, welcomed: m.Welcomed, serves: m.Serves, withdrawn: m.Withdrawn, struck: m.Struck,
 		given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool),
 	}
 	if w.id < 1 || w.role != attach.RoleClient && w.role != attach.RoleService {
@@ -103,6 +103,9 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 	d.workers[w.id] = w
 	c.attached[w] = struct{}{}
 	c.countWorkers()
+	if w.struck > 0 {
+		c.castOut(w)
+	}
 	for key, method := range d.methods {
 		if n := d.view.MethodNumber(method.id); n/8 < len(w.serves) && w.serves[n/8]&(1<<(n%8)) != 0 {
 			if !w.withdrawn {
@@ -138,6 +141,14 @@ func (c *conductor) serveAdopted(w *worker) {
 		// Whether it has had it is not known. A second one does no harm.
 		err = c.welcomeWorker(w, 0)
 		w.mu.Unlock() // see open
+	}
+	c.mu.Lock()
+	struck := w.struck > 0
+	c.mu.Unlock()
+	if struck {
+		w.dismiss(w.offended()) // the last core may have had no time to
+		c.converse(w)
+		return
 	}
 	if err == nil {
 		err = w.conn.Send(&attach.Message{Type: attach.TypeResumed, Resumed: &attach.Resumed{OpsTaken: w.opsTaken}}, w.pager.descriptors()...)

@@ -42,13 +42,12 @@ func parsed(t *testing.T, text string) *config.Config {
 	return cfg
 }
 
-// A core that dies while a domain gets new memory, when what was under way in the old has its outcome and the new is
-// not kept yet, leaves the old to the next one, and processes go on with it.
-func TestCoreDiesInARotation(t *testing.T) {
-	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
+// successors returns what starts a core, which goes on where the one before it ended. That is its caller's to end.
+func successors(t *testing.T, cfg *config.Config) (core func() (c *conductor, end func())) {
+	t.Helper()
 	store := depot.NewStore(depot.Limits{Items: 100, FDs: 1000}, func(err error) { t.Error(err) })
-	defer store.Clear()
-	core := func() (c *conductor, end func()) {
+	t.Cleanup(store.Clear)
+	return func() (c *conductor, end func()) {
 		link, theirs, err := store.Pair()
 		if err != nil {
 			t.Fatal(err)
@@ -69,6 +68,13 @@ func TestCoreDiesInARotation(t *testing.T) {
 			c.stop()
 		}
 	}
+}
+
+// A core that dies while a domain gets new memory, when what was under way in the old has its outcome and the new is
+// not kept yet, leaves the old to the next one, and processes go on with it.
+func TestCoreDiesInARotation(t *testing.T) {
+	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
+	core := successors(t, cfg)
 	first, end := core()
 	d := first.allDomains()[0]
 	for _, class := range cfg.Classes {

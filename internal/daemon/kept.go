@@ -65,6 +65,8 @@ type workerMeta struct {
 	Serves []byte `json:"serves,omitempty"`
 	// Withdrawn: it gets no new requests.
 	Withdrawn bool `json:"withdrawn,omitempty"`
+	// Struck are the errors for which it was disconnected.
+	Struck int `json:"struck,omitempty"`
 }
 
 // regionMeta comes with the region's segment.
@@ -164,7 +166,7 @@ func (d *domain) keepCounts() {
 }
 
 func (w *worker) meta() *workerMeta {
-	return &workerMeta{Role: w.role, Name: w.name, Handlers: w.handlers, PID: w.pid, UID: w.uid, GID: w.gid, ABI: w.abi, Bytes: &w.bytes, Welcomed: w.welcomed, Bye: w.bye, Serves: w.serves, Withdrawn: w.withdrawn}
+	return &workerMeta{Role: w.role, Name: w.name, Handlers: w.handlers, PID: w.pid, UID: w.uid, GID: w.gid, ABI: w.abi, Bytes: &w.bytes, Welcomed: w.welcomed, Bye: w.bye, Serves: w.serves, Withdrawn: w.withdrawn, Struck: w.struck}
 }
 
 func (d *domain) keepMethod(k methodKey, m *method) {

@@ -61,14 +61,25 @@ func (c *conductor) strikeOut(d *domain, view *agent.Worker, n int) {
 		return
 	}
 	w.struck = n
+	c.castOut(w)
+	w.keepWorkerChange() // before its connection ends: the next core is not to believe it either
+	c.mu.Unlock()
+	atomic.AddUint64(&c.counts().StruckOut, 1)
+	why := w.offended()
+	event.WorkerStruckOut.On(&c.log).Int("worker", w.id).Str("name", w.name).Int("pid", w.pid).Str("domain", d.name).Msg("worker disconnected: " + why)
+	w.dismiss(why)
+}
+
+// offended says why a worker is disconnected that has struck offences.
+func (w *worker) offended() string {
+	return fmt.Sprintf("process %d has broken the protocol %d times within %s (limits.strikes)", w.pid, w.struck, agent.StrikeWindow)
+}
+
+// castOut keeps the process of a worker that was disconnected for its offences from attaching again, until departed. mu is held.
+func (c *conductor) castOut(w *worker) {
 	if w.pid > 0 { // 0: of another namespace, whoever it is
 		c.outcasts[w.pid]++
 	}
-	c.mu.Unlock()
-	atomic.AddUint64(&c.counts().StruckOut, 1)
-	why := fmt.Sprintf("process %d has broken the protocol %d times within %s (limits.strikes)", w.pid, n, agent.StrikeWindow)
-	event.WorkerStruckOut.On(&c.log).Int("worker", w.id).Str("name", w.name).Int("pid", w.pid).Str("domain", d.name).Msg("worker disconnected: " + why)
-	w.dismiss(why)
 }
 
 // dismiss ends the attachment, whose serveWorker cleans up. A worker that does not read
