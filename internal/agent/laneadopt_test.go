@@ -165,3 +165,22 @@ func TestRequestsTakenBackByASuccessor(t *testing.T) {
 	out.idle(t)
 	in.idle(t)
 }
+
+// An answer that its worker was sent by another way is nobody's any more: a core that takes over frees its slots, if the last
+// one has not come to that.
+func TestMovedAnswerIsFreedByASuccessor(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	caller, service := s.addWorker(1), s.addService()
+	c := s.send(caller, out.Ring, 300, false, 1)
+	settle(s)
+	s.work(service, in.Ring, 1)
+	settle(s)
+	if c.u.Len < 2 || !out.Ring.Move(c.u.Index, out.Ring.Word(c.u.Index)) {
+		t.Fatalf("not moved: %+v, %v", c.u, out.Ring.Word(c.u.Index))
+	}
+	_, out, in = s.successor(t, out, in, caller, service)
+	allFree(t, out.Ring, 0)
+	out.idle(t)
+	in.idle(t)
+}

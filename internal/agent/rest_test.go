@@ -188,3 +188,32 @@ func TestQueueThatCannotBeArmed(t *testing.T) {
 		t.Errorf("of two queues it is said %d times:\n%s", n, log.String())
 	}
 }
+
+// What nobody has told the agent of, because its worker was stopped just then, is found before the agent sleeps for long.
+func TestFoundBeforeALongSleep(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	service, w := s.addService(), s.addWorker(1)
+	c := s.send(w, out.Ring, 10, false, 1)
+	s.bells.TakeLanes(func(uint16) {}) // it has not come to its mark
+	s.a.Idle = IdleStrategy{}
+	late := time.AfterFunc(10*time.Second, func() { s.a.Commands.Do(func() {}) }) // or it would sleep for ever
+	s.a.rest()
+	if !late.Stop() {
+		t.Error("it was not found")
+	}
+	settle(s)
+	s.work(service, in.Ring, 1)
+	settle(s)
+	if !c.answered(t, 0) {
+		t.Error("it was not answered")
+	}
+}
+
+// Nor does it sleep while there is room that nobody has looked for.
+func TestNoSleepWithRoom(t *testing.T) {
+	s := newSide(t, nil)
+	if s.d.roomier = true; !s.a.pending() {
+		t.Error("it sleeps")
+	}
+}
