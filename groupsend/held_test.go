@@ -12,10 +12,13 @@ import (
 // Whether the message is a run that many others come after is not looked at for each of them: a process could have
 // thousands come after the longest run that there is, and keep its agent from all other domains.
 func TestHeldBehindALongRun(t *testing.T) {
-	short, long := heldPlan(t, 1), heldPlan(t, 511)
-	if long > 6*short {
-		t.Errorf("a Plan takes %v where all are held by runs of 511 slots, and %v where those have one", long, short)
+	var short, long time.Duration
+	for range 4 { // others may have had the processor
+		if short, long = heldPlan(t, 1), heldPlan(t, 511); long <= 6*short {
+			return
+		}
 	}
+	t.Errorf("a Plan takes %v where all are held by runs of 511 slots, and %v where those have one", long, short)
 }
 
 // heldPlan returns what a Plan takes in a ring of which one half are runs of size slots, each of which comes after
