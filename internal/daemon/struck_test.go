@@ -27,7 +27,7 @@ func TestNextCoreKnowsOffenders(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer offender.Close()
-			w := offenderOf(t, first)
+			w := workerOf(t, first)
 			if dismissed {
 				first.strikeOut(w.domain, w.view, 8)
 				<-offender.Done()
@@ -45,7 +45,7 @@ func TestNextCoreKnowsOffenders(t *testing.T) {
 			if l, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"}); err != nil {
 				t.Fatal(err)
 			}
-			again := offenderOf(t, second)
+			again := workerOf(t, second)
 			second.open(l)
 			<-offender.Done()
 			eventually(t, "the agent knows that it is gone", func() (err error) {
@@ -59,15 +59,15 @@ func TestNextCoreKnowsOffenders(t *testing.T) {
 			if _, err := client.Attach(t.Context(), cfg.Node.Socket); !errors.Is(err, attach.ErrPermission) {
 				t.Errorf("attached again: %v", err)
 			}
-			if offenderOf(t, second) != again {
+			if workerOf(t, second) != again {
 				t.Error("its slots were given to others while it lives")
 			}
 		})
 	}
 }
 
-// offenderOf returns the only worker of a core.
-func offenderOf(t *testing.T, c *conductor) (found *worker) {
+// workerOf returns the only worker of a core.
+func workerOf(t *testing.T, c *conductor) (found *worker) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
