@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/rdmad/rdmad/client"
@@ -124,5 +125,45 @@ func TestFetchedLargeRequest(t *testing.T) {
 	go func() { _ = s.Close() }()
 	if got, err := f.Wait(soon(t)); err != nil || len(got) != 3<<20 {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// A server whose Serve has ended answers nothing more, also before it is closed: what callers send it then, the next part of a
+// large request, has its outcome.
+func TestServeEndsBesideLargeRequests(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s := attach(t, b)
+	handle(t, s, "large", func(*server.Call) error { return nil })
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	m := caller(t, a, "b/t/large")
+	outcome := make(chan error, 1)
+	go func() {
+		for msg := make([]byte, 256<<20); ; {
+			if _, err := m.Call(soon(t), msg); err != nil {
+				outcome <- err
+				return
+			}
+		}
+	}()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for s.Fetched(over) == nil { // until a large request has begun to come
+		runtime.Gosched()
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if err := <-outcome; !errors.Is(err, client.ErrNotExecuted) || errors.Is(err, client.ErrDeadline) {
+		t.Errorf("the call: %v", err)
+	}
+	if _, err := s.AllocRegion(t.Context(), 1); !errors.Is(err, server.ErrClosed) {
+		t.Errorf("a region for nobody: %v", err)
+	}
+	if err := s.Handle("t", "more", func(*server.Call) error { return nil }); !errors.Is(err, server.ErrClosed) {
+		t.Errorf("a method that nobody serves: %v", err)
 	}
 }

@@ -50,6 +50,8 @@ type Server struct {
 	stop context.CancelFunc
 	// over is closed when Serve is about to return: nobody uses the memory.
 	over chan struct{}
+	// detach ends the attachment, once; what is mapped stays so.
+	detach func() error
 }
 
 // Attach connects to the daemon that listens on socket; empty means the
@@ -65,6 +67,7 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error)
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.handlers.Store(&map[uint32]handlers{})
 	s.exchanges.init(s, &o)
+	s.detach = sync.OnceValue(s.leave)
 	s.inline = &Call{server: s, inline: true}
 	// Held until session is set: the session's events use it.
 	s.mu.Lock()
@@ -174,8 +177,9 @@ func (s *Server) handlersOf(id uint32) handlers {
 
 // Serve answers requests until ctx ends, Close is called or the daemon is gone,
 // and returns after the last handler has; the context of the calls ends first, and
-// new requests go to other processes from then on, as after Withdraw. It returns nil when
-// ctx ended and an ErrClosed otherwise. It may be called once.
+// new requests go to other processes from then on, as after Withdraw. When it returns the server is
+// detached: what callers still wait for has its outcome, Handle and AllocRegion return an ErrClosed, and Close
+// has nothing left to do but to unmap. It returns nil when ctx ended and an ErrClosed otherwise. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	s.mu.Lock()
 	if s.serving || s.closed {
@@ -191,14 +195,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.pool.run(s.workers)
 	s.stop()
 	s.exchanges.shut()
+	// Nobody answers parts any more: whoever would send them, and wait, learns it from the daemon.
+	_ = s.detach() // for Close to return
 	close(s.over)
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := s.session.Err(); err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
-	return fmt.Errorf("server: %w", ErrClosed)
+	return fmt.Errorf("server: %w", s.session.Err())
 }
 
 // Withdraw has the daemon give this process no new requests: they go to other processes that serve the same
@@ -249,6 +252,16 @@ func (s *Server) Close() error {
 	if again {
 		return nil
 	}
+	err := s.detach()
+	s.session.Release()
+	if err != nil {
+		return fmt.Errorf("server: close: %w", err)
+	}
+	return nil
+}
+
+// leave ends the attachment; see detach.
+func (s *Server) leave() error {
 	// What is being handled is told to the agent before it is told to forget everything.
 	s.handling.Lock()
 	s.left = true
@@ -256,12 +269,7 @@ func (s *Server) Close() error {
 	if core := s.session.Core; core != nil {
 		core.Leave(s.session.Welcome.Domain, s.id)
 	}
-	err := s.session.Close()
-	s.session.Release()
-	if err != nil {
-		return fmt.Errorf("server: close: %w", err)
-	}
-	return nil
+	return s.session.Close()
 }
 
 // addLane maps a lane and tells the daemon, which delivers from it afterwards.
