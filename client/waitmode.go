@@ -7,7 +7,7 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// Mode is how goroutines wait for answers; see WaitMode. As a text it is "event",
+// Mode is how goroutines wait for answers; see WaitMode. A Mode of a time, Mode(d), is Adaptive(d). As a text it is "event",
 // "busy", "adaptive", or "adaptive:" and a time such as "20us".
 type Mode = shm.WaitMode
 
@@ -42,4 +42,4 @@ func Adaptive(d time.Duration) Mode { return shm.WaitAdaptive(d) }
 // DefaultWait. Only one goroutine at a time polls, for all that wait, and with Busy or
 // Adaptive too none does when nobody waits. What else there is to wait for, such as
 // room in a full ring, is waited for asleep.
-func WaitMode(m Mode) Option { return func(o *options) { o.wait = m } }
+func WaitMode(m Mode) Option { return func(o *options) { o.wait = m.Bounded() } }

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// Mode is how workers wait for requests; see WaitMode. As a text it is "event",
+// Mode is how workers wait for requests; see WaitMode. A Mode of a time, Mode(d), is Adaptive(d). As a text it is "event",
 // "busy", "adaptive", or "adaptive:" and a time such as "20us".
 type Mode = shm.WaitMode
 
@@ -40,4 +40,4 @@ func Adaptive(d time.Duration) Mode { return shm.WaitAdaptive(d) }
 // WaitMode sets how the server waits for requests, and its handlers for operations on
 // regions; see DefaultWait. Only one worker at a time polls for requests; the
 // others that have nothing to do sleep.
-func WaitMode(m Mode) Option { return func(o *options) { o.wait = m } }
+func WaitMode(m Mode) Option { return func(o *options) { o.wait = m.Bounded() } }

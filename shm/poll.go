@@ -8,7 +8,7 @@ import (
 // Poll is what a thread does before it sleeps on a futex word, as Mode says. The zero
 // Poll does nothing. Not safe for concurrent use.
 type Poll struct {
-	// Mode is not to be changed while somebody waits.
+	// Mode is not to be changed while somebody waits, and bounded.
 	Mode WaitMode
 	// Goroutines lets those of this process run before a WaitAdaptive polls, as Nap does before a short
 	// sleep: where no wait comes to a sleep they would have to wait for the runtime to preempt this one. It

@@ -25,6 +25,15 @@ const (
 // WaitAdaptive polls for d, 0 to MaxSpin, and then sleeps. With 0 it is WaitEvent.
 func WaitAdaptive(d time.Duration) WaitMode { return WaitMode(min(max(d, 0), MaxSpin)) }
 
+// Bounded returns what a mode means that was made of any time: to poll for MaxSpin at most, or WaitBusy if it is
+// less than 0. Poll takes no others.
+func (m WaitMode) Bounded() WaitMode {
+	if m < 0 {
+		return WaitBusy
+	}
+	return min(m, WaitMode(MaxSpin))
+}
+
 // String returns the mode as UnmarshalText reads it.
 func (m WaitMode) String() string {
 	switch {
