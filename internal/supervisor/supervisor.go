@@ -165,8 +165,9 @@ func (s *supervisor) run(ctx context.Context) error {
 		switch {
 		case first && core == nil:
 			return err
-		case first && s.core == core && exitStatus(err) == handoff.StatusNoStart:
-			// Also if the daemon was told to stop meanwhile.
+		case first && s.core == core && (exitStatus(err) == handoff.StatusNoStart || exitStatus(err) > 0 && !core.known && ctx.Err() == nil):
+			// The former also if the daemon was told to stop meanwhile. The latter is a program's own end, such as that of
+			// a service in the core that calls log.Fatal, and the next core's, too.
 			event.CoreNoStart.On(&s.log).Msg("the core cannot start; see its last line")
 			return errors.New("the core cannot start")
 		case ctx.Err() != nil:

@@ -127,8 +127,10 @@ func register(ctx context.Context, s *server.Server) error {
 		return errors.New("the table of pages is damaged")
 	case "panic":
 		panic("the table of pages is damaged")
-	case "exit":
+	case "goexit":
 		runtime.Goexit()
+	case "exit":
+		os.Exit(1)
 	}
 	for name, h := range methods {
 		if err := s.Handle("t", name, h, server.AnswerSize(64), server.Inline()); err != nil {
