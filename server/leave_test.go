@@ -31,6 +31,8 @@ func (c *scriptedCore) Leave(string, int) {
 	close(c.left)
 }
 
+func (c *scriptedCore) Stops() bool { return true }
+
 // A server that closes beside Handle leaves the agent nothing to call: its rings are unmapped next.
 func TestHandleBesideClose(t *testing.T) {
 	_, b := daemontest.Pair(t, "")

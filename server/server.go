@@ -321,10 +321,10 @@ func (s *Server) end() {
 }
 
 // decline has the daemon give what no handler has started to other processes, and nothing new to this one, while handlers, which
-// may take for ever, go on. It returns when the daemon has, or at the end of the session. The core that a
-// server lives in stops with it, or keeps requests for the next one.
+// may take for ever, go on. It returns when the daemon has, or at the end of the session. A core that ends with the
+// server that lives in it keeps requests for the next one.
 func (s *Server) decline() {
-	if session := s.attached(); session.Core == nil {
+	if session := s.attached(); session.Core == nil || !session.Core.Stops() {
 		_, _ = session.Ask(context.Background(), &attach.Message{Type: attach.TypeWithdraw})
 	}
 }

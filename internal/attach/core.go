@@ -18,6 +18,8 @@ type Core interface {
 	// Leave ends that for all methods of the worker. When it returns, the agent does
 	// not call it and will not.
 	Leave(domain string, worker int)
+	// Stops reports whether the core is about to end, and with it all that lives in it.
+	Stops() bool
 }
 
 type within struct {

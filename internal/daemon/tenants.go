@@ -99,6 +99,9 @@ func (c *conductor) Leave(domain string, worker int) {
 	c.tenantsAgent(domain, worker, (*agent.Domain).LeaveInline)
 }
 
+// Stops implements attach.Core.
+func (c *conductor) Stops() bool { return c.ctx.Err() != nil }
+
 // tenantsAgent has the agent of a worker run f, and waits for that. If there is no such worker,
 // or the agent has ended, f does not run.
 func (c *conductor) tenantsAgent(domain string, worker int, f func(*agent.Domain, *agent.Worker)) {

@@ -132,6 +132,11 @@ func register(ctx context.Context, s *server.Server) error {
 	case "exit":
 		os.Exit(1)
 	}
+	if socket := os.Getenv(secondEnv); socket != "" {
+		if err := serveSecond(ctx, socket, s); err != nil {
+			return err
+		}
+	}
 	for name, h := range methods {
 		if err := s.Handle("t", name, h, server.AnswerSize(64), server.Inline()); err != nil {
 			return err
