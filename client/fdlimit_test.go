@@ -56,16 +56,17 @@ func withoutDescriptors(t *testing.T, inPlace bool, f func()) {
 // A process that can open no more files gets no region, and keeps what it has: large messages go without.
 func TestRegionsWithoutDescriptors(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	serve(t, b, 1, nil)
+	// The service is no part of this process: it is given the lanes that have not been used some time later.
+	daemontest.Spawn(t, "service", b.Socket, "someone")
 	c := attach(t, a)
-	m := method(t, c, "b/t/echo")
+	m := method(t, c, "b/t/who")
 	stillAttached(t, c, m)
 	withoutDescriptors(t, false, func() {
 		if _, err := c.AllocRegion(t.Context(), 1<<20); !errors.Is(err, client.ErrLimit) {
 			t.Errorf("a region: %v", err)
 		}
-		if answer, err := m.Call(t.Context(), make([]byte, 2<<20)); err != nil || len(answer) != 2<<20 {
-			t.Errorf("a large message: %d bytes, %v", len(answer), err)
+		if answer, err := m.Call(t.Context(), make([]byte, 3<<20)); err != nil || string(answer) != "someone" {
+			t.Errorf("a large message: %q, %v", answer, err)
 		}
 	})
 	stillAttached(t, c, m)
