@@ -345,9 +345,9 @@ func (x *exchanges) shut() {
 	}
 }
 
-// Why parts cannot be done.
+// Why parts cannot be done. A part whose bytes are in a region has no more room for the text than 64 bytes.
 const (
-	unknownExchange = "the process has no such exchange: it was given up, or was idle for too long"
+	unknownExchange = "the process has forgotten it: given up, or idle for too long"
 	stopping        = "the process is stopping"
 )
 

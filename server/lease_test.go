@@ -1,9 +1,14 @@
 package server
 
 import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -35,10 +40,62 @@ func TestPartNotMoved(t *testing.T) {
 			t.Fatal("not picked")
 		}
 		p := &part{x: &r.s.exchanges, ring: r.ring, run: u, header: slots.Header{Answer: 300}}
-		p.notMoved(&RegionError{Op: "write", Err: err})
+		p.notMoved(&RegionError{Op: "write", Off: 1 << 20, Len: 1 << 20, Size: 4 << 20, Err: err})
 		var h slots.Header
-		if !h.Decode(r.ring.Header(u)) || h.Status != want {
-			t.Errorf("%v: %v, want %v", err, h.Status, want)
+		if !h.Decode(r.ring.Header(u)) || h.Status != want || h.Length > 64 || !strings.HasSuffix(string(r.ring.Payload(u)[:h.Length]), err.Error()) {
+			t.Errorf("%v: %v, want %v: %q", err, h.Status, want, r.ring.Payload(u)[:h.Length])
 		}
 	}
+}
+
+// A large request of which nothing comes for as long as a lease is not executed, as its caller learns from the next part.
+func TestLeaseOfALargeRequest(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s, err := Attach(t.Context(), b.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	executed, answered := 0, 0
+	if err := s.Handle("t", "large", func(*Call) error { executed++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- s.Serve(context.Background()) }()
+	conn, err := client.Attach(t.Context(), a.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome := make(chan error, 1)
+	go func() {
+		for msg := make([]byte, 64<<20); ; answered++ {
+			if _, err := conn.Call(t.Context(), "b/t/large", msg); err != nil {
+				outcome <- err
+				return
+			}
+		}
+	}()
+	x := &s.exchanges
+	for err = nil; err == nil; {
+		x.mu.Lock()
+		var begun []*serverExchange
+		for _, e := range x.open {
+			begun = append(begun, e)
+		}
+		x.mu.Unlock()
+		for _, e := range begun {
+			x.expire(e) // as its lease does
+		}
+		select {
+		case err = <-outcome:
+		default:
+			runtime.Gosched()
+		}
+	}
+	if !errors.Is(err, client.ErrNotExecuted) || !strings.HasSuffix(err.Error(), unknownExchange) || executed != answered {
+		t.Errorf("%d answered, %d executed: %v", answered, executed, err)
+	}
+	if err := errors.Join(conn.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	<-over
 }

@@ -297,11 +297,14 @@ func (x *exchanges) pull(p *part, e *serverExchange, b *attach.Block) {
 // allowed to be done with the region was lost, for example because a daemon has been
 // replaced, the requester allows it anew.
 func (p *part) notMoved(err error) {
+	status, why := slots.StatusNotExecuted, err
 	if errors.Is(err, ErrLost) {
-		p.fail(slots.StatusNotExported, err.Error())
-		return
+		status = slots.StatusNotExported
 	}
-	p.fail(slots.StatusNotExecuted, err.Error())
+	if r := (*RegionError)(nil); errors.As(err, &r) {
+		why = r.Err // there is no room for where in the region
+	}
+	p.fail(status, "its bytes were not moved: "+why.Error())
 }
 
 // close ends an exchange that its requester gives up.
