@@ -38,6 +38,7 @@ func (a Answer) Release() {
 // on it. Nothing is copied, and in the steady state a call allocates nothing. With an
 // error there is nothing to release.
 func (m *Method) CallInPlace(ctx context.Context, req []byte) (Answer, error) {
+	present(ctx)
 	if !m.conn.gate.enter() {
 		return Answer{}, m.closed()
 	}

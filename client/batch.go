@@ -33,6 +33,7 @@ type Result struct {
 // An error of CallBatch itself means that nothing was sent: ErrClosed, a
 // *DeadlineError, or an error of looking the method up again, such as ErrNoService.
 func (m *Method) CallBatch(ctx context.Context, reqs [][]byte) ([]Result, error) {
+	present(ctx)
 	if m.opts.idempotent {
 		return m.callBatchAgain(ctx, reqs)
 	}

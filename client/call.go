@@ -88,6 +88,7 @@ func (m *Method) GoInto(ctx context.Context, req, dst []byte) (*Future, error) {
 // the daemons' counters. See PostConfirmed for one whose fate is known. A method with
 // Idempotent refuses it with ErrInvalid. Other errors are those of Go: the message was not sent.
 func (m *Method) Post(ctx context.Context, msg []byte) error {
+	present(ctx)
 	if m.opts.idempotent {
 		return m.notAgain("a message without an outcome (see PostConfirmed)")
 	}
@@ -131,6 +132,7 @@ func (m *Method) post(ctx context.Context, msg []byte) error {
 
 // start claims, writes and publishes a request and returns its future.
 func (m *Method) start(ctx context.Context, req, dst []byte) (*Future, error) {
+	present(ctx)
 	if !m.conn.gate.enter() {
 		return nil, m.closed()
 	}
@@ -266,6 +268,7 @@ func (m *Method) Reserve(ctx context.Context, n int) (*Request, error) {
 
 // reserve returns r, or nil and an error.
 func (r *Request) reserve(ctx context.Context, n int) (*Request, error) {
+	present(ctx)
 	m := r.m
 	if m.opts.idempotent {
 		return nil, m.notAgain("a request that is written in its slots")

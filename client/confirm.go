@@ -11,6 +11,7 @@ import "context"
 // The message has been copied when PostConfirmed returns; its errors are those of Go.
 // ctx bounds the wait for room in the ring, and its deadline travels with the message.
 func (m *Method) PostConfirmed(ctx context.Context, msg []byte) (*Future, error) {
+	present(ctx)
 	if m.opts.idempotent {
 		return m.pursue(ctx, msg, &sink{receipt: true})
 	}

@@ -215,6 +215,13 @@ type gate struct {
 
 const gateClosed = -1 << 40
 
+// present panics without a context, before anything is held that a panic further on would hold for ever.
+func present(ctx context.Context) {
+	if ctx == nil {
+		panic("client: nil context")
+	}
+}
+
 func (g *gate) init() { g.once.Do(func() { g.idle = make(chan struct{}) }) }
 
 // enter reports whether the gate is open; if so leave must follow.

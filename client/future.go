@@ -128,6 +128,7 @@ func (f *Future) settled() bool { return f.done.Load() }
 // of goroutines may wait, any number of times.
 func (f *Future) Wait(ctx context.Context) ([]byte, error) {
 	if !f.settled() {
+		present(ctx)
 		c := f.m.conn
 		if c.gate.enter() {
 			c.wait.until(ctx, f)

@@ -195,3 +195,65 @@ func TestHandlerNeverReturns(t *testing.T) {
 		}
 	})
 }
+
+// A call without a context panics, as package context does, and keeps nobody from anything: a handler that makes it has its
+// panic recovered.
+func TestNilContext(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	g := newGate()
+	defer g.Open()
+	serve(t, b, 1, handlers{"gate": g.handle})
+	c := attach(t, a)
+	m := method(t, c, "b/t/gate")
+	f := outstanding(t, m, 1)[0]
+	q := c.NewQueue()
+	if err := m.GoTo(t.Context(), q, nil, 1); err != nil {
+		t.Fatal(err)
+	}
+	var none context.Context
+	again := m.With(client.Idempotent())
+	for what, call := range map[string]func(){
+		"Method":           func() { _, _ = c.Method(none, "b/t/other") },
+		"Call":             func() { _, _ = m.Call(none, nil) },
+		"Call, large":      func() { _, _ = m.Call(none, make([]byte, 3<<20)) },
+		"Call, idempotent": func() { _, _ = again.Call(none, nil) },
+		"CallFunc":         func() { _ = m.CallFunc(none, nil, func([]byte) error { return nil }) },
+		"CallInPlace":      func() { _, _ = m.CallInPlace(none, nil) },
+		"CallBatch":        func() { _, _ = m.CallBatch(none, make([][]byte, 2)) },
+		"Go":               func() { _, _ = m.Go(none, nil) },
+		"Go, idempotent":   func() { _, _ = again.Go(none, nil) },
+		"GoTo":             func() { _ = m.GoTo(none, q, nil, 0) },
+		"GoTo, idempotent": func() { _ = again.GoTo(none, q, nil, 0) },
+		"Post":             func() { _ = m.Post(none, nil) },
+		"PostConfirmed":    func() { _, _ = m.PostConfirmed(none, nil) },
+		"Reserve":          func() { _, _ = m.Reserve(none, 1) },
+		"CallInPlace of a Request": func() {
+			r, err := m.Reserve(t.Context(), 1)
+			if err != nil {
+				t.Error(err)
+			}
+			defer r.Abort()
+			_, _ = r.CallInPlace(none)
+		},
+		"CallRegions": func() { _, _ = m.CallRegions(none, nil) },
+		"Stream":      func() { _, _ = m.Stream(none) },
+		"Wait":        func() { _, _ = f.Wait(none) },
+		"All": func() {
+			for range q.All(none) {
+			}
+		},
+	} {
+		panicked := make(chan any, 1)
+		go func() {
+			defer func() { panicked <- recover() }()
+			call()
+		}()
+		if <-panicked == nil {
+			t.Errorf("%s: no panic", what)
+		}
+	}
+	if n := q.Len(); n != 1 {
+		t.Errorf("%d requests in the queue", n)
+	}
+	within(t, "Close", func() { _ = c.Close() })
+}

@@ -31,6 +31,7 @@ type pursuit struct {
 // pursue sends a request, as often as it takes, and returns the future of its outcome; nil
 // if a queue gets it. An error means that the request was not accepted.
 func (m *Method) pursue(ctx context.Context, req []byte, to *sink) (*Future, error) {
+	present(ctx)
 	c := m.conn
 	if err := m.checkAgain(); err != nil {
 		return nil, err

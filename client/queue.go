@@ -43,6 +43,7 @@ func (m *Method) GoTo(ctx context.Context, q *Queue, req []byte, tag uint64) err
 
 // sendTo sends a request whose outcome goes to q.
 func (m *Method) sendTo(ctx context.Context, q *Queue, req []byte, to *sink) error {
+	present(ctx)
 	if q == nil || q.conn != m.conn {
 		return fmt.Errorf("client: %s: %w: a queue of another connection", m.name, ErrInvalid)
 	}
@@ -125,6 +126,7 @@ func (q *Queue) take() (t tagged, ok bool, ready *Future) {
 
 // wait returns true when ready is settled and false when ctx has ended before.
 func (q *Queue) wait(ctx context.Context, ready *Future) bool {
+	present(ctx)
 	if q.conn.gate.enter() {
 		q.conn.wait.until(ctx, ready)
 		q.conn.gate.leave()

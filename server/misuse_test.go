@@ -168,3 +168,28 @@ func TestAnswerAfterDeadline(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Serve without a context panics, as package context does, and leaves the server as it was.
+func TestNilContext(t *testing.T) {
+	_, b := daemontest.Pair(t, "")
+	s := attach(t, b)
+	for what, call := range map[string]func(ctx context.Context){
+		"Serve":    func(ctx context.Context) { _ = s.Serve(ctx) },
+		"Withdraw": func(ctx context.Context) { _ = s.Withdraw(ctx) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", what)
+				}
+			}()
+			var none context.Context
+			call(none)
+		}()
+	}
+	handle(t, s, "echo", func(c *server.Call) error { return c.Reply(c.Request()) })
+	start(t, s)
+	if _, err := caller(t, b, "t/echo").Call(soon(t), nil); err != nil {
+		t.Error(err)
+	}
+}

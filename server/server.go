@@ -181,6 +181,9 @@ func (s *Server) handlersOf(id uint32) handlers {
 // detached: what callers still wait for has its outcome, Handle and AllocRegion return an ErrClosed, and Close
 // has nothing left to do but to unmap. It returns nil when ctx ended and an ErrClosed otherwise. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
+	if ctx == nil {
+		panic("server: nil context") // here, where Close does not wait for it
+	}
 	s.mu.Lock()
 	if s.serving || s.closed {
 		defer s.mu.Unlock()
