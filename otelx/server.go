@@ -12,8 +12,11 @@ import (
 // Handler gives the requests that h handles spans, children of their callers' if these
 // have sent any. service and method are what it is going to serve, and what spans are
 // named by. The span is in the call's context, and ends with the handler: with an error if
-// that returns one, or panics.
+// that returns one, or panics. Without h it returns nil, which Handle refuses.
 func Handler(service, method string, h server.Handler, opts ...Option) server.Handler {
+	if h == nil {
+		return nil
+	}
 	s := newServing(service, method, opts)
 	return func(c *server.Call) error {
 		ctx, span := s.start(c.Context(), c.Carried())
@@ -24,6 +27,9 @@ func Handler(service, method string, h server.Handler, opts ...Option) server.Ha
 
 // StreamHandler is Handler for streams.
 func StreamHandler(service, method string, h server.StreamHandler, opts ...Option) server.StreamHandler {
+	if h == nil {
+		return nil
+	}
 	s := newServing(service, method, opts)
 	return func(st *server.Stream) error {
 		ctx, span := s.start(st.Context(), st.Carried())
