@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/internal/fabric"
 )
 
@@ -18,8 +20,16 @@ const (
 	readyMost  = 100 * time.Millisecond
 )
 
-// farewellWaits are the waits before a msgGone is repeated.
-var farewellWaits = [...]time.Duration{20 * time.Millisecond, 100 * time.Millisecond}
+// farewellWaits are the waits before a msgGone is repeated, and before the way to the peer is given up.
+var farewellWaits = [...]time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 100 * time.Millisecond}
+
+const (
+	// repetitions is how often a msgGone is repeated.
+	repetitions = len(farewellWaits) - 1
+	// farewellRest is the wait while there is no room for one, farewellMost how long that is tried.
+	farewellRest = time.Millisecond
+	farewellMost = 2 * time.Second
+)
 
 var errPeerGone = errors.New("the peer closed its endpoint")
 
@@ -29,12 +39,13 @@ type route struct {
 	qpn, secret uint32
 }
 
-// farewell is a msgGone that is still to be repeated. It owns its route.
+// farewell is a msgGone that is still to be repeated, or is on its way. It owns its route: what is sent by a handle that is released may
+// not be sent at all.
 type farewell struct {
-	to   route
-	m    message
-	next time.Time
-	sent int // repetitions
+	to          route
+	m           message
+	next, until time.Time
+	sent        int // repetitions
 }
 
 // Connect implements fabric.Endpoint. It may be called once. Both roles do the same
@@ -285,18 +296,21 @@ func (d *Device) leave(e *Endpoint) error {
 		return nil
 	}
 	e.ready = false
-	if e.isLost {
-		return d.ctl.release(e.to.ah)
+	now := time.Now()
+	f := farewell{
+		to: e.to, m: message{kind: msgGone, to: e.peer.token, from: e.addr.token}, next: now.Add(farewellWaits[0]), until: now.Add(farewellMost),
 	}
-	_ = e.say(msgGone)
+	if e.isLost {
+		f.sent = repetitions // it need not be told
+	} else {
+		_ = e.say(msgGone)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return d.ctl.release(e.to.ah)
 	}
-	d.farewells = append(d.farewells, farewell{
-		to: e.to, m: message{kind: msgGone, to: e.peer.token, from: e.addr.token}, next: time.Now().Add(farewellWaits[0]),
-	})
+	d.farewells = append(d.farewells, f)
 	d.bell.Ring()
 	return nil
 }
@@ -312,15 +326,11 @@ func (d *Device) repeatFarewells(now time.Time) (timeout int, open bool) {
 	left := d.farewells[:0]
 	timeout = -1
 	for _, f := range d.farewells {
-		if !now.Before(f.next) {
-			_ = d.ctl.send(f.to.ah, f.to.qpn, f.to.secret, f.m)
-			if f.sent++; f.sent == len(farewellWaits) {
-				// What a release of a handle may fail with is nothing that
-				// anybody could do something about.
-				_ = d.ctl.release(f.to.ah)
-				continue
-			}
-			f.next = now.Add(farewellWaits[f.sent])
+		if !now.Before(f.next) && !f.repeat(d.ctl, now) {
+			// What a release of a handle may fail with is nothing that
+			// anybody could do something about.
+			_ = d.ctl.release(f.to.ah)
+			continue
 		}
 		if ms := int(f.next.Sub(now).Milliseconds()) + 1; timeout < 0 || ms < timeout {
 			timeout = ms
@@ -329,4 +339,19 @@ func (d *Device) repeatFarewells(now time.Time) (timeout int, open bool) {
 	}
 	d.farewells = left
 	return timeout, true
+}
+
+// repeat repeats a farewell that is due. False: it is over. Many at once find no room, until the device's goroutine has taken in that
+// others were sent.
+func (f *farewell) repeat(c *datagrams, now time.Time) bool {
+	if f.sent == repetitions || now.After(f.until) {
+		return false
+	}
+	if err := c.send(f.to.ah, f.to.qpn, f.to.secret, f.m); errors.Is(err, unix.EAGAIN) {
+		f.next = now.Add(farewellRest)
+		return true
+	}
+	f.sent++
+	f.next = now.Add(farewellWaits[f.sent])
+	return true
 }
