@@ -131,7 +131,7 @@ func TestPort(t *testing.T) {
 	m.expect(t, "port", OK, "port 1 of mlx5_0 is ACTIVE (Ethernet), MTU 1024")
 	m.expect(t, "gid", OK, "GID 3", "::ffff:192.0.2.1", "RoCE v2", "chosen: routable")
 	m.Config.Verbs.MTU = 4096
-	m.expect(t, "port", Warn, "verbs.mtu = 4096", "has 1024", "raise the MTU")
+	m.expect(t, "port", Fail, "verbs.mtu = 4096", "has 1024", "not opened", "raise the MTU") // see verbs.newDevice
 	m.Config.Verbs.MTU = 0
 	m.Config.Verbs.GIDIndex = 2
 	m.expect(t, "gid", Warn, "RoCE v1", "verbs.gid_index")

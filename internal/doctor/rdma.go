@@ -126,8 +126,8 @@ func checkPort(_ context.Context, e *Env) []Finding {
 	}
 	found := good(name, "port %d of %s is %s (%s), MTU %s", p.Number, d.Name, p.State, p.LinkLayer, mtuText(p.ActiveMTU))
 	if p.ActiveMTU != 0 && v.MTU > p.ActiveMTU {
-		found = one(Warn, name, fmt.Sprintf("set verbs.mtu = 0, or raise the MTU of the network interface to %d and more", v.MTU+200),
-			"verbs.mtu = %d, but port %d of %s has %d: that is what is used", v.MTU, p.Number, d.Name, p.ActiveMTU)
+		found = one(e.severity(), name, fmt.Sprintf("set verbs.mtu = 0, or raise the MTU of the network interface to %d and more", v.MTU+200),
+			"verbs.mtu = %d, but port %d of %s has %d: the device is not opened", v.MTU, p.Number, d.Name, p.ActiveMTU)
 	}
 	found = append(found, e.checkRoom(d)...)
 	return append(found, e.checkGID(d, p)...)
