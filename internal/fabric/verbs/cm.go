@@ -264,26 +264,17 @@ func (e *Endpoint) offer(kind messageKind, a address) offer {
 
 func (e *Endpoint) requestCM(ctx context.Context, a address) error {
 	m := e.dev.cm
-	n, err := m.channel.newConn(e.dev.cfg.TrafficClass)
+	end, err := e.beginCM()
 	if err != nil {
 		return err
 	}
-	end := &cmEnd{conn: n, m: m, events: make(chan cmEvent, cmEvents)}
-	e.mu.Lock()
-	if e.phase() != phaseConnecting || e.cm != nil {
-		e.mu.Unlock()
-		return errors.Join(fabric.ErrClosed, n.destroy())
-	}
-	e.adopt(end)
-	e.mu.Unlock()
-
 	if err := end.resolveAddress(netip.AddrPortFrom(m.listen.Addr(), 0), a.listen, e.steps()); err != nil {
 		return err
 	}
 	if _, err := end.wait(ctx, cmAddressResolved); err != nil {
 		return err
 	}
-	if err := m.checkDevice(n, a.listen.Addr()); err != nil {
+	if err := m.checkDevice(end.conn, a.listen.Addr()); err != nil {
 		return err
 	}
 	if err := end.resolveRoute(e.steps()); err != nil {
@@ -307,6 +298,27 @@ func (e *Endpoint) requestCM(ctx context.Context, a address) error {
 		return err
 	}
 	return end.establish()
+}
+
+// beginCM makes an identifier for the endpoint's own request, while the device is there.
+func (e *Endpoint) beginCM() (*cmEnd, error) {
+	if !e.dev.beginMaking() {
+		return nil, fabric.ErrClosed
+	}
+	defer e.dev.making.Done()
+	m := e.dev.cm
+	n, err := m.channel.newConn(e.dev.cfg.TrafficClass)
+	if err != nil {
+		return nil, err
+	}
+	end := &cmEnd{conn: n, m: m, events: make(chan cmEvent, cmEvents)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.phase() != phaseConnecting || e.cm != nil {
+		return nil, errors.Join(fabric.ErrClosed, n.destroy())
+	}
+	e.adopt(end)
+	return end, nil
 }
 
 func (e *Endpoint) acceptCM(ctx context.Context, a address) error {
