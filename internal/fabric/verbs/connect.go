@@ -163,8 +163,12 @@ func (e *Endpoint) makeReady(ctx context.Context, a address) error {
 // queue pair, which nobody destroys meanwhile: see destroy.
 func (e *Endpoint) make(ctx context.Context, a address) error {
 	d := e.dev
+	index, err := d.gidIndex(d.gid)
+	if err != nil {
+		return err
+	}
 	link := d.link(a)
-	link.sq_psn = cUint32(e.addr.psn)
+	link.sq_psn, link.path.sgid_index = cUint32(e.addr.psn), cUint8(index)
 	ah, err := d.ctl.handleFor(&link.path)
 	if err != nil {
 		return err
@@ -181,10 +185,10 @@ func (e *Endpoint) make(ctx context.Context, a address) error {
 	e.turning = false
 	e.turned.Broadcast()
 	if err != nil {
-		return errors.Join(fmt.Errorf("path MTU %d, GID index %d: %w", link.mtu, d.gid.Index, err), d.ctl.release(ah))
+		return errors.Join(fmt.Errorf("path MTU %d, GID index %d: %w", link.mtu, index, err), d.ctl.release(ah))
 	}
 	e.to = route{ah: ah, qpn: a.ctlQPN, secret: a.ctlSecret}
-	e.ready = true
+	e.ready, e.gidIndex = true, index
 	return nil
 }
 

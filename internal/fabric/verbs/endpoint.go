@@ -74,7 +74,9 @@ type Endpoint struct {
 	turned  sync.Cond
 	ready   bool  // the queue pair takes messages of the peer
 	to      route // where control messages go
-	cm      *cmEnd
+	// gidIndex is where the device has its GID, as far as this end knows.
+	gidIndex int
+	cm       *cmEnd
 
 	// Everything below belongs to the owner of the CQ.
 
@@ -149,6 +151,7 @@ func (p *protectionDomain) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoin
 		sends:    make([]cSend, max(1, a.SendDepth)), recvs: make([]cRecv, max(1, a.RecvDepth)),
 	}
 	e.turned.L = &e.mu
+	e.gidIndex = d.gid.Index
 	e.sends, e.recvs = e.sends[:a.SendDepth], e.recvs[:a.RecvDepth]
 	if err := q.admit(e); err != nil {
 		return nil, err
@@ -321,7 +324,7 @@ func (e *Endpoint) abandon() {
 func (e *Endpoint) Describe() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := fmt.Sprintf("queue pair %#x of %s port %d, GID %d %s", e.qpn, e.dev.name, e.dev.port.Number, e.dev.gid.Index, e.dev.gid.Addr)
+	s := fmt.Sprintf("queue pair %#x of %s port %d, GID %d %s", e.qpn, e.dev.name, e.dev.port.Number, e.gidIndex, e.dev.gid.Addr)
 	if e.peer.mode != 0 {
 		s += fmt.Sprintf(", to %s, MTU %d", e.peer, min(e.dev.mtu, e.peer.mtu))
 	}

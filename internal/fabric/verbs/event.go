@@ -14,8 +14,8 @@ const (
 	// are used up.
 	EventPortError
 	// EventGIDChange, EventLIDChange and EventPKeyChange: an address of the port
-	// changed. Connections that use it fail; a new one needs a restart if the
-	// chosen GID is gone.
+	// changed. Connections that use it fail; new ones need the chosen GID, at
+	// whatever index, or a restart.
 	EventGIDChange
 	EventLIDChange
 	EventPKeyChange

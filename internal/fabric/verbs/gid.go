@@ -47,6 +47,23 @@ func bestGID(linkLayer string, gids []GID) (index int, why string) {
 	return g.Index, fmt.Sprintf("%s with %s is the best of %d", g.Type, describeGID(g.Addr), len(gids))
 }
 
+// findGID returns the index of a GID that was in the table before: the same one if it is still there, else that of another entry with
+// the same address and type.
+func findGID(gids []GID, had GID) (index int, ok bool) {
+	for _, g := range gids {
+		if g.Addr != had.Addr || g.Type != had.Type {
+			continue
+		}
+		if g.Index == had.Index {
+			return g.Index, true
+		}
+		if !ok {
+			index, ok = g.Index, true
+		}
+	}
+	return index, ok
+}
+
 // scoreGID is higher for a better GID of an Ethernet port, 0 for a useless one.
 func scoreGID(g GID) int {
 	score := 0

@@ -38,3 +38,23 @@ func TestBestGID(t *testing.T) {
 		}
 	}
 }
+
+// The GID of before counts, not what has its place now.
+func TestFindGID(t *testing.T) {
+	const ours, other = "::ffff:10.9.9.1", "::ffff:10.9.9.2"
+	had := gid(1, ours, gidRoCEv2)
+	for name, c := range map[string]struct {
+		gids  []GID
+		index int
+		ok    bool
+	}{
+		"as it was":            {[]GID{gid(0, ours, gidRoCEv2), had}, 1, true},
+		"elsewhere":            {[]GID{gid(1, other, gidRoCEv2), gid(2, ours, gidRoCEv1), gid(3, ours, gidRoCEv2), gid(4, ours, gidRoCEv2)}, 3, true},
+		"another in its place": {[]GID{gid(1, other, gidRoCEv2)}, 0, false},
+		"another version":      {[]GID{gid(1, ours, gidRoCEv1)}, 0, false},
+	} {
+		if index, ok := findGID(c.gids, had); index != c.index || ok != c.ok {
+			t.Errorf("%s: %d, %v", name, index, ok)
+		}
+	}
+}

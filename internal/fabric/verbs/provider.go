@@ -3,6 +3,7 @@
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -205,6 +206,25 @@ func (f *found) chooseGID(index int) (GID, string, error) {
 	}
 	return GID{}, "", &OpenError{Key: "gid_index", Err: ErrNoGID,
 		Detail: fmt.Sprintf("%s port %d: index %d is empty, %d others are not", f.name, f.port.Number, index, len(f.port.GIDs))}
+}
+
+// gidIndex returns where the port has a GID that it had before. An address that goes and comes back has another place while
+// connections hold the old one.
+func (f *found) gidIndex(had GID) (int, error) {
+	if f.port.LinkLayer == linkInfiniBand {
+		return had.Index, nil
+	}
+	gids, err := queryGIDs(f.ctx, f.port.Number)
+	if err != nil {
+		return 0, err
+	}
+	index, ok := findGID(gids, had)
+	if !ok {
+		return 0, &OpenError{Key: "gid_index", Err: ErrNoGID,
+			Detail: fmt.Sprintf("%s port %d has lost its GID %s (%s): ip address add it to %s again, or restart the daemon to use another (rdmad devices)",
+				f.name, f.port.Number, had.Addr, had.Type, cmp.Or(had.Netdev, "its network interface"))}
+	}
+	return index, nil
 }
 
 // checkPKey makes sure that the partition key exists.
