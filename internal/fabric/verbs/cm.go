@@ -54,16 +54,16 @@ type cmEnd struct {
 
 // newManager starts to listen.
 func newManager(d *Device, o fabric.Options) (*manager, error) {
-	fail := func(err error) error {
-		return &OpenError{Key: "connect", Err: err, Detail: "listening for connections by rdmacm; are the modules rdma_cm and rdma_ucm loaded?"}
-	}
 	at, err := d.listenAddress(o)
 	if err != nil {
 		return nil, err
 	}
+	fail := func(err error) error {
+		return &OpenError{Key: "connect", Err: err, Detail: "listening for connections by rdmacm at " + at.String()}
+	}
 	m := &manager{dev: d, ends: make(map[cmID]*cmEnd)}
 	if m.channel, err = openChannel(); err != nil {
-		return nil, fail(err)
+		return nil, &OpenError{Key: "connect", Err: err, Detail: "there is no rdmacm; are the modules rdma_cm and rdma_ucm loaded?"}
 	}
 	m.fd = m.channel.fd
 	if m.listener, err = m.channel.newConn(d.cfg.TrafficClass); err != nil {
@@ -112,6 +112,10 @@ func (d *Device) listenAddress(o fabric.Options) (netip.AddrPort, error) {
 	if d.port.LinkLayer == linkInfiniBand && addr == d.gid.Addr.Unmap() {
 		return netip.AddrPort{}, &OpenError{Key: "connect", Err: fabric.ErrNotSupported,
 			Detail: "rdmacm on InfiniBand needs fabric.listen to name the IP address of the port"}
+	}
+	if addr.Is6() && addr.IsLinkLocalUnicast() {
+		return netip.AddrPort{}, &OpenError{Key: "connect", Err: fabric.ErrNotSupported,
+			Detail: fmt.Sprintf("rdmacm cannot use the link-local address %s: ip address add another, or choose one by verbs.gid_index (rdmad devices) or fabric.listen", addr)}
 	}
 	return netip.AddrPortFrom(addr, uint16(port)), nil
 }

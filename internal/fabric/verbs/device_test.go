@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +23,10 @@ import (
 // What the configuration names and the machine does not have is refused by the key.
 func TestOpenRefuses(t *testing.T) {
 	have := needDevice(t)
+	linkLocal := slices.IndexFunc(have.Ports[0].GIDs, func(g GID) bool { return g.Addr.Is6() && g.Addr.IsLinkLocalUnicast() })
+	if linkLocal >= 0 {
+		linkLocal = have.Ports[0].GIDs[linkLocal].Index
+	}
 	before := live.Load()
 	for name, c := range map[string]struct {
 		change func(*Config)
@@ -34,8 +39,12 @@ func TestOpenRefuses(t *testing.T) {
 		"GID index":     {func(c *Config) { c.GIDIndex = 255 }, "gid_index", ErrNoGID, "255"},
 		"partition key": {func(c *Config) { c.PKeyIndex = 65535 }, "pkey_index", ErrNoPKey, "65535"},
 		"MTU":           {func(c *Config) { c.MTU = 4096 }, "mtu", fabric.ErrNotSupported, "4096"},
+		"link-local":    {func(c *Config) { c.Connect, c.GIDIndex = ConnectCM, linkLocal }, "connect", fabric.ErrNotSupported, "link-local"},
 	} {
 		if name == "MTU" && have.Ports[0].ActiveMTU == 4096 {
+			continue
+		}
+		if name == "link-local" && linkLocal < 0 {
 			continue
 		}
 		cfg := Default()
@@ -53,6 +62,19 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if n := live.Load() - before; n != 0 {
 		t.Errorf("%d objects are left", n)
+	}
+}
+
+// An address that is in use is not said to be a missing module.
+func TestListenerInUse(t *testing.T) {
+	needDevice(t)
+	cfg := Default()
+	cfg.Connect = ConnectCM
+	first := openDevice(t, cfg)
+	defer first.Close()
+	_, err := newProvider(t, cfg).Open(fabric.Options{Listen: first.cm.listen.String()})
+	if !errors.Is(err, unix.EADDRINUSE) || !strings.Contains(err.Error(), first.cm.listen.String()) || strings.Contains(err.Error(), "module") {
+		t.Error(err)
 	}
 }
 
