@@ -195,6 +195,11 @@ func TestMemlock(t *testing.T) {
 	m.expect(t, "memlock", Fail, "need 19.2 MiB", "this process", "LimitMEMLOCK=infinity")
 	m.Config.Fabric.Provider = "auto"
 	m.expect(t, "memlock", Warn)
+	// libfabric does what its provider does.
+	m.Config.Fabric.Provider, m.Config.Libfabric.Provider = "libfabric", "efa"
+	m.expect(t, "memlock", Fail, "need 19.2 MiB", "LimitMEMLOCK=infinity")
+	m.Config.Libfabric.Provider = "tcp;ofi_rxm"
+	m.expect(t, "memlock", OK, "locks no memory")
 	m.Config.Fabric.Provider = "verbs"
 	// The capability counts outside containers of ordinary users only.
 	m.put("proc/self/status", "Name:\trdmad\nCapEff:\t0000000000004000\n")

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 	"github.com/rdmad/rdmad/shm"
 )
 
 // checkMemlock: the fabric may lock as much memory as the plan needs.
 func checkMemlock(_ context.Context, e *Env) []Finding {
 	const name = "memlock"
-	if !e.wantsRDMA() {
+	if !e.locksMemory() {
 		return good(name, "fabric.provider = %q locks no memory", e.Config.Fabric.Provider)
 	}
 	process, who := e.process()
@@ -29,6 +30,11 @@ func checkMemlock(_ context.Context, e *Env) []Finding {
 	}
 	return one(e.severity(), name,
 		"systemd: LimitMEMLOCK=infinity in the daemon's unit; docker: --ulimit memlock=-1; shell: ulimit -l unlimited as root (limits.conf is for logins only)", "%s", text)
+}
+
+// locksMemory reports whether the fabric locks the slots of lanes.
+func (e *Env) locksMemory() bool {
+	return e.wantsRDMA() || e.Config.Fabric.Provider == libfabric.Name && libfabric.LocksMemory(e.Config.Libfabric.Provider)
 }
 
 // checkHugepages: there are as many free huge pages as the plan needs.

@@ -112,7 +112,7 @@ func (d *Device) start() error {
 		if d.source != "" && errors.As(err, &ce) && ce.Code == errNoAddress {
 			return &OpenError{Key: "source", Err: errors.Join(ErrSource, err), Detail: fmt.Sprintf("%q; %s", d.source, ownAddresses(d.cfg.Provider))}
 		}
-		return err
+		return explainMemory(err, d.cfg.Provider)
 	}
 	if d.ctlName, err = d.ctl.name(); err != nil {
 		return err

@@ -119,7 +119,7 @@ func (p *protectionDomain) Register(mem []byte, access fabric.Access) (fabric.Me
 	}
 	lib, err := register(p.pd, mem, access, p.dev.info.Limits.Key)
 	if err != nil {
-		return nil, fmt.Errorf("libfabric: registration of %d bytes: %w", len(mem), err)
+		return nil, fmt.Errorf("libfabric: registration of %d bytes: %w", len(mem), explainMemory(err, p.dev.cfg.Provider))
 	}
 	p.open.Add(1)
 	return &region{pd: p, mem: mem, lib: lib}, nil

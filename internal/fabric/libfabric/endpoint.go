@@ -198,7 +198,7 @@ func (e *Endpoint) create() error {
 	}
 	lib, err := openWire(e.pd.pd, e.sq.Cap(), e.loud.Cap(), e.serial, e.cq.poller != nil, d.info.Limits.Key)
 	if err != nil {
-		return err
+		return explainMemory(err, d.cfg.Provider)
 	}
 	e.lib = lib
 	name, err := lib.name()
