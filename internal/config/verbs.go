@@ -25,7 +25,7 @@ func verbsPathKeys() []key {
 		bind("connect", "oob", func(v *Verbs) *string { return &v.Connect },
 			oneOf("oob", "rdmacm"),
 			`How queue pairs are connected: "oob" exchanges their numbers over the connection that the daemons have `+
-				`anyway, "rdmacm" lets librdmacm do it, which some networks (iWARP, some partitioned fabrics) require. Both `+
+				`anyway, "rdmacm" lets librdmacm do it, which some partitioned networks require. Both `+
 				"ends need the same."),
 		bind("mtu", int64(0), func(v *Verbs) *int { return &v.MTU },
 			oneOfNumbers(0, 256, 512, 1024, 2048, 4096),

@@ -36,7 +36,7 @@ var hostEvents = []Info{
 		Code: FabricEvent, Level: zerolog.WarnLevel,
 		Meaning: "The RDMA device reports an event, such as a port that is down.",
 		Cause:   "A cable, a switch, the driver.",
-		Action:  "`rdmad doctor`, `rdma link`, `dmesg`.",
+		Action:  "`rdmad doctor`, `rdma link`, `dmesg`. After \"device fatal\", once the device is back, `rdmad upgrade`: a core opens devices when it starts only.",
 		Shown:   "TestRDMAPortFlaps",
 	},
 	{

@@ -15,7 +15,7 @@ const (
 	EventPortError
 	// EventGIDChange, EventLIDChange and EventPKeyChange: an address of the port
 	// changed. Connections that use it fail; new ones need the chosen GID, at
-	// whatever index, or a restart.
+	// whatever index, or another core.
 	EventGIDChange
 	EventLIDChange
 	EventPKeyChange

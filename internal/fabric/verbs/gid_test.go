@@ -29,6 +29,7 @@ func TestBestGID(t *testing.T) {
 		{"the lower index of equals", linkEthernet, []GID{gid(9, v4, gidRoCEv2), gid(3, "::ffff:10.9.9.2", gidRoCEv2)}, 3, "10.9.9.2"},
 		{"empty", linkEthernet, nil, -1, "none of the port's 0 GIDs"},
 		{"useless", linkEthernet, []GID{gid(0, "::", gidRoCEv2), gid(1, "::ffff:0.0.0.0", gidRoCEv2), gid(2, v4, "other")}, -1, "none of the port's 3"},
+		{"iWARP", linkEthernet, []GID{gid(0, local, gidIB)}, -1, "none of the port's 1"},
 		{"InfiniBand", linkInfiniBand, []GID{gid(0, local, gidIB), gid(1, v6, gidIB)}, 0, "index 0"},
 		{"InfiniBand without index 0", linkInfiniBand, []GID{gid(1, v6, gidIB)}, -1, "no GID at index 0"},
 	} {
