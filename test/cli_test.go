@@ -37,6 +37,8 @@ func TestCommandLine(t *testing.T) {
 		{"help call", 0, []string{"Usage:", "--answer-size"}},
 		{"completion bash", 0, []string{"complete"}},
 		{"version", 0, []string{"rdmad " + version.Version, "revision ", runtime.Version(), "providers: tcp", "ABI 4.4", "peer protocol "}},
+		{"--version", 0, []string{"rdmad " + version.Version, "revision ", "peer protocol "}},
+		{"--version extra", 2, []string{`unknown command "extra"`}},
 		{"version --json", 0, []string{`"version": "` + version.Version + `"`, `"abi": "4.4"`}},
 		{"nonsense", 2, []string{`unknown command "nonsense"`, "rdmad --help"}},
 		{"statu", 2, []string{`did you mean "status"`}},

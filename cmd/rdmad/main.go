@@ -56,6 +56,7 @@ var taggedCommands []*cobra.Command
 
 // newRoot returns the command with all its subcommands.
 func newRoot() *cobra.Command {
+	showVersion := false
 	root := &cobra.Command{
 		Use:     "rdmad",
 		Example: "  rdmad sandbox -- rdmad call b/echo/echo hello\n  rdmad run -c config.toml\n  rdmad status",
@@ -67,8 +68,14 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		RunE:          chooseCommand,
+		RunE: func(c *cobra.Command, args []string) error {
+			if showVersion && len(args) == 0 {
+				return ownVersions().print(c.OutOrStdout())
+			}
+			return chooseCommand(c, args)
+		},
 	}
+	root.Flags().BoolVar(&showVersion, "version", false, "print the version, as \"rdmad version\" does")
 	root.AddGroup(
 		&cobra.Group{ID: "daemon", Title: "The daemon:"},
 		&cobra.Group{ID: "look", Title: "Look at a node:"},

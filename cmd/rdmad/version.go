@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 
@@ -47,15 +48,20 @@ func newVersion() *cobra.Command {
 			if asJSON {
 				return writeJSON(c.OutOrStdout(), v)
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "rdmad %s (revision %s, %s, %s)\nproviders: %s\n"+
-				"shared memory ABI %s, worker protocol %d, peer protocol %d, depot %d, vault %s\n",
-				v.Version, v.Revision, v.Go, v.Platform, strings.Join(v.Providers, ", "),
-				v.ABI, v.Protocol, v.Peer, v.Depot, v.Vault)
-			return err
+			return v.print(c.OutOrStdout())
 		},
 	}
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+// print writes them for people.
+func (v versions) print(out io.Writer) error {
+	_, err := fmt.Fprintf(out, "rdmad %s (revision %s, %s, %s)\nproviders: %s\n"+
+		"shared memory ABI %s, worker protocol %d, peer protocol %d, depot %d, vault %s\n",
+		v.Version, v.Revision, v.Go, v.Platform, strings.Join(v.Providers, ", "),
+		v.ABI, v.Protocol, v.Peer, v.Depot, v.Vault)
+	return err
 }
 
 func ownVersions() versions {
