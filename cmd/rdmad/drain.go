@@ -73,9 +73,6 @@ func (f *drainFlags) run(ctx context.Context, out io.Writer) error {
 	var s *status.Node
 	d, err := asked(ctx, f.socket, drainTool, func(d *look.Daemon) (err error) {
 		s, err = d.Drain(ctx, f.undo)
-		if errors.Is(err, attach.ErrPermission) {
-			err = &plainError{err} // it is not about attaching
-		}
 		return err
 	})
 	if err != nil {

@@ -43,11 +43,6 @@ func (e *configError) Unwrap() error { return e.error }
 // usagef makes a usageError.
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// plainError is an error that says what to do about it.
-type plainError struct{ error }
-
-func (e *plainError) Unwrap() error { return e.error }
-
 // statusError ends the program with a status, silently: everything has been
 // said.
 type statusError int
@@ -120,9 +115,9 @@ var hints = []struct {
 	err  error
 	hint string
 }{
-	// The error itself says how to start a daemon.
+	// These errors say it themselves: how to start a daemon, and who may do what was refused.
 	{client.ErrNotRunning, ""},
-	{client.ErrPermission, "who may attach is decided by [[domain]] and node.socket_mode in the daemon's configuration"},
+	{client.ErrPermission, ""},
 	{client.ErrVersion, "use the rdmad and the library of one release; see: rdmad version"},
 	{client.ErrNoService, "see what there is with: rdmad status"},
 	{client.ErrLimit, "see [limits] in the daemon's configuration"},
@@ -161,9 +156,6 @@ func explain(err error) string {
 	text := table.Plain(oneLine(err.Error())) // a handler's text can be anything
 	for _, prefix := range []string{"client: ", "server: ", "counters: ", "link: ", "perf: "} {
 		text = strings.TrimPrefix(text, prefix)
-	}
-	if plain := new(plainError); errors.As(err, &plain) {
-		return text
 	}
 	for _, h := range hints {
 		if !errors.Is(err, h.err) {

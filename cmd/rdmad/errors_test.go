@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 )
 
@@ -28,7 +29,8 @@ func TestReport(t *testing.T) {
 		{refused, 2, []string{"node.toml:1: nod", "node.toml:3: agent.count"}},
 		{fmt.Errorf("client: x: %w", client.ErrNoService), 1, []string{"rdmad: x: no such service", "rdmad status"}},
 		{fmt.Errorf("client: %w", client.ErrVersion), 1, []string{"rdmad version"}},
-		{fmt.Errorf("server: %w", client.ErrPermission), 1, []string{"rdmad: permission denied", "[[domain]]"}},
+		{attach.DialError("/x.sock", os.ErrPermission), 1, []string{"rdmad: permission denied: cannot open socket /x.sock: permission denied (see node.socket_mode in the daemon's config, and the socket's directory)\n"}},
+		{fmt.Errorf("server: %w: no domain admits you (see [[domain]] in its config)", client.ErrPermission), 1, []string{"rdmad: permission denied: no domain admits you (see [[domain]] in its config)\n"}},
 		{&client.DeadlineError{Target: "x"}, 1, []string{"--timeout"}},
 		{errors.New("node a ended; its log ends:\n  one\n  two\n\nnode b: three"), 1, []string{"rdmad: node a ended; its log ends: one; two; node b: three\n"}},
 		{errors.New("b/s/m: \x1b]0;owned\a\x1b[2J\rrdmad: all is well"), 1, []string{"rdmad: b/s/m: ?]0;owned??[2J?rdmad: all is well\n"}},

@@ -110,7 +110,7 @@ func DialError(socket string, err error) error {
 	case len(socket) > maxSocket:
 		return fmt.Errorf("%w: nothing can listen on %s: it has %d bytes, and the path of a socket at most %d", ErrNotRunning, socket, len(socket), maxSocket)
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%w: cannot open socket %s: %w", ErrPermission, socket, err)
+		return fmt.Errorf("%w: cannot open socket %s: %w (see node.socket_mode in the daemon's config, and the socket's directory)", ErrPermission, socket, err)
 	}
 	return fmt.Errorf("attach to %s: %w", socket, err)
 }
