@@ -98,15 +98,16 @@ func TestSandboxSettings(t *testing.T) {
 	run(t, rdmad(t, "sandbox", "--group-max", "-1", "--", "true")).check(t, "wrong flag", 2, "--group-max")
 }
 
-// --keep leaves the configurations and the logs, and nothing else.
+// --keep leaves the configurations and the logs, and nothing else, also where $TMPDIR is relative.
 func TestSandboxKeep(t *testing.T) {
 	dir, err := os.MkdirTemp("", "rdmad-keep-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	cmd := exec.Command(programs.rdmad, "sandbox", "--keep", "--", "true")
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	cmd := exec.Command(programs.rdmad, "sandbox", "--keep", "--", "sh", "-c", `cd / && test -S "$RDMAD_SOCKET" && test -S "$RDMAD_SOCKET_B"`)
+	cmd.Dir = filepath.Dir(dir)
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Base(dir))
 	r := run(t, cmd)
 	r.check(t, "--keep", 0)
 	kept, err := filepath.Glob(filepath.Join(dir, "*", "*"))

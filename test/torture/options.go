@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -85,10 +86,8 @@ func parseOptions(argv []string, errOut io.Writer) (*options, error) {
 			return nil, err
 		}
 	}
-	if o.dir != "" {
-		if o.dir, err = filepath.Abs(o.dir); err != nil {
-			return nil, err
-		}
+	if o.dir, err = filepath.Abs(cmp.Or(o.dir, os.TempDir())); err != nil { // $TMPDIR may be relative, too
+		return nil, err
 	}
 	switch {
 	case f.NArg() > 0:

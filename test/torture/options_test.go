@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,10 @@ func TestOptions(t *testing.T) {
 	}
 	if o, err := parseOptions(nil, io.Discard); err != nil || o.seed == 0 || len(o.faults) != len(faults) || !strings.Contains(o.command, "--seed=") {
 		t.Errorf("%+v, %v", o, err)
+	}
+	t.Setenv("TMPDIR", "here")
+	if o, err := parseOptions(nil, io.Discard); err != nil || !filepath.IsAbs(o.dir) {
+		t.Errorf("the run is in %q, %v", o.dir, err)
 	}
 	for _, bad := range [][]string{{"--faults=nothing"}, {"x"}, {"--workers=1"}, {"--largest=2"}, {"--progress=0s"}, {"--duration=-1s"}} {
 		if _, err := parseOptions(bad, io.Discard); !errors.Is(err, errUsage) {

@@ -72,6 +72,9 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
+	if dir, err = filepath.Abs(dir); err != nil { // $TMPDIR may be relative; node.socket may not, nor what the command finds in its environment
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
 	s := &Sandbox{Dir: dir, options: o, older: childrenOf(os.Getpid())}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: %w", err), s.Close())
