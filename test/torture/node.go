@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/nodecert"
 	"github.com/rdmad/rdmad/internal/status"
 )
@@ -50,7 +52,15 @@ func newNode(dir string, p nodePlan) (*node, error) {
 		name: p.name, socket: filepath.Join(dir, p.name+".sock"), config: filepath.Join(dir, p.name+".toml"), log: filepath.Join(dir, p.name+".log"),
 		listen: p.listen, data: p.data,
 	}
-	text := fmt.Sprintf("[node]\nname = %q\nsocket = %q\nsocket_mode = \"0666\"\nlisten = %q\ndrain_timeout = \"3s\"\n", p.name, n.socket, p.listen)
+	if err := os.WriteFile(n.config, []byte(p.text(dir, n.socket)), 0o600); err != nil {
+		return nil, fmt.Errorf("configure node %s: %w", p.name, err)
+	}
+	return n, nil
+}
+
+// text returns the configuration of a node whose certificates are in dir.
+func (p *nodePlan) text(dir, socket string) string {
+	text := fmt.Sprintf("[node]\nname = %q\nsocket = %q\nsocket_mode = \"0666\"\nlisten = %q\ndrain_timeout = \"3s\"\n", p.name, socket, p.listen)
 	text += fmt.Sprintf("\n[fabric]\nprovider = %q\nlisten = %q\nadvertise = %q\n", p.fabric, p.data, p.advertise)
 	if p.tls {
 		f := nodecert.FilesOf(dir, p.name)
@@ -61,11 +71,22 @@ func newNode(dir string, p nodePlan) (*node, error) {
 	if p.hostile >= 0 {
 		text += fmt.Sprintf("\n[[domain]]\nname = \"hostile\"\nusers = [%d]\n", p.hostile)
 	}
-	text += fmt.Sprintf("\n[[peer]]\nname = %q\naddress = %q\n\n%s\n", p.peer, p.reach, p.extra)
-	if err := os.WriteFile(n.config, []byte(text), 0o600); err != nil {
-		return nil, fmt.Errorf("configure node %s: %w", p.name, err)
+	return text + fmt.Sprintf("\n[[peer]]\nname = %q\naddress = %q\n\n%s\n", p.peer, p.reach, p.extra)
+}
+
+// planFlags are the flags for keys of the configuration; others come by --config.
+var planFlags = map[string]string{"fabric.provider": "--fabric", "tls.data": "--tls-data"}
+
+// check says what is wrong with what the command line has for the configuration of both nodes.
+func (p nodePlan) check() error {
+	p.name, p.peer, p.listen, p.data, p.reach = "a", "b", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
+	_, err := config.Parse("", []byte(p.text("/", "/a.sock")))
+	var refused config.Errors
+	if !errors.As(err, &refused) {
+		return err
 	}
-	return n, nil
+	first := refused[0]
+	return fmt.Errorf("%w: %s: %s", errUsage, cmp.Or(planFlags[first.Key], "--config: "+first.Key), first.Reason)
 }
 
 // start starts the daemon and does not wait for it.

@@ -98,6 +98,8 @@ func parseOptions(argv []string, errOut io.Writer) (*options, error) {
 		err = fmt.Errorf("%w: --duration is not less than 0, and --progress more", errUsage)
 	case o.largest < 1000 || o.largest > 1<<20:
 		err = fmt.Errorf("%w: the largest messages have 1000 to %d bytes", errUsage, 1<<20)
+	default:
+		err = o.plan().check()
 	}
 	o.command = "bin/torture"
 	f.Visit(func(g *flag.Flag) {
@@ -107,6 +109,11 @@ func parseOptions(argv []string, errOut io.Writer) (*options, error) {
 	})
 	o.command += fmt.Sprintf(" --seed=%d", o.seed)
 	return o, err
+}
+
+// plan is what the configurations of both nodes have in common.
+func (o *options) plan() nodePlan {
+	return nodePlan{fabric: o.fabric, tls: o.tls, tlsData: o.tlsData, hostile: hostileUser(), extra: o.extra}
 }
 
 // quote returns a flag's value as a shell takes it.

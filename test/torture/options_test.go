@@ -30,7 +30,8 @@ func TestOptions(t *testing.T) {
 	if o, err := parseOptions(nil, io.Discard); err != nil || !filepath.IsAbs(o.dir) {
 		t.Errorf("the run is in %q, %v", o.dir, err)
 	}
-	for _, bad := range [][]string{{"--faults=nothing"}, {"x"}, {"--workers=1"}, {"--largest=2"}, {"--progress=0s"}, {"--duration=-1s"}} {
+	for _, bad := range [][]string{{"--faults=nothing"}, {"x"}, {"--workers=1"}, {"--largest=2"}, {"--progress=0s"}, {"--duration=-1s"},
+		{"--fabric=foo"}, {"--tls-data=foo"}, {"--config=[agent]\nidle = 'sometimes'"}, {"--config=[agent"}} {
 		if _, err := parseOptions(bad, io.Discard); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -67,8 +67,8 @@ func (r *run) startNodes() error {
 	plans := [2]nodePlan{}
 	for i, name := range []string{"a", "b"} {
 		p := &plans[i]
-		*p = nodePlan{name: name, listen: ports[i], data: ports[2+i], peer: peerOf(name), fabric: r.options.fabric, tls: r.options.tls, tlsData: r.options.tlsData,
-			hostile: hostileUser(), extra: r.options.extra}
+		*p = r.options.plan()
+		p.name, p.listen, p.data, p.peer = name, ports[i], ports[2+i], peerOf(name)
 		if r.wire != nil {
 			p.listen, p.data, p.advertise = wireAddress(i)+":7471", wireAddress(i)+":7472", wireAddress(i)
 			plans[1-i].reach = p.listen
