@@ -85,7 +85,7 @@ func (p *parser) checkPeers(c *Config) {
 		path := element("peer", i)
 		name := join(path, "name")
 		if p.good(name) && peer.Name == c.Node.Name {
-			p.fail(name, "%q is the name of this node", peer.Name)
+			p.clash(name, "node.name", "%q is the name of this node", peer.Name)
 		}
 		names.add(name, peer.Name)
 		addresses.add(join(path, "address"), peer.Address)
@@ -99,16 +99,16 @@ func (p *parser) checkTLS(c *Config) {
 	if c.TLS.Mode == TLSRequired {
 		for key, path := range map[string]string{"cert": c.TLS.Cert, "key": c.TLS.Key, "ca": c.TLS.CA} {
 			if at := join("tls", key); path == "" && p.good(at) {
-				p.fail(at, "is required with tls.mode = %q; rdmad certs init makes the files and prints their paths", TLSRequired)
+				p.clash(at, "tls.mode", "is required with tls.mode = %q; rdmad certs init makes the files and prints their paths", TLSRequired)
 			}
 		}
 	}
 	if c.TLS.Data == TLSDataTLS {
 		if c.TLS.Mode != TLSRequired && p.good("tls.mode") {
-			p.fail("tls.data", "%q needs tls.mode = %q", TLSDataTLS, TLSRequired)
+			p.clash("tls.data", "tls.mode", "%q needs tls.mode = %q", TLSDataTLS, TLSRequired)
 		}
 		if f := c.Fabric.Provider; f != "tcp" && f != "auto" && p.good("fabric.provider") {
-			p.fail("tls.data", "%q needs fabric.provider = \"tcp\", or \"auto\" where that is tcp: data of %q cannot be encrypted", TLSDataTLS, f)
+			p.clash("tls.data", "fabric.provider", "%q needs fabric.provider = \"tcp\", or \"auto\" where that is tcp: data of %q cannot be encrypted", TLSDataTLS, f)
 		}
 	}
 	seen := map[string]bool{}
@@ -125,7 +125,7 @@ func (p *parser) checkTLS(c *Config) {
 
 func (p *parser) checkLimits(l *Limits) {
 	if at := "limits.spill_timeout"; p.good(at, "limits.spill_after") && l.SpillTimeout != 0 && l.SpillTimeout < l.SpillAfter {
-		p.fail(at, "must be 0s or at least limits.spill_after, which is %s, got %s", l.SpillAfter, l.SpillTimeout)
+		p.clash(at, "limits.spill_after", "must be 0s or at least limits.spill_after, which is %s, got %s", l.SpillAfter, l.SpillTimeout)
 	}
 }
 
@@ -136,23 +136,24 @@ func (p *parser) checkObserve(c *Config) {
 	}
 	socket, counters := c.ObserveSocket(), c.CountersPath()
 	if len(socket) > maxSocketPath {
-		p.fail("observe.socket", "needs a path of its own: %q would be longer than %d bytes", socket, maxSocketPath)
+		p.clash("observe.socket", "node.socket", "needs a path of its own: %q would be longer than %d bytes", socket, maxSocketPath)
 	}
-	taken := map[string]string{}
+	type owner struct{ what, key string }
+	taken := map[string]owner{}
 	for path, what := range map[string]string{
 		c.Node.Socket: "node.socket", LockFile(c.Node.Socket): "the lock of node.socket", PIDFile(c.Node.Socket): "the process id beside node.socket",
 	} {
-		taken[filepath.Clean(path)] = what
+		taken[filepath.Clean(path)] = owner{what, "node.socket"}
 	}
 	for _, at := range []struct{ key, path string }{{"observe.socket", socket}, {"observe.counters", counters}} {
 		if at.path == "" {
 			continue
 		}
 		path := filepath.Clean(at.path)
-		if what := taken[path]; what != "" {
-			p.fail(at.key, "%q is %s", at.path, what)
+		if o, ok := taken[path]; ok {
+			p.clash(at.key, o.key, "%q is %s", at.path, o.what)
 		}
-		taken[path] = at.key
+		taken[path] = owner{at.key, at.key}
 	}
 }
 
@@ -167,7 +168,7 @@ func (p *parser) checkListeners(c *Config) {
 	for i, l := range list {
 		for _, before := range list[:i] {
 			if p.good(l.key, before.key) && collide(l.address, before.address) {
-				p.fail(l.key, "%q has the port of %s, which is %q; take another one", l.address, before.key, before.address)
+				p.clash(l.key, before.key, "%q has the port of %s, which is %q; take another one", l.address, before.key, before.address)
 			}
 		}
 	}

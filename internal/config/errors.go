@@ -13,7 +13,8 @@ type Error struct {
 	File string
 	// Line is where the problem is, from 1. A problem of a key that the file
 	// does not have is reported at its table's line, or at line 1. Zero if the
-	// problem is not in a file: File then names the variable or the flag.
+	// problem is not in a file: File then names the variable or the flag, of Key or of
+	// what Key does not go with.
 	Line int
 	// Key is the path of the key, such as "node.listen" or
 	// "class[1].slot_size" (elements count from 0). Empty when the file is not

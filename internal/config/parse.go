@@ -138,10 +138,18 @@ func syntaxError(file string, err error) Error {
 }
 
 // fail records a problem of the key at path.
-func (p *parser) fail(path, format string, args ...any) {
+func (p *parser) fail(path, format string, args ...any) { p.clash(path, path, format, args...) }
+
+// clash records that the value of the key at path does not go with that of another. If only the other one is from the
+// environment or a setting, the file is not what has to be changed.
+func (p *parser) clash(path, with, format string, args ...any) {
 	p.bad[path] = true
 	e := Error{File: p.file, Line: p.lines.at(path), Key: path, Reason: fmt.Sprintf(format, args...)}
-	if o, ok := p.over[path]; ok {
+	o, over := p.over[path]
+	if !over {
+		o, over = p.over[with]
+	}
+	if over {
 		e.File, e.Line = o.origin.String(), 0
 	}
 	p.errs = append(p.errs, e)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,6 +86,42 @@ func TestSourcesRefuse(t *testing.T) {
 	for _, w := range want {
 		if !strings.Contains(err.Error()+"\n", w+"\n") {
 			t.Errorf("missing %q in\n%v", w, err)
+		}
+	}
+}
+
+// A key of the file, or a default, that does not go with a setting or a variable is a problem of that, not of the file.
+func TestSourcesClash(t *testing.T) {
+	tls := `flag --set tls.mode: tls.%s: is required with tls.mode = "required"; rdmad certs init makes the files and prints their paths`
+	for _, c := range []struct {
+		text, set, environ string
+		want               []string
+	}{
+		{text: "", set: "tls.mode=required", want: []string{fmt.Sprintf(tls, "ca"), fmt.Sprintf(tls, "cert"), fmt.Sprintf(tls, "key")}},
+		{text: "", environ: "RDMAD_LIMITS_SPILL_AFTER=2m", want: []string{`environment RDMAD_LIMITS_SPILL_AFTER: limits.spill_timeout: must be 0s or at least limits.spill_after, which is 2m0s, got `}},
+		{text: "[[peer]]\nname=\"b\"\naddress=\"b:1\"\n", set: "node.name=b", want: []string{`flag --set node.name: peer[0].name: "b" is the name of this node`}},
+		{text: "[tls]\ndata=\"tls\"\n", set: "tls.mode=off", want: []string{`flag --set tls.mode: tls.data: "tls" needs tls.mode = "required"`}},
+		{text: "[observe]\nlisten=\"127.0.0.1:5\"\n", set: "node.listen=127.0.0.1:5", want: []string{`flag --set node.listen: observe.listen: "127.0.0.1:5" has the port of node.listen`}},
+		{text: "[observe]\ncounters=\"/run/x\"\n", set: "node.socket=/run/x", want: []string{`flag --set node.socket: observe.counters: "/run/x" is node.socket`}},
+		{text: "[observe]\ncounters=\"/run/x\"\n", set: "observe.socket=/run/x", want: []string{`flag --set observe.socket: observe.counters: "/run/x" is observe.socket`}},
+	} {
+		src := Sources{File: sourceFile(t, oneNode+c.text)}
+		if c.set != "" {
+			src.Set = []string{c.set}
+		}
+		if c.environ != "" {
+			src.Environ = []string{c.environ}
+		}
+		_, err := src.Load(t.Context())
+		var errs Errors
+		if !errors.As(err, &errs) || len(errs) != len(c.want) {
+			t.Errorf("%q with %s%s: %v", c.text, c.set, c.environ, err)
+			continue
+		}
+		for i, w := range c.want {
+			if !strings.HasPrefix(errs[i].Error(), w) {
+				t.Errorf("%q with %s%s: %v, want %s", c.text, c.set, c.environ, errs[i], w)
+			}
 		}
 	}
 }
