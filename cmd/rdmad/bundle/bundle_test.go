@@ -52,6 +52,14 @@ func TestScrub(t *testing.T) {
 		{`{"text":"{\"password\":\"a, b\",\"x\":1}"}`, `{"text":"{\"password\":\"[removed]\",\"x\":1}"}`},
 		{`{"private_key": "abc", "n": 1}`, `{"private_key": "[removed]", "n": 1}`},
 		{`{"tokens": {"a": 1}, "secrets": ["b"]}`, `{"tokens": {"a": 1}, "secrets": ["b"]}`},
+		{`{"text":"token=","n":1}`, `{"text":"token=","n":1}`},
+		{`["password: ","x"]`, `["password: ","x"]`},
+		{`{"text":"say \"password: ","n":1}`, `{"text":"say \"password: ","n":1}`},
+		{`{"the password'=":"abc"}`, `{"the password'=":"abc"}`},
+		{`{"pin_token": 12, "n": 1}`, `{"pin_token": "[removed]", "n": 1}`},
+		{`{"Cookie":["a=b","c=d"],"x":["e"]}`, `{"Cookie":["[removed]","[removed]"],"x":["e"]}`},
+		{`{"text":"-----BEGIN PRIVATE KEY-----\nMHc","n":1}`, `{"text":"[removed]","n":1}`},
+		{"a token=x\n{\"text\":\"token=\",\"n\":1}\n{\"password\":\"\u003cabc\"}\npwd: y\n", "a token=[removed]\n{\"text\":\"token=\",\"n\":1}\n{\"password\":\"[removed]\"}\npwd: [removed]\n"},
 		{"--password=(abc pwd=&x", "--password=[removed] pwd=[removed]"},
 		{"MHcCAQ\nabc=\n-----END EC PRIVATE KEY-----\nb", "[removed]\nb"},
 		{"postgres://bob:hunter2@db/x", "postgres://bob:[removed]@db/x"},
@@ -68,6 +76,24 @@ func TestScrub(t *testing.T) {
 			t.Errorf("%s is no JSON any more", got)
 		}
 	}
+}
+
+// JSON stays JSON, whatever its strings say.
+func FuzzScrub(f *testing.F) {
+	for _, s := range []string{"token=", `password: "`, `{"secret":"\"a"}`, "-----BEGIN PRIVATE KEY-----", "Authorization: Bearer \\", "x://u:p@'", "\xff token=\xfe"} {
+		f.Add(s, s)
+	}
+	f.Fuzz(func(t *testing.T, name, value string) {
+		var in bytes.Buffer
+		e := json.NewEncoder(&in)
+		e.SetEscapeHTML(len(name)%2 == 0)
+		if err := e.Encode(map[string]any{name: value, "n": []any{value, 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := Scrub(in.Bytes()); !json.Valid(got) {
+			t.Errorf("%q became %q", in.Bytes(), got)
+		}
+	})
 }
 
 // A part that hangs, even one that does not heed its context, keeps no other from coming,

@@ -1,6 +1,9 @@
 package bundle
 
-import "regexp"
+import (
+	"bytes"
+	"regexp"
+)
 
 // removed stands for what was taken out.
 const removed = "[removed]"
@@ -43,8 +46,25 @@ var secrets = []struct {
 }
 
 // Scrub returns a text without what looks like a secret: private keys, values of names such
-// as "password" and "token", and passwords in URLs.
+// as "password" and "token", and passwords in URLs. What is JSON, as a whole or as a line, stays JSON.
 func Scrub(text []byte) []byte {
+	if isJSON(text) {
+		return scrubJSON(text)
+	}
+	var out, plain []byte
+	for line := range bytes.Lines(text) {
+		if !isJSON(line) {
+			plain = append(plain, line...) // a secret may have several
+			continue
+		}
+		out = append(append(out, scrubPlain(plain)...), scrubJSON(line)...)
+		plain = plain[:0]
+	}
+	return append(out, scrubPlain(plain)...)
+}
+
+// scrubPlain is Scrub for what is not JSON.
+func scrubPlain(text []byte) []byte {
 	for _, s := range secrets {
 		text = s.what.ReplaceAll(text, []byte(s.by))
 	}
