@@ -75,11 +75,32 @@ func (s *supervisor) holder(path string) string {
 	}
 	if err == nil {
 		pid, err := strconv.Atoi(strings.TrimSpace(text))
-		if err == nil && pid > 0 && !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		if err == nil && Locked(path, pid) {
 			return fmt.Sprintf("another rdmad (pid %d) serves %s", pid, s.cfg.Node.Socket)
 		}
 	}
 	return fmt.Sprintf("a process that is no rdmad of this node, or one that starts just now, has locked %s (see: fuser -v %s)", path, path)
+}
+
+// Locked reports whether a process has locked the file at path, by the kernel's list of locks, see proc_locks(5): the process id that a
+// killed daemon has left may be that of any other program by now, or, of a daemon in a container, be another one out here.
+func Locked(path string, pid int) bool {
+	var file unix.Stat_t
+	if unix.Stat(path, &file) != nil {
+		return false
+	}
+	list, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(list)) {
+		// 1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF; a file may be of another device for the list than for stat
+		f := strings.Fields(line)
+		if len(f) > 5 && f[1] == "FLOCK" && f[4] == strconv.Itoa(pid) && strings.HasSuffix(f[5], ":"+strconv.FormatUint(file.Ino, 10)) {
+			return true
+		}
+	}
+	return false
 }
 
 // giveLock removes what takeLock and writePID have made, the lock last and while it is locked.

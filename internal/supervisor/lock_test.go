@@ -67,6 +67,37 @@ func TestLock(t *testing.T) {
 	second.giveLock()
 }
 
+// Who has the lock is told by the kernel: what a killed daemon has left may be the process id of any program.
+func TestLocked(t *testing.T) {
+	cfg := configOf(t, "")
+	s := &supervisor{cfg: cfg, log: zerolog.Nop()}
+	lock := config.LockFile(cfg.Node.Socket)
+	if Locked(lock, os.Getpid()) {
+		t.Error("there is no lock yet")
+	}
+	if err := s.takeLock(); err != nil {
+		t.Fatal(err)
+	}
+	if !Locked(lock, os.Getpid()) || Locked(lock, os.Getppid()) {
+		t.Error("the lock is not seen to be that of this process, and of no other")
+	}
+	for pid, want := range map[int]string{os.Getpid(): fmt.Sprintf("another rdmad (pid %d)", os.Getpid()), os.Getppid(): "has locked"} {
+		if err := os.WriteFile(config.PIDFile(cfg.Node.Socket), fmt.Appendln(nil, pid), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.holder(lock); !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	s.giveLock()
+	if err := os.WriteFile(lock, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if Locked(lock, os.Getpid()) {
+		t.Error("the lock was given up")
+	}
+}
+
 // What is no file at the paths of the lock and of the process id, or somebody's file, is neither waited for nor changed.
 func TestNoFilesOfItsOwn(t *testing.T) {
 	for _, of := range []func(string) string{config.LockFile, config.PIDFile} {

@@ -212,6 +212,7 @@ func TestStartedWith(t *testing.T) {
 	} {
 		cmd := exec.Command("/bin/sh")
 		cmd.Args, cmd.Dir = append([]string{"rdmad"}, c.args...), dir
+		cmd.ExtraFiles = []*os.File{boundTo(t, socket)} // by which it is seen to be the daemon
 		in, err := cmd.StdinPipe()
 		if err == nil {
 			err = cmd.Start()
@@ -229,7 +230,27 @@ func TestStartedWith(t *testing.T) {
 		}
 		_ = in.Close()
 		_ = cmd.Wait()
+		_ = cmd.ExtraFiles[0].Close()
+		if got, ok := startedWith(socket); ok {
+			t.Errorf("%q: %q of a process that has ended", c.args, got)
+		}
+		if err := os.Remove(socket); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// boundTo returns a socket with a path on which nobody listens.
+func boundTo(t *testing.T, path string) *os.File {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: path})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(fd), path)
 }
 
 // What lies where a daemon's process id should be is no reason to wait, nor to take something else for one: others send
@@ -241,6 +262,7 @@ func TestPIDFileOfNoDaemon(t *testing.T) {
 		"all processes":         func(file string) error { return os.WriteFile(file, []byte("-1\n"), 0o600) },
 		"the group of a caller": func(file string) error { return os.WriteFile(file, []byte("0\n"), 0o600) },
 		"a text":                func(file string) error { return os.WriteFile(file, []byte("rdmad"), 0o600) },
+		"a stranger's":          func(file string) error { return os.WriteFile(file, fmt.Appendln(nil, os.Getpid()), 0o600) },
 		"nothing":               func(string) error { return nil },
 	} {
 		t.Run(what, func(t *testing.T) {

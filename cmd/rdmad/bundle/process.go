@@ -13,11 +13,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/supervisor"
 )
 
 // Processes are those of a daemon: the supervisor, whose process id is beside the socket, and
-// its children, of which one is the core. They are found without asking the daemon.
+// its children, of which one is the core. They are found without asking the daemon, and no others are taken for them: they
+// are told to people who send signals, and what they log goes into a bundle.
 func Processes(socket string) (pids []int, err error) {
 	file := config.PIDFile(socket)
 	text, err := readShort(file)
@@ -28,14 +31,18 @@ func Processes(socket string) (pids []int, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("no daemon has the socket: %w", err)
 	}
-	supervisor, err := strconv.Atoi(strings.TrimSpace(text))
-	if err == nil && supervisor <= 0 {
+	owner, err := strconv.Atoi(strings.TrimSpace(text))
+	if err == nil && owner <= 0 {
 		err = errors.New("it has no process id") // but that of many processes, for who sends a signal to it
+	}
+	// A daemon whose lock somebody has removed still has its socket open, which only its user and root can see.
+	if err == nil && !supervisor.Locked(config.LockFile(socket), owner) && !look.HasOpen(owner, socket) {
+		err = fmt.Errorf("process %d is not seen to be the daemon: its file was left by one that was killed, or that runs in a container", owner)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	pids = []int{supervisor}
+	pids = []int{owner}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return nil, err
@@ -46,7 +53,7 @@ func Processes(socket string) (pids []int, err error) {
 			continue // it has ended
 		}
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(supervisor) {
+		if len(fields) > 1 && fields[1] == strconv.Itoa(owner) {
 			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
 				pids = append(pids, pid)
 			}

@@ -123,7 +123,7 @@ func (d *Daemon) Signal(s *status.Node, sig syscall.Signal) error {
 		return fmt.Errorf("who listens on %s: %w", d.socket, err)
 	case pid < 1:
 		return fmt.Errorf("node %s says that its supervisor is process %d", s.Node, pid)
-	case int(cred.Pid) != pid && !hasOpen(pid, d.socket):
+	case int(cred.Pid) != pid && !HasOpen(pid, d.socket):
 		return fmt.Errorf("node %s says that its supervisor is process %d, which is not seen to have %s open from here: signal it with %v where it runs, as its user or root",
 			s.Node, pid, d.socket, unix.SignalName(sig))
 	}
@@ -136,9 +136,9 @@ func (d *Daemon) Signal(s *status.Node, sig syscall.Signal) error {
 	return nil
 }
 
-// hasOpen reports whether a process has the socket open that is bound to path: by the kernel's list of sockets, see
+// HasOpen reports whether a process has the socket open that is bound to path: by the kernel's list of sockets, see
 // proc_net(5), and of the process's descriptors.
-func hasOpen(pid int, path string) bool {
+func HasOpen(pid int, path string) bool {
 	list, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
 		return false
