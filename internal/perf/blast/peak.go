@@ -23,9 +23,11 @@ func newPeak(count uint64, d time.Duration, from uint64, now int64) peak {
 	return peak{messages: max(1, count/parts), ns: max(shortest, int64(d)/parts), from: from, at: now}
 }
 
-// see is told how many messages were through at a time.
-func (p *peak) see(through uint64, now int64) {
-	if through < p.from+p.messages || now-p.at < p.ns {
+// see is told how many messages were through at a time. more: others may have been, too, which nobody has looked at yet. No part
+// ends then, because these would be counted in the next one: what has come while a process was kept from looking is
+// not what a link can do.
+func (p *peak) see(through uint64, now int64, more bool) {
+	if more || through < p.from+p.messages || now-p.at < p.ns {
 		return
 	}
 	p.best = max(p.best, float64(through-p.from)/float64(now-p.at))

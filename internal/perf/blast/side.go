@@ -224,7 +224,7 @@ func (d *side) takeAll(ctx context.Context, n int) error {
 		return nil
 	}
 	now := shm.Nanotime()
-	d.peak.see(d.through(), now)
+	d.peak.see(d.through(), now, n == len(d.wc))
 	// The other side may see nothing of messages.
 	return d.s.AtWork(now)
 }
