@@ -35,9 +35,10 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(code int)        { r.code = code }
 func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
 
-// scraper returns what makes scrapes, in the text format, of what a registry gathers.
+// scraper returns what makes scrapes, in the text format, of what a registry gathers. What it refuses is left out, and
+// counted in a metric of the registry: the rest is worth having, and a series that is missing would be noticed by nobody.
 func scraper(registry *prometheus.Registry) func() (*scrape, error) {
-	h := promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true, ErrorHandling: promhttp.ContinueOnError})
+	h := promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true, ErrorHandling: promhttp.ContinueOnError, Registry: registry})
 	return func() (*scrape, error) {
 		ask, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", http.NoBody)
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // unread is a client that does not read its answer before the test ends.
@@ -88,4 +90,29 @@ func TestCompressedMetrics(t *testing.T) {
 			t.Errorf("%q: other metrics", accept)
 		}
 	}
+}
+
+// Series that cannot be gathered keep no others away, and the next scrape says that there were some.
+func TestRefusedSeriesAreCounted(t *testing.T) {
+	source := newFake(t)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCollector(source))
+	take := scraper(registry)
+	expect := func(lines ...string) {
+		t.Helper()
+		got, err := take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range lines {
+			if !bytes.Contains(got.plain, []byte(want+"\n")) {
+				t.Errorf("no %s in:\n%s", want, got.plain)
+			}
+		}
+	}
+	const refused = `promhttp_metric_handler_errors_total{cause="gathering"} `
+	expect(refused + "0")
+	source.facts.Peers = append(source.facts.Peers, Peer{Name: "c"})
+	expect(`rdmad_peer_up{peer="b"} 1`, `rdmad_wakes_total{agent="0"} 7`)
+	expect(refused + "1")
 }
