@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+	"github.com/rdmad/rdmad/cmd/rdmad/top"
 )
 
 // Without a terminal there are plain tables, again and again.
@@ -41,6 +43,28 @@ func TestTopOfHangingCore(t *testing.T) {
 	if strings.Count(r.errOut, "\n") != 1 {
 		t.Errorf("not one line:\n%s", r.errOut)
 	}
+}
+
+// The file of counters is also found elsewhere than beside the socket: by a flag, or by what the daemon has said before.
+func TestTopOfCountersElsewhere(t *testing.T) {
+	elsewhere := filepath.Join(t.TempDir(), "counted")
+	c := newCluster(t, sandbox.Settings{Extra: fmt.Sprintf("[observe]\ncounters = %q\n", elsewhere)}, "a")
+	c.start("a")
+	source := &top.Source{Socket: c.socket("a")}
+	defer source.Close()
+	if _, err := source.Look(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	resume := halt(t, c.status("a").PIDs.Core)
+	s, err := source.Look(bounded(t))
+	never := run(t, rdmad(t, "top", "--once", "--socket", c.socket("a")))
+	told := run(t, rdmad(t, "top", "--once", "--socket", c.socket("a"), "--file", elsewhere))
+	resume()
+	if s == nil || s.Node != "a" || !errors.Is(err, top.ErrCountersOnly) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	told.check(t, "top --file", 1, "COUNTERS ONLY", "node a")
+	never.check(t, "top", 1, "does not answer", "counters", strings.TrimSuffix(c.socket("a"), ".sock")+".counters", "--file")
 }
 
 // terminal is a pseudo terminal with a command on it.

@@ -15,7 +15,7 @@ import (
 const shortestLook = 100 * time.Millisecond
 
 func newTop() *cobra.Command {
-	var socket string
+	source := new(top.Source)
 	var once, plain bool
 	o := top.Options{}
 	c := &cobra.Command{
@@ -44,15 +44,15 @@ func newTop() *cobra.Command {
 			if once {
 				o.Count = 1
 			}
-			source := &top.Source{Socket: socket}
 			if o.Count == 1 || plain || os.Getenv("TERM") == "dumb" || !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {
 				return top.Plain(c.Context(), c.OutOrStdout(), source, o)
 			}
 			return top.Screen(c.Context(), os.Stdin, os.Stdout, source, o)
 		},
 	}
-	socketFlag(c, &socket)
+	socketFlag(c, &source.Socket)
 	f := c.Flags()
+	f.StringVar(&source.File, "file", "", "the `file` of counters, for a daemon that hangs (default: where it has said, or next to the socket)")
 	f.DurationVar(&o.Interval, "interval", time.Second, "time between two looks, from which rates are counted")
 	f.IntVar(&o.Count, "count", 0, "end after so many looks (default: never)")
 	f.BoolVar(&once, "once", false, "look once and print tables; there are no rates then")

@@ -16,11 +16,11 @@ func CountersPath(socket string) string {
 	return strings.TrimSuffix(attach.SocketPath(socket), ".sock") + ".counters"
 }
 
-// Counted returns what the file of counters says of the daemon on socket, as far as it
+// Counted returns what the file of counters at path says of its daemon, as far as it
 // goes: no peers and no workers are in it, and processes of services are not known. The
 // daemon is not asked.
-func Counted(socket string) (s *status.Node, err error) {
-	r, err := counters.Open(CountersPath(socket))
+func Counted(path string) (s *status.Node, err error) {
+	r, err := counters.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func TestCountedLanesKeepTheirNumbers(t *testing.T) {
 	lane := counters.LaneID{Domain: "d", Peer: "b", Class: "small"}
 	file.Lane(lane, 0, 64, 128).Requests = 10
 	for range 2 {
-		s, err := Counted(socket)
+		s, err := Counted(CountersPath(socket))
 		if err != nil {
 			t.Fatal(err)
 		}

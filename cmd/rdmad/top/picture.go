@@ -4,10 +4,12 @@ package top
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/rdmad/rdmad/cmd/rdmad/bundle"
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/internal/status"
 )
@@ -69,7 +71,11 @@ func (p *Picture) counter(name string) (float64, bool) {
 type Source struct {
 	// Socket is the daemon's, as for look.Attach.
 	Socket string
+	// File is that of its counters; empty: where the daemon has said, or next to its socket.
+	File   string
 	daemon *look.Daemon
+	// said is where the daemon has its file of counters by the configuration with this digest; empty: nowhere.
+	said, digest string
 }
 
 // lookLimit is how long a daemon may take to answer before it counts as one that hangs.
@@ -86,9 +92,9 @@ func (s *Source) Look(ctx context.Context) (*status.Node, error) {
 	if !errors.Is(err, look.ErrNoAnswer) {
 		return status, err
 	}
-	counted, cerr := look.Counted(s.Socket)
+	counted, cerr := look.Counted(s.file())
 	if cerr != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; nor are its counters to be had (see: --file): %v", err, cerr) // which is not what went wrong
 	}
 	return counted, fmt.Errorf("%w: %w", ErrCountersOnly, err)
 }
@@ -102,12 +108,39 @@ func (s *Source) ask(ctx context.Context) (*status.Node, error) {
 		}
 		s.daemon = d
 	}
-	status, err := s.daemon.Status(ctx)
+	raw, err := s.daemon.Raw(ctx)
 	if err != nil {
 		s.Close()
 		return nil, err
 	}
+	status, err := look.Parse(raw)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	s.hear(status, raw)
 	return status, nil
+}
+
+// hear remembers where a daemon says that its file of counters is: it cannot be asked when that is needed.
+func (s *Source) hear(n *status.Node, raw json.RawMessage) {
+	if n.Config == nil || n.Config.Digest == s.digest {
+		return
+	}
+	if started, err := bundle.StartedOf(raw); err == nil {
+		s.said, s.digest = started.InForce.CountersPath(), n.Config.Digest
+	}
+}
+
+// file returns where the file of counters should be.
+func (s *Source) file() string {
+	switch {
+	case s.File != "":
+		return s.File
+	case s.digest != "":
+		return s.said
+	}
+	return look.CountersPath(s.Socket)
 }
 
 // Close ends the attachment, if there is one.
