@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Sources are what a configuration is made of. Each counts over the ones before it:
@@ -214,10 +215,13 @@ func (s Sources) overrides() (map[string]override, Errors) {
 			continue
 		}
 		origin := Origin{From: fromEnvironment, Name: name}
-		if path, known := paths[name]; known {
-			over[path] = override{decoded(path, text), text, origin}
-		} else {
+		switch path, known := paths[name]; {
+		case !known:
 			errs = append(errs, Error{File: origin.String(), Reason: unknownOverride("variable", name, names)})
+		case !utf8.ValidString(text):
+			errs = append(errs, Error{File: origin.String(), Key: path, Reason: notUTF8})
+		default:
+			over[path] = override{decoded(path, text), text, origin}
 		}
 	}
 	for _, entry := range s.Set {
@@ -229,6 +233,8 @@ func (s Sources) overrides() (map[string]override, Errors) {
 			errs = append(errs, Error{File: origin.String(), Reason: "want section.key=value"})
 		case !slices.Contains(dotted, path):
 			errs = append(errs, Error{File: origin.String(), Reason: unknownOverride("key", path, dotted)})
+		case !utf8.ValidString(text):
+			errs = append(errs, Error{File: origin.String(), Key: path, Reason: notUTF8})
 		default:
 			text = strings.TrimSpace(text)
 			over[path] = override{decoded(path, text), text, origin}
@@ -236,6 +242,9 @@ func (s Sources) overrides() (map[string]override, Errors) {
 	}
 	return over, errs
 }
+
+// notUTF8 is the reason to refuse a value that could not be in a file, in which the core gets it.
+const notUTF8 = "must be UTF-8"
 
 // unknownOverride says what is wrong with a name that is none.
 func unknownOverride(what, name string, names []string) string {

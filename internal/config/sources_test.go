@@ -60,8 +60,8 @@ func TestSourcesRefuse(t *testing.T) {
 	_, err := Sources{
 		File: file,
 		Environ: []string{"RDMAD_LIMITS_WORKERS=0", "RDMAD_LIMITS_WORKRES=1", "RDMAD_PEER_NAME=b", "RDMAD_NONSENSE_NAME=1",
-			"RDMAD_LIMITS_STRIKES=many", "RDMAD_GROUP_SEND_ENABLED=yes"},
-		Set: []string{"limits.servics=1", "log.level", "log.level=loud", "domain.name=x"},
+			"RDMAD_LIMITS_STRIKES=many", "RDMAD_GROUP_SEND_ENABLED=yes", "RDMAD_TLS_CERT=/\xff"},
+		Set: []string{"limits.servics=1", "log.level", "log.level=loud", "domain.name=x", "node.socket=/\xff"},
 	}.Load(t.Context())
 	var errs Errors
 	if !errors.As(err, &errs) {
@@ -77,6 +77,8 @@ func TestSourcesRefuse(t *testing.T) {
 		`flag --set limits.servics: unknown key, did you mean "limits.services"?`,
 		`flag --set log.level: want section.key=value`,
 		`flag --set log.level: log.level: must be "debug", "info", "warn" or "error", got "loud"`,
+		`environment RDMAD_TLS_CERT: tls.cert: must be UTF-8`,
+		`flag --set node.socket: node.socket: must be UTF-8`,
 		`flag --set domain.name: [[domain]] is a list, which can only be in the file`,
 		file + `:2: agent.cuont: unknown key, did you mean "count"?`,
 	}
