@@ -189,6 +189,18 @@ func (e *terminal) written() int {
 	return e.text.Len()
 }
 
+// On a terminal that does not tell its size, as serial consoles do, there are plain tables and not an empty screen.
+func TestTopOnTerminalWithoutSize(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	e := onTerminal(t, exec.Command("sh", "-c", `stty rows 0 columns 0 && exec "$0" top --interval 100ms --socket "$1"`, programs.rdmad, c.socket("a")))
+	e.await(0, "node a: running")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if strings.Contains(e.text.String(), "\x1b[") {
+		t.Errorf("it draws on a screen: %q", e.text.String())
+	}
+}
+
 // On a terminal keys are obeyed, the size may change, the daemon may go and come back, and
 // in the end the terminal is as it was.
 func TestTopOnTerminal(t *testing.T) {

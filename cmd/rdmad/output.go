@@ -45,6 +45,12 @@ func writeJSON(out io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// isScreen reports whether a file is a terminal of which the size is known: serial consoles often have none.
+func isScreen(f *os.File) bool {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil && size.Col > 0 && size.Row > 0
+}
+
 // isTerminal reports whether a file is a terminal.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)

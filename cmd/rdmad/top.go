@@ -23,8 +23,8 @@ func newTop() *cobra.Command {
 		Short: "Watch what this node does: lanes, services, workers, peers and errors",
 		Long: "Show again and again what the daemon of this node does: rates of requests and groups, peers, lanes with their\n" +
 			"occupancy, services, workers, and what went wrong. On a terminal keys choose what is shown (? for help). With\n" +
-			"its output somewhere else, or with TERM=dumb, it prints plain tables. A daemon that is gone or hangs is said\n" +
-			"to be so, over the last that it told, until it is back.\n\n" +
+			"its output somewhere else, on a terminal without a size, or with TERM=dumb, it prints plain tables. A daemon\n" +
+			"that is gone or hangs is said to be so, over the last that it told, until it is back.\n\n" +
 			"Exit status: 0, or 1 if the first look fails, or, without a terminal, the last one.",
 		Example: "  rdmad top\n" +
 			"  rdmad top --once --sort busy\n" +
@@ -44,7 +44,7 @@ func newTop() *cobra.Command {
 			if once {
 				o.Count = 1
 			}
-			if o.Count == 1 || plain || os.Getenv("TERM") == "dumb" || !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {
+			if o.Count == 1 || plain || os.Getenv("TERM") == "dumb" || !isScreen(os.Stdout) || !isTerminal(os.Stdin) {
 				return top.Plain(c.Context(), c.OutOrStdout(), source, o)
 			}
 			return top.Screen(c.Context(), os.Stdin, os.Stdout, source, o)
