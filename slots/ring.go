@@ -80,15 +80,6 @@ func (r *Ring) Word(i int) Word { return Word(r.words[i].Load()) }
 // before it. A hint written by workers: any value is possible.
 func (r *Ring) Cursor() uint64 { return r.cursor.Load() }
 
-// Rewind moves the cursor from pos to the next position of slot 0, as a claim does that finds no room before the
-// end of the ring, and returns that position. It is for the sender that has looked at every slot up to pos. False:
-// the cursor is not at pos any more, and nothing has changed.
-func (r *Ring) Rewind(pos uint64) (next uint64, ok bool) {
-	next = pos + uint64(r.geo.Slots-r.index(pos))
-	// Who has read the cursor before, and claims the slot at pos now, finds itself behind the cursor: see advance.
-	return next, r.cursor.CompareAndSwap(pos, next)
-}
-
 // TakeLate returns, once, the lowest position of the claims that succeeded
 // behind the cursor since the last call: a sender that has passed the position
 // must go back to it. Like the cursor a hint: any value is possible. Call it
