@@ -28,7 +28,7 @@ const (
 func meet(t *testing.T, reset func(), one, other func() (missed bool)) (lost int) {
 	t.Helper()
 	if runtime.GOMAXPROCS(0) < 2 || runtime.NumCPU() < 2 {
-		t.Skip("takes two processors")
+		t.Skip("takes two processors: run it where the affinity and GOMAXPROCS allow as many")
 	}
 	var begun, ended, missed atomic.Int64
 	await := func(counter *atomic.Int64, n int64) {

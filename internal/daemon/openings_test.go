@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"bufio"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rdmad/rdmad/internal/agent"
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/peerproto"
+)
+
+// What a peer was told when it opened a lane is out of date once it has opened the lane again: an end of the first time that is late
+// must not send the answers that the second one has asked for.
+func TestLateOpeningIsOutdated(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	d := r.domainNamed("default")
+	class := config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}
+	first, second := agent.Opening{Session: r.s, Seq: 1}, agent.Opening{Session: r.s, Seq: 2}
+	d.making.Lock()
+	defer d.making.Unlock()
+	in, agreed, _, err := d.incoming(first, class, 0, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outdated := func(o agent.Opening) (is bool) {
+		d.agent.Commands.Call(func() { is = in.outdated(agreed, o) })
+		return is
+	}
+	if outdated(first) {
+		t.Error("at first")
+	}
+	again, same, verdicts, err := d.incoming(second, class, 0, agreed, nil)
+	if err != nil || again != in || same != agreed || verdicts == nil {
+		t.Fatalf("the peer opens it again: %v, mirror %d, was %d, verdicts %v", err, same, agreed, verdicts)
+	}
+	if !outdated(first) || outdated(second) {
+		t.Errorf("the first opening is outdated: %v, the second: %v", outdated(first), outdated(second))
+	}
+}
+
+// openings returns how a peer opens lane number 0, and what ends the waiting for all of these when the test is over. It reads what
+// the node says to the peer.
+func (r *linkRig) openings() (open func(seq uint64) error, said chan *peerproto.Message) {
+	class := config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}
+	r.cfg.Classes = []config.Class{class}
+	said = make(chan *peerproto.Message, 100)
+	go func() {
+		defer close(said)
+		for reader := bufio.NewReader(r.peer); ; {
+			m, err := peerproto.Read(reader, peerproto.MaxFrame)
+			if err != nil {
+				return
+			}
+			said <- m
+		}
+	}()
+	return func(seq uint64) error {
+		g := geometryOf(class)
+		return r.openIncoming(r.s, &peerproto.Message{Type: peerproto.TypeOpen, Seq: seq, Lane: &peerproto.Lane{
+			Domain: "default", Class: "c", Geometry: g, Address: []byte("x"), Key: fabric.RemoteKey{Len: uint64(g.SlotBytes())},
+		}})
+	}, said
+}
+
+// Openings of a lane are dealt with beside each other. One that the peer has given up, and that is late, does not take the place of
+// the one that it has asked for since.
+func TestLateOpeningTakesNoPlace(t *testing.T) {
+	r := newLinkRig(t)
+	open, said := r.openings()
+	second := make(chan error, 1)
+	go func() { second <- open(2) }()
+	<-r.dev.waiting
+	if m := <-said; m.Type != peerproto.TypeAccept || m.Seq != 2 {
+		t.Errorf("the peer is told %s %d", m.Type, m.Seq)
+	}
+	first := make(chan error, 1)
+	go func() { first <- open(1) }()
+	select {
+	case err := <-first:
+		if !errors.Is(err, errOutdated) {
+			t.Error(err)
+		}
+	case <-r.dev.waiting:
+		t.Error("the lane is connected anew for it")
+	}
+	select {
+	case err := <-second:
+		t.Errorf("the newer one has ended: %v", err)
+	default:
+	}
+	r.stop()
+	<-second
+}
+
+// Whoever opens a lane again has given up the connection before: this node waits no longer for that, whose memory may be registered.
+func TestNewerOpeningEndsTheLast(t *testing.T) {
+	r := newLinkRig(t)
+	open, said := r.openings()
+	over := make(chan error, 2)
+	for seq := range uint64(2) {
+		go func() { over <- open(seq + 1) }()
+		<-r.dev.waiting
+	}
+	late := time.After(4 * time.Second) // less than a connection is waited for
+	for told := false; !told; {
+		select {
+		case m := <-said:
+			told = m.Type == peerproto.TypeBroken && m.Seq == 1 && m.Reason == errOutdated.Error()
+		case <-late:
+			t.Fatal("it waits for a connection that the peer has given up")
+		}
+	}
+	if n := r.dev.domains.Load(); n != 1 {
+		t.Errorf("%d protection domains", n)
+	}
+	r.stop()
+	<-over
+	<-over
+}
+
+// The memory of a lane stays as long as a connection is being made that may reach it.
+func TestMemoryOfALaneThatIsBeingConnected(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	d := r.domainNamed("default")
+	d.making.Lock()
+	in, _, _, err := d.incoming(agent.Opening{Session: r.s, Seq: 1}, config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}, 0, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.connecting.Add(1)
+	d.making.Unlock()
+	dropped := make(chan struct{})
+	go func() {
+		defer close(dropped)
+		d.dropIncoming(in)
+	}()
+	for withheld := false; !withheld; {
+		in.info.mu.RLock()
+		withheld = in.info.gone
+		in.info.mu.RUnlock()
+	}
+	for range 100 {
+		r.eachDomain(func(*agent.Domain) {}) // what dropping a lane takes
+	}
+	select {
+	case <-dropped:
+		t.Error("it is unmapped")
+	default:
+	}
+	in.connecting.Done()
+	<-dropped
+}

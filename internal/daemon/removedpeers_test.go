@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/rdmad/rdmad/internal/agent"
+	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
+)
+
+// The lanes that requests of a peer came in by are given back with its link, when it was removed long ago.
+func TestMirrorsOfARemovedPeer(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	d := r.domainNamed("default")
+	for n := range 3 {
+		d.making.Lock()
+		_, _, _, err := d.incoming(agent.Opening{Session: r.s, Seq: uint64(n)}, config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}, n, 0, nil)
+		d.making.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func() (lanes, known int) {
+		r.tasks.Wait()
+		r.agent.Commands.Call(func() { known = len(d.view.InLanes) })
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(d.lanes), known
+	}
+	peers := &config.Config{Peers: []config.Peer{{Name: "a"}}}
+	r.applyPeers(peers, &config.Config{})
+	if lanes, known := kept(); lanes != 3 || known != 3 {
+		t.Errorf("%d lanes when the peer has just been removed, of which the agent knows %d", lanes, known)
+	}
+	r.link.removed = r.link.removed.Add(-2 * formerLinkLife)
+	r.applyPeers(&config.Config{}, &config.Config{})
+	if lanes, known := kept(); lanes != 0 || known != 0 {
+		t.Errorf("%d lanes when the peer was removed long ago, of which the agent knows %d", lanes, known)
+	}
+}
+
+// So are those that requests to it went out by, but for one that a process has: that one goes with a later reload.
+func TestLanesToARemovedPeer(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	d := r.domainNamed("default")
+	w := &agent.Worker{ID: 1, Rings: slots.NewWorkerRings(shm.AlignedBytes(slots.WorkerSegmentSize))}
+	r.agent.Commands.Call(func() { d.view.Workers[w.ID] = w })
+	class := config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}
+	var had *outgoing
+	for n := range 3 {
+		o, err := d.outgoing(place{node: "a", session: r.s}, class, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		had = o
+	}
+	r.agent.Commands.Call(func() { d.view.Joins(w, had.info.ID) })
+	left := func() (lanes, outs, known int) {
+		r.tasks.Wait()
+		r.agent.Commands.Call(func() { known = len(d.view.OutLanes) })
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(d.lanes), len(d.outs), known
+	}
+	r.applyPeers(&config.Config{Peers: []config.Peer{{Name: "a"}}}, &config.Config{})
+	if lanes, outs, known := left(); lanes != 3 || outs != 3 || known != 3 {
+		t.Errorf("%d lanes, %d in use, when the peer has just been removed, of which the agent knows %d", lanes, outs, known)
+	}
+	r.link.removed = r.link.removed.Add(-2 * formerLinkLife)
+	r.applyPeers(&config.Config{}, &config.Config{})
+	if lanes, outs, known := left(); lanes != 1 || outs != 1 || known != 1 {
+		t.Errorf("%d lanes, %d in use, when the peer was removed long ago, of which the agent knows %d", lanes, outs, known)
+	}
+	if o, err := d.outgoing(place{node: "a", session: r.s}, class, 2); err != nil || o != had {
+		t.Errorf("the peer is back, and its lane is another one: %v", err)
+	}
+	r.agent.Commands.Call(func() { d.view.Detach(w) })
+	r.applyPeers(&config.Config{}, &config.Config{})
+	if lanes, outs, known := left(); lanes != 0 || outs != 0 || known != 0 {
+		t.Errorf("%d lanes, %d in use, when nobody has them, of which the agent knows %d", lanes, outs, known)
+	}
+}
