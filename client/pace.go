@@ -48,7 +48,7 @@ func (p *pace) alone(c *Conn) bool {
 	defer p.mu.Unlock()
 	var moved int64
 	for _, l := range lanes {
-		moved += int64(l.ring.Cursor())
+		moved += int64(l.ring.Claimed())
 	}
 	// Read after the cursors: what large messages have moved them by is in it.
 	moved -= p.own.Load()

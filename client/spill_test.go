@@ -423,12 +423,20 @@ func runBulky(args []string) error {
 // The daemon moves answers out of slots, and before this process has read them it makes
 // other requests in the same slots: all are answered.
 func TestNewRequestsInSlotsOfMovedAnswers(t *testing.T) {
-	const ring, batch = 64, 8
+	// One that takes its time has a quarter of the ring: with as much in use all of it is gone round in.
+	const ring, long, batch = 64, 16, 8
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	a, b := daemontest.Pair(t, impatient+"[[class]]\nname=\"s\"\nslot_size=128\nslots=64\nmax_run=1\n")
-	serve(t, b, 4, nil)
+	a, b := daemontest.Pair(t, impatient+"[[class]]\nname=\"s\"\nslot_size=128\nslots=64\nmax_run=16\n")
+	g := newGate()
+	serve(t, b, 4, handlers{"gate": g.handle})
+	defer g.Open()
 	conn := attach(t, a)
+	slow, err := method(t, conn, "b/t/gate").With(client.AnswerSize(long*128-64)).Go(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
 	m := method(t, conn, "b/t/echo").With(client.AnswerSize(8))
 	send := func(from int) (futures []*client.Future) {
 		for i := range batch {
@@ -444,15 +452,15 @@ func TestNewRequestsInSlotsOfMovedAnswers(t *testing.T) {
 	read := client.HoldSpills(conn)
 	var futures []*client.Future
 	seen := observe(t, a, "b", "t", "echo")
-	for len(futures) < ring && !t.Failed() {
+	for len(futures) < ring-long && !t.Failed() {
 		futures = append(futures, send(len(futures))...)
-		seen.awaitHeld(t, 0, 0)
+		seen.awaitHeld(t, 0, long)
 	}
 	more := make(chan []*client.Future)
 	go func() { more <- send(len(futures)) }()
 	daemontest.Eventually(t, "another request is made", func() error {
-		if seen.held(0) == 0 {
-			return errors.New("no slot is held")
+		if seen.held(0) == long {
+			return errors.New("no other slot is held")
 		}
 		return nil
 	})
@@ -461,5 +469,9 @@ func TestNewRequestsInSlotsOfMovedAnswers(t *testing.T) {
 		if answer, err := f.Wait(ctx); err != nil || !bytes.Equal(answer, []byte{byte(i)}) {
 			t.Errorf("request %d: %x, %v", i, answer, err)
 		}
+	}
+	g.Open()
+	if _, err := slow.Wait(ctx); err != nil {
+		t.Error(err)
 	}
 }

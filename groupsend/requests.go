@@ -108,6 +108,22 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 	return messages, more
 }
 
+// Rewind has the next claims begin at slot 0 again, if those of this round have come as far as slot window and all
+// of them have been looked at. It reports whether it did.
+func (p *Requests) Rewind(window int) bool {
+	if p.pos%uint64(p.ring.Geometry().Slots) < uint64(window) || p.roundLeft > 0 {
+		return false
+	}
+	next, ok := p.ring.Rewind(p.pos)
+	if ok {
+		p.pos = next
+	}
+	return ok
+}
+
+// Position is the cursor position up to which slots have been looked at.
+func (p *Requests) Position() uint64 { return p.pos }
+
 // Ready returns what a Plan would find, without taking anything, but for Open. It stops
 // when there are as many messages or bytes as a group takes. The headers are the
 // workers' to write: sizes and deadlines are good for a guess alone.

@@ -77,7 +77,7 @@ func (w *world) claimLate(t *rapid.T) {
 	}
 	u := slots.Run{Index: i, Len: 1, Ticket: w.ring.Word(i).Ticket() + 1}
 	shm.Uint64At(w.mem, 8192+8*i).Store(uint64(slots.MakeWord(slots.Claim, 1, owner, u.Ticket)))
-	if late := shm.Uint64At(w.mem, 4608); late.Load() == 0 || late.Load() > cursor-back+1 {
+	if late := shm.Uint64At(w.mem, 4608); late.Load() == 0 || int64(late.Load()-(cursor-back+1)) > 0 {
 		late.Store(cursor - back + 1)
 	}
 	w.runs[i] = &message{run: u, state: slots.Claim}
@@ -280,6 +280,7 @@ func TestRequestsMatchTheModel(t *testing.T) {
 				}
 			},
 			"rescan": func(*rapid.T) { w.plan.Rescan() },
+			"rewind": func(t *rapid.T) { w.plan.Rewind(rapid.IntRange(0, w.g.Slots).Draw(t, "window")) },
 		})
 		// In the end a bounded number of rounds sends the rest.
 		w.t = t

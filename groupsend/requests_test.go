@@ -211,6 +211,47 @@ func TestLateClaimIsFound(t *testing.T) {
 	expect(t, p, "1 false [{3 1 64}]")
 }
 
+// Claims begin at slot 0 again once they have come as far as the window and all have been looked at, and what is
+// claimed behind the cursor then is gone back to.
+func TestRewind(t *testing.T) {
+	r, mem := newRing(t, wide)
+	p := groupsend.NewRequests(r, 255)
+	for range 99 {
+		r.Abort(claim(t, r, 0))
+	}
+	expect(t, p, "0 false []")
+	if p.Rewind(100) {
+		t.Error("rewound at slot 99")
+	}
+	slow := claim(t, r, 0)
+	if p.Rewind(100) {
+		t.Error("rewound before it had looked at slot 99")
+	}
+	expect(t, p, "0 false []")
+	if !p.Rewind(100) || p.Rewind(100) {
+		t.Error("not rewound once, at slot 100")
+	}
+	send(t, r, 0)
+	expect(t, p, "1 false [{0 1 64}]")
+	r.Publish(slow, owner) // a hole from before
+	expect(t, p, "1 false [{99 1 64}]")
+	// A worker that read the cursor at 100, before.
+	u := slots.Run{Index: 100, Len: 1, Ticket: r.Word(100).Ticket() + 1}
+	shm.Uint64At(mem, 8192+8*100).Store(uint64(slots.MakeWord(slots.Claim, 1, owner, u.Ticket)))
+	h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindRequest}
+	h.Encode(r.Header(u))
+	shm.Uint64At(mem, 4608).Store(100 + 1)
+	r.Publish(u, owner)
+	expect(t, p, "1 false [{100 1 64}]")
+	send(t, r, 0)
+	expect(t, p, "1 false [{1 1 64}]")
+	// A whole round that is due comes first.
+	p.Rescan()
+	if p.Rewind(2) {
+		t.Error("rewound with a round to go")
+	}
+}
+
 // Positions that wrap at 2^64 are no worse than any other nonsense.
 func TestCursorAtTheEndOfNumbers(t *testing.T) {
 	r, mem := newRing(t, slots.Geometry{SlotSize: 128, Slots: 16, MaxRun: 4})

@@ -30,6 +30,7 @@ const (
 	offFreeBell    = shm.HeaderSize + 0x100
 	offFreeWaiters = shm.HeaderSize + 0x180
 	offLate        = shm.HeaderSize + 0x200
+	offSkipped     = shm.HeaderSize + 0x280
 	offWords       = shm.HeaderSize + 0x1000
 	slotsAlign     = 4096
 )

@@ -17,7 +17,16 @@ import (
 // A sender that follows the cursor and takes late into account sees every claim
 // that succeeded, whatever the claimers' interleaving. They pause until all is
 // seen, so that no later claim brings the sender round to what it missed.
-func TestSenderThatFollowsTheCursorMissesNoClaim(t *testing.T) {
+func TestSenderThatFollowsTheCursorMissesNoClaim(t *testing.T) { followTheCursor(t, false) }
+
+// Nor does one that sends the claimers back to the first slot whenever it can.
+func TestSenderThatRewindsMissesNoClaim(t *testing.T) {
+	if rewound := followTheCursor(t, true); rewound == 0 {
+		t.Error("it never could")
+	}
+}
+
+func followTheCursor(t *testing.T, rewind bool) (rewound int) {
 	g := slots.Geometry{SlotSize: 128, Slots: 32, MaxRun: 2}
 	r, _ := newRing(t, g)
 	rounds, claimers, each := 30_000, 3, 4
@@ -89,9 +98,83 @@ func TestSenderThatFollowsTheCursorMissesNoClaim(t *testing.T) {
 		for ; pos < cursor; pos++ {
 			take(int(pos % uint64(g.Slots)))
 		}
+		if rewind {
+			if next, ok := r.Rewind(pos); ok {
+				pos = next
+				rewound++
+			}
+		}
 	}
 	stop.Store(true)
 	wg.Wait()
+	return rewound
+}
+
+// The cursor goes to the next position of slot 0 from where the sender says that it is, and from nowhere else.
+func TestRewind(t *testing.T) {
+	for _, n := range []int{16, 19} {
+		r, _ := newRing(t, slots.Geometry{SlotSize: 128, Slots: n, MaxRun: 4})
+		for round := range uint64(3) {
+			begin := round * uint64(n)
+			for i := range 5 {
+				u, err := r.Claim(1, 1)
+				if err != nil || u.Index != i {
+					t.Fatalf("round %d: claimed %+v, %v, want slot %d", round, u, err, i)
+				}
+				r.Abort(u)
+			}
+			for _, pos := range []uint64{begin, begin + 4, begin + 6, begin + 5 + uint64(n)} {
+				if _, ok := r.Rewind(pos); ok {
+					t.Errorf("rewound from %d, the cursor is at %d", pos, begin+5)
+				}
+			}
+			if next, ok := r.Rewind(begin + 5); !ok || next != begin+uint64(n) || r.Cursor() != next {
+				t.Errorf("rewound to %d, %v, cursor %d, want %d", next, ok, r.Cursor(), begin+uint64(n))
+			}
+			if got := r.Claimed(); got != 5*(round+1) {
+				t.Errorf("%d slots claimed, want %d", got, 5*(round+1))
+			}
+		}
+		if pos, ok := r.TakeLate(); ok {
+			t.Errorf("late %d: nobody was", pos)
+		}
+	}
+}
+
+// What the sender skips is not taken for claims, not even for a moment.
+func TestClaimedWhileRewinding(t *testing.T) {
+	r, _ := newRing(t, slots.Geometry{SlotSize: 128, Slots: 32, MaxRun: 1})
+	const claims = 3_000_000
+	var made atomic.Int64
+	var all sync.WaitGroup
+	var stop atomic.Bool
+	all.Go(func() {
+		for !stop.Load() {
+			r.Rewind(r.Cursor())
+		}
+	})
+	all.Go(func() {
+		defer stop.Store(true)
+		for range claims {
+			made.Add(1)
+			u, err := r.Claim(1, 1)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Abort(u)
+		}
+	})
+	for !stop.Load() {
+		if got, most := int64(r.Claimed()), made.Load(); got > most {
+			t.Errorf("%d slots claimed, with %d claims", got, most)
+			break
+		}
+	}
+	all.Wait()
+	if r.Claimed() == 0 {
+		t.Error("no slot claimed")
+	}
 }
 
 // A claim that started at an old cursor says so.

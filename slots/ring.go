@@ -28,6 +28,7 @@ type Ring struct {
 	slots       []byte
 	cursor      *atomic.Uint64
 	late        *atomic.Uint64
+	skipped     *atomic.Uint64
 	state       *atomic.Uint32
 	share       *atomic.Uint32
 	freeBell    *atomic.Uint32
@@ -51,6 +52,7 @@ func NewRing(mem []byte, g Geometry) (*Ring, error) {
 		slots:       mem[off : off+g.SlotBytes() : off+g.SlotBytes()],
 		cursor:      shm.Uint64At(mem, offCursor),
 		late:        shm.Uint64At(mem, offLate),
+		skipped:     shm.Uint64At(mem, offSkipped),
 		state:       shm.Uint32At(mem, offLaneState),
 		share:       shm.Uint32At(mem, offShare),
 		freeBell:    shm.Uint32At(mem, offFreeBell),
@@ -79,6 +81,29 @@ func (r *Ring) Word(i int) Word { return Word(r.words[i].Load()) }
 // slots) at which the next claim starts to look. Every published slot lies
 // before it. A hint written by workers: any value is possible.
 func (r *Ring) Cursor() uint64 { return r.cursor.Load() }
+
+// Rewind moves the cursor from pos to the next position of slot 0, as a claim does that finds no room before the
+// end of the ring, and returns that position. It is for the sender that has looked at every slot up to pos, and not
+// safe for concurrent use by two. False: the cursor is not at pos any more, and nothing has changed.
+func (r *Ring) Rewind(pos uint64) (next uint64, ok bool) {
+	skip := uint64(r.geo.Slots - r.index(pos))
+	// SYNC POINT (skipped): pairs with Claimed. Whoever sees the cursor moved sees this.
+	r.skipped.Add(skip)
+	// Who has read the cursor before, and claims the slot at pos now, finds itself behind the cursor: see advance.
+	if !r.cursor.CompareAndSwap(pos, pos+skip) {
+		r.skipped.Add(-skip)
+		return pos, false
+	}
+	return pos + skip, true
+}
+
+// Claimed returns how many slots the cursor has moved by for claims, modulo 2^64: less for a moment while the daemon
+// rewinds it, never more. A hint, like the cursor.
+func (r *Ring) Claimed() uint64 {
+	// SYNC POINT (skipped): pairs with Rewind. Read first, the cursor has not been moved by more than is in skipped.
+	cursor := r.cursor.Load()
+	return cursor - r.skipped.Load()
+}
 
 // TakeLate returns, once, the lowest position of the claims that succeeded
 // behind the cursor since the last call: a sender that has passed the position

@@ -29,6 +29,10 @@ type OutLane struct {
 	busy    int    // entries in the journal
 	seq     uint32 // of the last entry
 	Sharing *sharing
+	// crest is the most slots that have been in the journal lately, and round where claims were at the beginning of
+	// this round.
+	crest int
+	round uint64
 	// Pair is nil while the lane is suspended or down, and always for a local lane,
 	// whose requests go to Local instead.
 	Pair  *EndpointPair
@@ -108,6 +112,7 @@ func (l *OutLane) Send() int {
 	n, more := l.Plan.Plan(l, limit)
 	l.delay.Sent(more)
 	l.held = 0
+	l.rewind()
 	if l.Pair != nil {
 		if err := l.Pair.flush(); err != nil {
 			l.Fail("post failed", err)
