@@ -43,6 +43,8 @@ type Requests struct {
 	// holes are slots that were claimed and not yet published when they were
 	// looked at.
 	holes bitset
+	// whole is the round, from 1, that is not cut short by Rewind; 0 for none.
+	whole uint64
 	// roundLeft is how many slots of a round over the whole ring are left to
 	// look at, and roundAt the next of them.
 	roundLeft, roundAt int
@@ -109,9 +111,22 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 }
 
 // Rewind has the next claims begin at slot 0 again, if those of this round have come as far as slot window and all
-// of them have been looked at. It reports whether it did.
+// of them have been looked at. It reports whether it did. Not if fewer than a quarter of those slots are free: claims
+// would have to look for them again and again. Then this round goes to the end of the ring.
 func (p *Requests) Rewind(window int) bool {
-	if p.pos%uint64(p.ring.Geometry().Slots) < uint64(window) || p.roundLeft > 0 {
+	n := uint64(p.ring.Geometry().Slots)
+	round := p.pos/n + 1 // never 0
+	if p.pos%n < uint64(window) || p.roundLeft > 0 || round == p.whole {
+		return false
+	}
+	free := 0
+	for i := range window {
+		if p.ring.Word(i).State() == slots.Free {
+			free++
+		}
+	}
+	if 4*free < window {
+		p.whole = round
 		return false
 	}
 	next, ok := p.ring.Rewind(p.pos)

@@ -252,6 +252,35 @@ func TestRewind(t *testing.T) {
 	}
 }
 
+// Claims do not begin again where nearly all is in use, whoever has it and for however long, but go round the ring.
+func TestRewindToBusySlots(t *testing.T) {
+	r, _ := newRing(t, wide)
+	p := groupsend.NewRequests(r, 255)
+	const window = 100
+	var leased []slots.Run
+	for range window*3/4 + 1 {
+		leased = append(leased, claim(t, r, 0))
+	}
+	for range window {
+		r.Abort(claim(t, r, 0))
+	}
+	expect(t, p, "0 false []")
+	if p.Rewind(window) {
+		t.Error("rewound to slots of which fewer than a quarter are free")
+	}
+	r.Abort(leased[0])
+	if p.Rewind(window) {
+		t.Error("looked again in the same round")
+	}
+	for p.Position() < uint64(wide.Slots+window) {
+		r.Abort(claim(t, r, 0))
+		expect(t, p, "0 false []")
+	}
+	if !p.Rewind(window) {
+		t.Error("not rewound in the next round, with a quarter free")
+	}
+}
+
 // Positions that wrap at 2^64 are no worse than any other nonsense.
 func TestCursorAtTheEndOfNumbers(t *testing.T) {
 	r, mem := newRing(t, slots.Geometry{SlotSize: 128, Slots: 16, MaxRun: 4})
