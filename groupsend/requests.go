@@ -111,7 +111,7 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 }
 
 // Rewind has the next claims begin at slot 0 again, if those of this round have come as far as slot window and all
-// of them have been looked at. It reports whether it did. Not if fewer than a quarter of those slots are free: claims
+// of them have been looked at. It reports whether it did. Not if fewer than half of those slots are free: claims
 // would have to look for them again and again. Then this round goes to the end of the ring.
 func (p *Requests) Rewind(window int) bool {
 	n := uint64(p.ring.Geometry().Slots)
@@ -125,7 +125,7 @@ func (p *Requests) Rewind(window int) bool {
 			free++
 		}
 	}
-	if 4*free < window {
+	if 2*free < window {
 		p.whole = round
 		return false
 	}
