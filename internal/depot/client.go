@@ -78,10 +78,14 @@ func (c *Client) read(note func(json.RawMessage)) {
 }
 
 // Put keeps an item, in place of the one that has the key. The descriptors stay the
-// caller's, who may close them: the depot has its own.
+// caller's, who may close them: the depot has its own. After an error nothing is kept under the key: the
+// next core is better off without an item than with one that is another's by now.
 func (c *Client) Put(key string, meta any, fds ...int) error {
 	faultpoint.Here("depot.before_put")
 	err := c.say(opPut, key, meta, fds...)
+	if err != nil {
+		_ = c.say(opDrop, key, nil) // takes no descriptors, and fails only if nothing can be said at all
+	}
 	faultpoint.Here("depot.after_put")
 	return err
 }

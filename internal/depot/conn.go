@@ -78,7 +78,8 @@ func (c *conn) send(m *message, fds ...int) error {
 
 // recv reads a message. The descriptors are the caller's to close. The error is io.EOF
 // when the other side is gone and everything was read, and wraps ErrInvalid for a
-// message that makes no sense, after which others may follow.
+// message that makes no sense, after which others may follow. One whose descriptors this process
+// had no room for is returned with such an error.
 func (c *conn) recv() (*message, []int, error) {
 	n, fds, err := shm.RecvFDs(c.sock, c.buf)
 	switch {
@@ -86,6 +87,9 @@ func (c *conn) recv() (*message, []int, error) {
 		return nil, nil, io.EOF
 	case err != nil && over(err):
 		return nil, nil, io.EOF
+	case errors.Is(err, shm.ErrFDsLost):
+		m, problem := decode(c.buf[:n], 0)
+		return m, nil, fmt.Errorf("%w: %w", ErrInvalid, errors.Join(err, problem))
 	case err != nil:
 		return nil, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -259,8 +259,17 @@ func TestPutAgainAndLimits(t *testing.T) {
 	put("a", 2)
 	put("b", 1)
 	put("c", 0) // too many items
-	put("b", 2) // too many descriptors: the old one stays
+	put("b", 2) // too many descriptors: the old one goes
 	put("a", 1)
+	put("d", 0) // in its place
+	c.end()
+	if have := s.Meta("b"); have != nil {
+		t.Errorf("b is kept as it was: %s", have)
+	}
+	c, _ = serve(t, s, nil)
+	if err := c.Drop("d"); err != nil {
+		t.Fatal(err)
+	}
 	put("b", 2)
 	c.end()
 	if errs := r.take(); len(errs) != 2 || !strings.Contains(errs[0].Error(), "c is not kept") || !strings.Contains(errs[1].Error(), "at most 2 and 3") {

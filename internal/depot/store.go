@@ -85,6 +85,9 @@ func (l *Link) Serve() {
 			return
 		case err != nil:
 			s.report(err)
+			if m != nil {
+				s.forget(m.Key)
+			}
 		case m.Op == opReady:
 			if !ready {
 				close(l.ready)
@@ -157,6 +160,9 @@ func (s *Store) apply(m *message, fds []int) error {
 		}
 		if items > s.limits.Items || n > s.limits.FDs {
 			shm.CloseFDs(fds)
+			if old != nil {
+				s.remove(old) // see Client.Put
+			}
 			return fmt.Errorf("depot: %s is not kept: %d items and %d descriptors, at most %d and %d are", m.Key, items, n, s.limits.Items, s.limits.FDs)
 		}
 		if old != nil && n == s.fds && len(fds) == 0 {
@@ -184,6 +190,15 @@ func (s *Store) apply(m *message, fds []int) error {
 	}
 	s.backup.compact(s)
 	return nil
+}
+
+// forget drops the item of a key whose new descriptors have not come.
+func (s *Store) forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.items[key]; old != nil {
+		s.remove(old)
+	}
 }
 
 // add and remove are called with mu held.
