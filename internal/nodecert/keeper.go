@@ -29,12 +29,21 @@ type Keeper struct {
 	// used and the last that could is kept. Each is told once.
 	event func(*Material, error)
 
-	mu      sync.Mutex
-	current *Material
+	// These belong to the look that is under way, of which there is at most one.
 	seen    [3]stamp
 	settled bool // seen is old enough to be relied on
 	lastErr string
+
+	mu      sync.Mutex
+	current *Material
+	// looking is closed at the end of the look that is under way; nil while none is. began is when it began.
+	looking chan struct{}
+	began   time.Time
 }
+
+// filePatience is for how long files are waited for, which takes moments: where a file system stalls, what they held before
+// has to do.
+const filePatience = 2 * time.Second
 
 // NewKeeper reads the files of a node for the first time. Material whose time is over,
 // or has not come, is taken all the same: peers refuse it, and better files may come.
@@ -69,12 +78,53 @@ func NewPatientKeeper(files Files, node string, event func(*Material, error)) *K
 }
 
 // Material returns what the files hold, or what they held when they could last be
-// used. It costs three calls of stat while nothing changes.
+// used, and read in time. It costs three calls of stat while nothing changes.
 func (k *Keeper) Material() *Material {
+	for range 2 {
+		k.mu.Lock()
+		own := k.looking == nil
+		if own {
+			k.looking, k.began = make(chan struct{}), time.Now()
+			go k.refresh(k.looking)
+		}
+		looking, began := k.looking, k.began
+		k.mu.Unlock()
+		if !over(looking, began.Add(filePatience)) || own {
+			break
+		}
+		// A look of another's may have been at what the files held before this call; the next one is not.
+	}
+	return k.last()
+}
+
+// over waits for a channel to be closed, and reports whether it was before the given time.
+func over(done <-chan struct{}, until time.Time) bool {
+	late := time.NewTimer(time.Until(until))
+	defer late.Stop()
+	select {
+	case <-done:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// refresh looks at the files, reads them again if need be, and closes done.
+func (k *Keeper) refresh(done chan struct{}) {
+	m := k.read()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if m != nil {
+		k.current = m
+	}
+	k.looking = nil
+	close(done)
+}
+
+// read returns what the files hold, nil if that is not new or cannot be used.
+func (k *Keeper) read() *Material {
 	if !k.look() {
-		return k.current
+		return nil
 	}
 	m, err := Load(Open, k.files)
 	if err == nil {
@@ -88,14 +138,20 @@ func (k *Keeper) Material() *Material {
 			k.lastErr = err.Error()
 			k.event(nil, err)
 		}
-		return k.current
+		return nil
 	}
 	k.lastErr = ""
-	if !m.Leaf.Equal(k.current.Leaf) || !m.Roots.Equal(k.current.Roots) {
+	if last := k.last(); !m.Leaf.Equal(last.Leaf) || !m.Roots.Equal(last.Roots) {
 		k.event(m, nil)
 	}
-	k.current = m
 	return m
+}
+
+// last returns what the files held when they could last be used.
+func (k *Keeper) last() *Material {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.current
 }
 
 // look notes the state of the files and reports whether they are to be read again.
