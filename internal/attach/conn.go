@@ -227,12 +227,12 @@ func (c *Conn) forgo() {
 // maxUnread bounds how many messages are thrown away; a socket holds fewer.
 const maxUnread = 1 << 12
 
-// DecodeMessage parses the bytes of one message. Errors wrap ErrInvalid.
+// DecodeMessage parses the bytes of one message. Errors wrap ErrInvalid, and are short: the decoder's quote the message.
 func DecodeMessage(data []byte) (*Message, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	var m Message
 	if err := d.Decode(&m); err != nil {
-		return nil, fmt.Errorf("%w: control message: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: control message: %.200v", ErrInvalid, err)
 	}
 	if m.Type == "" {
 		return nil, fmt.Errorf("%w: control message without a type", ErrInvalid)

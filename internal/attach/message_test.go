@@ -57,6 +57,14 @@ func FuzzDecodeMessage(f *testing.F) {
 	})
 }
 
+// What is said of a message that makes no sense goes to a log, and back: it is not as long as the message.
+func TestDecodeErrorsAreShort(t *testing.T) {
+	_, err := attach.DecodeMessage([]byte(`{"seq":` + strings.Repeat("9", attach.MaxMessage/2) + `}`))
+	if !errors.Is(err, attach.ErrInvalid) || len(err.Error()) > 300 {
+		t.Errorf("%d bytes: %.80v", len(err.Error()), err)
+	}
+}
+
 func TestCheckTarget(t *testing.T) {
 	names := func(n, size int) []string { return slices.Repeat([]string{strings.Repeat("x", size)}, n) }
 	for _, c := range []struct {
