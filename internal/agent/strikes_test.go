@@ -180,6 +180,32 @@ func TestFloodBesideADomain(t *testing.T) {
 	}
 }
 
+// An agent does not go to sleep while a worker's slots are still to be looked at for which a cycle had no time, also if that cycle
+// has found nothing else to do.
+func TestNoSleepBeforeALook(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	caller, service := s.addWorker(1), s.addService()
+	call := s.send(caller, out.Ring, 8, false, 1)
+	settle(s)
+	pick(t, in.Ring, service, call.u.Index)
+	answer := slots.Header{Ticket: call.u.Ticket, Run: uint16(call.u.Len), Kind: slots.KindAnswer}
+	answer.Encode(in.Ring.Header(call.u))
+	in.Ring.Finish(call.u, service.id) // and no hint
+	for _, w := range []*rigWorker{caller, service} {
+		w.view.scan = true // its ring of hints was full
+		s.bells.MarkWorker(w.id)
+	}
+	if caller.id > service.id {
+		t.Fatal("the service has the first turn")
+	}
+	for s.a.cycle() > 0 || s.a.pending() {
+	}
+	if got := call.status(t); got != slots.StatusOK {
+		t.Errorf("answered with %v", got)
+	}
+}
+
 // refusedPlan checks that a plan ends after as many refused requests as it may have groups.
 func refusedPlan(t *testing.T, s *side, w *rigWorker, out *OutLane) {
 	t.Helper()
