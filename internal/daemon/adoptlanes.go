@@ -68,6 +68,7 @@ func (a *laneAdoption) out(info *laneInfo, ring *slots.Ring, v *vault.Vault, pla
 	switch {
 	case !placed:
 		out.Down("class " + info.Class + " has changed")
+		d.former = append(d.former, &outgoing{info: info, lane: out})
 	case !peered: // the lane is used again if it comes back
 		out.Down("node " + info.Peer + " is not a peer any more")
 	case out.IsClosed():

@@ -93,6 +93,12 @@ func TestAdoptedLaneWithoutAPlace(t *testing.T) {
 	if !slices.Equal(entered, []string{"same"}) {
 		t.Errorf("lanes of classes %q have their places", entered)
 	}
+	a.next.dropUnused()
+	known := 0
+	a.agent.Commands.Call(func() { known = len(a.next.view.OutLanes) })
+	if len(a.next.lanes) != 1 || known != 1 {
+		t.Errorf("%d lanes are kept, of which the agent knows %d, when nobody has those that are replaced", len(a.next.lanes), known)
+	}
 }
 
 // A lane to a node that is not a peer any more keeps its place: it is used again if the node

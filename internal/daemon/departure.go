@@ -68,6 +68,7 @@ func (c *conductor) detach(w *worker) {
 	d.keepNoMore(keyOf(kindWorker, d, w.id))
 	c.mu.Unlock()
 	_ = w.seg.Close()
+	d.dropUnused()
 	c.dispose(d)
 	if !dead && !w.awaitDeath(c.ctx) {
 		return

@@ -46,6 +46,8 @@ type domain struct {
 	nextMethod int
 	outs       map[laneKey]*outgoing
 	ins        map[laneKey]*incoming
+	// former are lanes to peers whose place another one has, because the class has changed since: they go when nobody has them.
+	former []*outgoing
 	// lanes are all lanes by their ids, with what workers need to know about them.
 	lanes map[uint16]*laneInfo
 	// regions are its workers' and bulks the ways to operate on regions, by peer.

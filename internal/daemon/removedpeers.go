@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+
 	"github.com/rdmad/rdmad/internal/agent"
 )
 
@@ -57,7 +59,7 @@ func (d *domain) dropMirrors() {
 }
 
 // dropOuts gives back the lanes that requests go out by and that no attached process has: those that one has are looked at again
-// with the next reload, and used again if the peer comes back.
+// when a process has gone, or with the next reload, and used again if the peer comes back.
 func (d *domain) dropOuts() {
 	c := d.conductor
 	d.making.Lock() // until those that stay are back in their places
@@ -69,23 +71,48 @@ func (d *domain) dropOuts() {
 			delete(d.outs, key)
 		}
 	}
+	former := d.former
+	d.former = nil
 	c.mu.Unlock()
 	var unused []*laneInfo
-	for key, o := range stray {
-		removed := false
+	remove := func(o *outgoing) (removed bool) {
 		d.agent.Commands.Call(func() { removed = d.view.RemoveOut(o.lane) })
 		if removed {
 			unused = append(unused, o.info)
+		}
+		return removed
+	}
+	for key, o := range stray {
+		if remove(o) {
 			continue
 		}
 		c.mu.Lock()
 		d.outs[key] = o
 		c.mu.Unlock()
 	}
+	former = slices.DeleteFunc(former, remove)
+	c.mu.Lock()
+	d.former = former
+	c.mu.Unlock()
 	d.making.Unlock()
 	for _, l := range unused {
 		l.withhold()
 		d.takeBack(l)
+	}
+}
+
+// dropUnused is dropOuts, if there is anything that it may find.
+func (d *domain) dropUnused() {
+	c := d.conductor
+	c.mu.Lock()
+	some := len(d.former) > 0
+	for key := range d.outs {
+		some = some || c.isStray(key)
+	}
+	c.mu.Unlock()
+	if some && d.use() {
+		d.dropOuts()
+		d.using.RUnlock()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/agent"
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -41,13 +42,12 @@ func TestMirrorsOfARemovedPeer(t *testing.T) {
 	}
 }
 
-// So are those that requests to it went out by, but for one that a process has: that one goes with a later reload.
+// So are those that requests to it went out by, but for one that a process has: that one goes with the process.
 func TestLanesToARemovedPeer(t *testing.T) {
 	r := newLinkRig(t)
 	defer r.stop()
 	d := r.domainNamed("default")
-	w := &agent.Worker{ID: 1, Rings: slots.NewWorkerRings(shm.AlignedBytes(slots.WorkerSegmentSize))}
-	r.agent.Commands.Call(func() { d.view.Workers[w.ID] = w })
+	w := clientOf(t, d)
 	class := config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}
 	var had *outgoing
 	for n := range 3 {
@@ -57,7 +57,7 @@ func TestLanesToARemovedPeer(t *testing.T) {
 		}
 		had = o
 	}
-	r.agent.Commands.Call(func() { d.view.Joins(w, had.info.ID) })
+	r.agent.Commands.Call(func() { d.view.Joins(w.view, had.info.ID) })
 	left := func() (lanes, outs, known int) {
 		r.tasks.Wait()
 		r.agent.Commands.Call(func() { known = len(d.view.OutLanes) })
@@ -77,9 +77,25 @@ func TestLanesToARemovedPeer(t *testing.T) {
 	if o, err := d.outgoing(place{node: "a", session: r.s}, class, 2); err != nil || o != had {
 		t.Errorf("the peer is back, and its lane is another one: %v", err)
 	}
-	r.agent.Commands.Call(func() { d.view.Detach(w) })
-	r.applyPeers(&config.Config{}, &config.Config{})
+	r.detach(w)
 	if lanes, outs, known := left(); lanes != 0 || outs != 0 || known != 0 {
 		t.Errorf("%d lanes, %d in use, when nobody has them, of which the agent knows %d", lanes, outs, known)
 	}
+}
+
+// clientOf returns a client that is attached to a domain, and says goodbye before it is detached.
+func clientOf(t *testing.T, d *domain) *worker {
+	t.Helper()
+	seg, err := shm.Create(shm.CreateOptions{Name: "rdmad-worker", Kind: shm.KindWorker, Size: slots.WorkerSegmentSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{domain: d, id: 1, role: attach.RoleClient, pidfd: -1, bye: true, seg: seg, given: make(map[uint16]bool)}
+	w.view = &agent.Worker{ID: w.id, Rings: slots.NewWorkerRings(seg.Bytes())}
+	w.makePager()
+	d.conductor.mu.Lock()
+	d.workers[w.id] = w
+	d.conductor.mu.Unlock()
+	d.agent.Commands.Call(func() { d.view.AddWorker(w.view) })
+	return w
 }
