@@ -35,7 +35,7 @@ var processEvents = []Info{
 	{
 		Code: CoreNoStart, Level: zerolog.ErrorLevel,
 		Meaning: "The first core could not start, so the daemon has ended.",
-		Cause:   "What the configuration asks for is not to be had here: a device, an address, a certificate. The core's own line just before names it.",
+		Cause:   "What the configuration asks for is not to be had here: a device, an address, a certificate. The core's own line just before names it. A program with services in its core may also end itself before they are registered.",
 		Action:  "Run `rdmad doctor`, correct the configuration, and check it with `rdmad config check`.",
 		Shown:   "TestEventsOfProcesses",
 	},

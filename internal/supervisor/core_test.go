@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,5 +69,17 @@ func TestStopWhileTheCoreCannotStart(t *testing.T) {
 	}()
 	if err := s.run(ctx); err == nil || err.Error() != "the core cannot start" {
 		t.Error(err)
+	}
+}
+
+// A first core that ends well before it is ready may have been told to stop: another one is tried, and no more.
+func TestFirstCoresLeave(t *testing.T) {
+	starts := filepath.Join(t.TempDir(), "starts")
+	s := scripted(t, "", "echo >>"+starts)
+	if err := s.run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "the core cannot start: ") {
+		t.Error(err)
+	}
+	if made, err := os.ReadFile(starts); err != nil || len(made) != 2 {
+		t.Errorf("%d starts, want 2 (%v)", len(made), err)
 	}
 }

@@ -155,7 +155,8 @@ func (s *supervisor) run(ctx context.Context) error {
 	// A core that cannot start ends the first one's supervisor, but not that of attached processes
 	// whose memory the service manager has kept: it would be lost to a mistake that can be mended.
 	kept, _ := s.depot.Size()
-	for first := kept == 0; ; first = false {
+	left := false // the last core has left before it was ready, without a word
+	for first := kept == 0; ; {
 		core, err := s.startCore(s.exe)
 		if err == nil {
 			faultpoint.Here("supervise.started")
@@ -173,6 +174,14 @@ func (s *supervisor) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return err
 		}
+		// Perhaps somebody has told all processes of the daemon to stop, and this one is about to hear of it. If not, it is the
+		// program's own end, such as that of a service in the core that calls os.Exit(0).
+		leaves := err == nil && !core.known && s.core == core
+		if first && left && leaves {
+			event.CoreNoStart.On(&s.log).Err(errUntold).Msg("the core cannot start")
+			return fmt.Errorf("the core cannot start: %w before it was ready, twice", errUntold)
+		}
+		first, left = first && leaves, leaves
 		faultpoint.Here("supervise.ended")
 		upgrades, served := s.upgrades, core != nil && s.core.known
 		if served {

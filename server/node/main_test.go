@@ -131,6 +131,8 @@ func register(ctx context.Context, s *server.Server) error {
 		runtime.Goexit()
 	case "exit":
 		os.Exit(1)
+	case "exit well":
+		os.Exit(0)
 	}
 	if socket := os.Getenv(secondEnv); socket != "" {
 		if err := serveSecond(ctx, socket, s); err != nil {

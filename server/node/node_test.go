@@ -249,7 +249,7 @@ func TestDrain(t *testing.T) {
 
 // A node whose service cannot register does not start.
 func TestRefusal(t *testing.T) {
-	for _, how := range []string{"error", "panic", "goexit", "exit"} {
+	for _, how := range []string{"error", "panic", "goexit", "exit", "exit well"} {
 		t.Run(how, func(t *testing.T) {
 			t.Setenv(refuseEnv, how)
 			a, b := daemontest.PairApart(t, "", "")
