@@ -16,7 +16,9 @@ const (
 
 	minMTU, maxMTU = 256, 4096
 	max24          = 1<<24 - 1
-	maxUnicastLID  = 0xbfff
+	// Number 1 is for the device's management, and 2^24-1 is every member of a multicast group.
+	minPair, maxPair = 2, max24 - 1
+	maxUnicastLID    = 0xbfff
 )
 
 // errAddress is the cause of every refused address blob.
@@ -40,12 +42,14 @@ func random24() uint32 {
 	return binary.LittleEndian.Uint32(b[:]) & max24
 }
 
-// random31 returns a random queue key; those with the top bit set are for privileged
-// users.
+// privilegedKey is the bit of queue keys that are for privileged users: a device sends the key of its own queue pair instead.
+const privilegedKey = 1 << 31
+
+// random31 returns a random queue key that is not privileged.
 func random31() uint32 {
 	var b [4]byte
 	_, _ = rand.Read(b[:])
-	return binary.LittleEndian.Uint32(b[:]) &^ (1 << 31)
+	return binary.LittleEndian.Uint32(b[:]) &^ privilegedKey
 }
 
 // wireMode is a connection mode in an address.
@@ -193,22 +197,38 @@ func decodeAddress(b []byte) (address, error) {
 	if a.lid > maxUnicastLID || a.linkLayer == linkEthernet && a.lid != 0 {
 		return a, fmt.Errorf("%w: LID %#x", errAddress, a.lid)
 	}
+	if !oneHost(a.gid) {
+		return a, fmt.Errorf("%w: GID %s", errAddress, a.gid)
+	}
 	switch a.mode {
 	case wireOOB:
 		a.qpn, a.psn = le.Uint32(b[8:]), le.Uint32(b[12:])
 		a.ctlQPN, a.ctlSecret = le.Uint32(b[16:]), le.Uint32(b[20:])
-		if a.qpn == 0 || a.qpn > max24 || a.psn > max24 || a.ctlQPN == 0 || a.ctlQPN > max24 || [18]byte(b[58:]) != [18]byte{} {
+		if !validPair(a.qpn) || a.psn > max24 || !validPair(a.ctlQPN) || [18]byte(b[58:]) != [18]byte{} {
 			return a, fmt.Errorf("%w: queue pairs %#x and %#x, sequence number %#x", errAddress, a.qpn, a.ctlQPN, a.psn)
+		}
+		if a.ctlSecret&privilegedKey != 0 {
+			return a, fmt.Errorf("%w: a privileged queue key", errAddress)
 		}
 	case wireCM:
 		a.listen = netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[60:])).Unmap(), le.Uint16(b[58:]))
-		if a.listen.Port() == 0 || a.listen.Addr().IsUnspecified() || [16]byte(b[8:]) != [16]byte{} {
+		if a.listen.Port() == 0 || !oneHost(a.listen.Addr()) || [16]byte(b[8:]) != [16]byte{} {
 			return a, fmt.Errorf("%w: connection manager at %s", errAddress, a.listen)
 		}
 	default:
 		return a, fmt.Errorf("%w: %s", errAddress, a.mode)
 	}
 	return a, nil
+}
+
+// validPair reports whether n can be the number of a queue pair that a process has made.
+func validPair(n uint32) bool { return n >= minPair && n <= maxPair }
+
+// oneHost reports whether an address can be that of one host: what a peer names must not have this node's device send to a group, or
+// to everybody.
+func oneHost(a netip.Addr) bool {
+	a = a.Unmap()
+	return !a.IsUnspecified() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
 // validMTU reports whether n is one of the path MTUs.

@@ -58,12 +58,27 @@ func TestAddressRefused(t *testing.T) {
 		"queue pair":       {oob, func(b []byte) []byte { b[11] = 1; return b }},
 		"sequence number":  {oob, func(b []byte) []byte { b[15] = 1; return b }},
 		"control pair":     {oob, func(b []byte) []byte { b[19] = 1; return b }},
+		"queue pair 1":     {oob, func(b []byte) []byte { b[8] = 1; return b }},
+		"every queue pair": {oob, func(b []byte) []byte { b[8], b[9], b[10] = 0xff, 0xff, 0xff; return b }},
+		"control pair 1":   {oob, func(b []byte) []byte { b[16] = 1; return b }},
+		"control pairs":    {oob, func(b []byte) []byte { b[16], b[17], b[18] = 0xff, 0xff, 0xff; return b }},
+		"privileged key":   {oob, func(b []byte) []byte { b[23] |= 0x80; return b }},
+		"GID of nobody":    {oob, func(b []byte) []byte { clear(b[24:40]); return b }},
+		"GID of a group":   {oob, func(b []byte) []byte { b[24] = 0xff; return b }},
+		"IPv4 group":       {oob, func(b []byte) []byte { b[36] = 224; return b }},
+		"IPv4 nowhere":     {oob, func(b []byte) []byte { clear(b[36:40]); return b }},
+		"IPv4 everybody":   {oob, func(b []byte) []byte { copy(b[36:40], "\xff\xff\xff\xff"); return b }},
 		"no token":         {oob, func(b []byte) []byte { clear(b[40:56]); return b }},
 		"padding":          {oob, func(b []byte) []byte { b[57] = 1; return b }},
 		"a listener":       {oob, func(b []byte) []byte { b[58] = 1; return b }},
 		"listening port 0": {cm, func(b []byte) []byte { b[58], b[59] = 0, 0; return b }},
 		"listening nowhere": {cm, func(b []byte) []byte {
 			clear(b[60:])
+			return b
+		}},
+		"listening group": {cm, func(b []byte) []byte { b[72] = 239; return b }},
+		"listening everywhere": {cm, func(b []byte) []byte {
+			copy(b[72:], "\xff\xff\xff\xff")
 			return b
 		}},
 		"a queue pair": {cm, func(b []byte) []byte { b[8] = 1; return b }},
