@@ -115,6 +115,9 @@ func ChooseGID(linkLayer string, gids []verbs.GID) (index int, why string) {
 
 // score is more for a better GID of an Ethernet port, 0 for one of no use.
 func score(g verbs.GID) (s int) {
+	if g.Index > verbs.MaxGIDIndex {
+		return 0
+	}
 	switch g.Type {
 	case "RoCE v2":
 		s = 10

@@ -26,6 +26,7 @@ func TestChooseGID(t *testing.T) {
 		{[]verbs.GID{gid(0, "fe80::1", v1), gid(5, "2001:db8::1", v1)}, 5, "RoCE v1, IPv6"},
 		{[]verbs.GID{gid(0, "fe80::1", v2), gid(5, "2001:db8::1", v1)}, 0, "RoCE v2, link-local, nothing better"},
 		{[]verbs.GID{gid(3, "2001:db8::1", v2), gid(4, "::ffff:10.0.0.1", v1), gid(5, "::ffff:10.0.0.1", v2)}, 5, "RoCE v2, IPv4"},
+		{[]verbs.GID{gid(256, "::ffff:10.0.0.1", v2), gid(255, "2001:db8::1", v2)}, 255, "RoCE v2, IPv6"},
 		{[]verbs.GID{gid(7, "2001:db8::2", v2), gid(6, "2001:db8::1", v2)}, 6, "RoCE v2, IPv6"},
 	} {
 		if got, why := ChooseGID("Ethernet", c.gids); got != c.want || why != c.why {

@@ -156,7 +156,8 @@ func TestManyGIDs(t *testing.T) {
 		files[fmt.Sprintf("%sgids/%d", at, i)] = fmt.Sprintf("fe80::%x\n", i+1)
 		files[fmt.Sprintf("%sgid_attrs/types/%d", at, i)] = "IB/RoCE v1\n"
 	}
-	files["sys/class/infiniband/rxe0/ports/1/gids/777"] = "2001:db8::1\n"
+	files["sys/class/infiniband/rxe0/ports/1/gids/177"] = "2001:db8::1\n"
+	files["sys/class/infiniband/rxe0/ports/1/gids/777"] = "::ffff:10.0.0.1\n" // where libibverbs cannot be told to look
 	files["sys/class/infiniband/rxe0/ports/1/gids/01"] = "2001:db8::2\n"
 	files["sys/class/infiniband/rxe0/ports/1/gids/99999999"] = "2001:db8::3\n"
 	got, err := Devices(tree(files))
@@ -164,7 +165,7 @@ func TestManyGIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := got[1].Ports[0]
-	if len(p.GIDs) != n || p.Chosen != 777 || p.GIDs[777].Type != "RoCE v1" {
+	if len(p.GIDs) != n || p.Chosen != 177 || p.GIDs[177].Type != "RoCE v1" {
 		t.Errorf("%d GIDs, chosen %d", len(p.GIDs), p.Chosen)
 	}
 }

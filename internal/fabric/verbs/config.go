@@ -17,6 +17,9 @@ const (
 // AutoGID lets the provider choose the GID index.
 const AutoGID = -1
 
+// MaxGIDIndex is the largest index that libibverbs can be told: it has a byte for it, however long a GID table is.
+const MaxGIDIndex = 255
+
 // Config selects the device and gives the attributes of its queue pairs. Fields
 // are named after ibv_qp_attr's; Default has usable values.
 type Config struct {

@@ -41,7 +41,7 @@ func bestGID(linkLayer string, gids []GID) (index int, why string) {
 		}
 	}
 	if best < 0 {
-		return -1, fmt.Sprintf("none of the port's %d GIDs is a RoCE address", len(gids))
+		return -1, fmt.Sprintf("none of the port's %d GIDs is a RoCE address at an index of up to %d", len(gids), MaxGIDIndex)
 	}
 	g := gids[best]
 	return g.Index, fmt.Sprintf("%s with %s is the best of %d", g.Type, describeGID(g.Addr), len(gids))
@@ -51,7 +51,7 @@ func bestGID(linkLayer string, gids []GID) (index int, why string) {
 // the same address and type.
 func findGID(gids []GID, had GID) (index int, ok bool) {
 	for _, g := range gids {
-		if g.Addr != had.Addr || g.Type != had.Type {
+		if g.Addr != had.Addr || g.Type != had.Type || g.Index > MaxGIDIndex {
 			continue
 		}
 		if g.Index == had.Index {
@@ -66,6 +66,9 @@ func findGID(gids []GID, had GID) (index int, ok bool) {
 
 // scoreGID is higher for a better GID of an Ethernet port, 0 for a useless one.
 func scoreGID(g GID) int {
+	if g.Index > MaxGIDIndex {
+		return 0
+	}
 	score := 0
 	switch g.Type {
 	case gidRoCEv2:

@@ -30,6 +30,8 @@ func TestBestGID(t *testing.T) {
 		{"empty", linkEthernet, nil, -1, "none of the port's 0 GIDs"},
 		{"useless", linkEthernet, []GID{gid(0, "::", gidRoCEv2), gid(1, "::ffff:0.0.0.0", gidRoCEv2), gid(2, v4, "other")}, -1, "none of the port's 3"},
 		{"iWARP", linkEthernet, []GID{gid(0, local, gidIB)}, -1, "none of the port's 1"},
+		{"too high an index", linkEthernet, []GID{gid(256, v4, gidRoCEv2), gid(255, v6, gidRoCEv2)}, 255, "2001:db8::1"},
+		{"only too high an index", linkEthernet, []GID{gid(256, v4, gidRoCEv2)}, -1, "none of the port's 1"},
 		{"InfiniBand", linkInfiniBand, []GID{gid(0, local, gidIB), gid(1, v6, gidIB)}, 0, "index 0"},
 		{"InfiniBand without index 0", linkInfiniBand, []GID{gid(1, v6, gidIB)}, -1, "no GID at index 0"},
 	} {
@@ -51,6 +53,7 @@ func TestFindGID(t *testing.T) {
 	}{
 		"as it was":            {[]GID{gid(0, ours, gidRoCEv2), had}, 1, true},
 		"elsewhere":            {[]GID{gid(1, other, gidRoCEv2), gid(2, ours, gidRoCEv1), gid(3, ours, gidRoCEv2), gid(4, ours, gidRoCEv2)}, 3, true},
+		"too high up":          {[]GID{gid(256, ours, gidRoCEv2)}, 0, false},
 		"another in its place": {[]GID{gid(1, other, gidRoCEv2)}, 0, false},
 		"another version":      {[]GID{gid(1, ours, gidRoCEv1)}, 0, false},
 	} {

@@ -221,8 +221,8 @@ func (f *found) gidIndex(had GID) (int, error) {
 	index, ok := findGID(gids, had)
 	if !ok {
 		return 0, &OpenError{Key: "gid_index", Err: ErrNoGID,
-			Detail: fmt.Sprintf("%s port %d has lost its GID %s (%s): ip address add it to %s again, or have a new core use another (rdmad devices, rdmad upgrade)",
-				f.name, f.port.Number, had.Addr, had.Type, cmp.Or(had.Netdev, "its network interface"))}
+			Detail: fmt.Sprintf("%s port %d has lost its GID %s (%s), or has it beyond index %d: ip address add it to %s again, or have a new core use another (rdmad devices, rdmad upgrade)",
+				f.name, f.port.Number, had.Addr, had.Type, MaxGIDIndex, cmp.Or(had.Netdev, "its network interface"))}
 	}
 	return index, nil
 }

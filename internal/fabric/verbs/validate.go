@@ -28,7 +28,7 @@ func (c *Config) check() error {
 		value, min, max int
 	}{
 		{"port", c.Port, 0, 255},
-		{"gid_index", c.GIDIndex, AutoGID, 255},
+		{"gid_index", c.GIDIndex, AutoGID, MaxGIDIndex},
 		{"timeout", c.Timeout, 0, 31},
 		{"retry_count", c.RetryCount, 0, 7},
 		{"rnr_retry", c.RNRRetry, 0, 7},
