@@ -86,7 +86,7 @@ func rdmaDevices(root fs.FS) (devices []verbs.DeviceInfo, source string, why, er
 }
 
 func describeDevices(devices []verbs.DeviceInfo, source string) []device {
-	used, port, err := rdmasys.Choose(devices, "", 0)
+	used, port, err := rdmasys.Choose(devices, "", 0, verbs.AutoGID)
 	list := make([]device, len(devices))
 	for i, d := range devices {
 		// Lists are lists in JSON, also if they are empty.
@@ -135,7 +135,7 @@ func devicesText(list []device, why error) string {
 		used = used || d.Used
 	}
 	if !used {
-		_, _, err := rdmasys.Choose(infos(list), "", 0)
+		_, _, err := rdmasys.Choose(infos(list), "", 0, verbs.AutoGID)
 		fmt.Fprintf(&b, "\nNone of them can be used: %v.\n", err)
 	}
 	if why != nil {

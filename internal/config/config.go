@@ -90,9 +90,10 @@ type Libfabric struct {
 // Verbs selects the RDMA device and gives the attributes of its queue pairs. The
 // fields mean what those of the verbs provider's configuration mean.
 type Verbs struct {
-	// Device is the name of the device. Empty: the first with an active port.
+	// Device is the name of the device. Empty: the first with an active port that
+	// has the GID of GIDIndex.
 	Device string
-	// Port counts from 1. Zero: the first active one.
+	// Port counts from 1. Zero: the first active one with that GID.
 	Port int
 	// GIDIndex is an index into the port's GID table, -1 to let the provider
 	// choose.

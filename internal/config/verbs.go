@@ -17,7 +17,7 @@ func verbsPathKeys() []key {
 			"The RDMA device."),
 		bind("port", int64(0), func(v *Verbs) *int { return &v.Port },
 			number(0, 255, 1),
-			"The port of the device, from 1; 0 takes the first active one."),
+			"The port of the device, from 1; 0 takes the first active one that has a GID as gid_index wants it."),
 		bind("gid_index", int64(-1), func(v *Verbs) *int { return &v.GIDIndex },
 			number(-1, 255, 1),
 			"The entry of the port's GID table that packets come from; -1 chooses: RoCE v2 before v1, then IPv4 before "+

@@ -165,7 +165,7 @@ func (o *fabricOpener) verbsUsable() error {
 	if err != nil {
 		return err
 	}
-	_, _, err = rdmasys.Choose(devices, o.cfg.Verbs.Device, o.cfg.Verbs.Port)
+	_, _, err = rdmasys.Choose(devices, o.cfg.Verbs.Device, o.cfg.Verbs.Port, o.cfg.Verbs.GIDIndex)
 	return err
 }
 

@@ -41,7 +41,7 @@ func (e *Env) checkObjects(dirs []string, p plan) []Finding {
 	if !e.wantsRDMA() {
 		return nil
 	}
-	device, _, err := rdmasys.Choose(e.Devices, e.Config.Verbs.Device, e.Config.Verbs.Port)
+	device, _, err := rdmasys.Choose(e.Devices, e.Config.Verbs.Device, e.Config.Verbs.Port, e.Config.Verbs.GIDIndex)
 	if err != nil {
 		return nil // checkPort says so
 	}

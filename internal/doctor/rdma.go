@@ -53,7 +53,7 @@ func checkNodes(_ context.Context, e *Env) []Finding {
 	if !e.wantsRDMA() {
 		return nil
 	}
-	used, _, err := rdmasys.Choose(e.Devices, e.Config.Verbs.Device, e.Config.Verbs.Port)
+	used, _, err := rdmasys.Choose(e.Devices, e.Config.Verbs.Device, e.Config.Verbs.Port, e.Config.Verbs.GIDIndex)
 	var found []Finding
 	for _, d := range e.Devices {
 		if d.Node == "" {
@@ -117,7 +117,7 @@ func checkPort(_ context.Context, e *Env) []Finding {
 			"devices cannot be used: %v", e.DevicesErr)
 	}
 	v := e.Config.Verbs
-	d, p, err := rdmasys.Choose(e.Devices, v.Device, v.Port)
+	d, p, err := rdmasys.Choose(e.Devices, v.Device, v.Port, v.GIDIndex)
 	switch {
 	case errors.Is(err, rdmasys.ErrNoDevice):
 		return one(e.severity(), name, "how to get one, for instance soft RoCE: rdmad devices", "%v", err)

@@ -16,20 +16,30 @@ const Active = "ACTIVE"
 // ErrNoDevice is wrapped by Choose's error on a machine without RDMA devices.
 var ErrNoDevice = errors.New("this machine has no RDMA device")
 
-// Choose finds the port that verbs.device (empty: any) and verbs.port (0: any)
-// ask for among the devices: the first that is active and has a GID. The error
-// says, for people, why there is none, and names the devices or ports there are.
-func Choose(devices []verbs.DeviceInfo, device string, port int) (verbs.DeviceInfo, verbs.PortInfo, error) {
+// Choose finds the port that verbs.device (empty: any), verbs.port (0: any) and
+// verbs.gid_index ask for among the devices: the first that is active and has such
+// a GID or, if none has, the first that is active and has any. The error says, for
+// people, why there is none, and names the devices or ports there are.
+func Choose(devices []verbs.DeviceInfo, device string, port, gidIndex int) (verbs.DeviceInfo, verbs.PortInfo, error) {
 	var problems []string
+	var second *verbs.DeviceInfo
+	var secondPort verbs.PortInfo
 	for _, d := range devices {
 		if device != "" && d.Name != device {
 			continue
 		}
-		p, err := choosePort(d, port)
-		if err == nil {
+		p, err := choosePort(d, port, gidIndex)
+		switch {
+		case err != nil:
+			problems = append(problems, err.Error())
+		case suits(p, gidIndex):
 			return d, p, nil
+		case second == nil:
+			second, secondPort = &d, p
 		}
-		problems = append(problems, err.Error())
+	}
+	if second != nil {
+		return *second, secondPort, nil
 	}
 	var none verbs.DeviceInfo
 	switch {
@@ -47,11 +57,20 @@ func Choose(devices []verbs.DeviceInfo, device string, port int) (verbs.DeviceIn
 	return none, verbs.PortInfo{}, errors.New(strings.Join(problems, "; "))
 }
 
-func choosePort(d verbs.DeviceInfo, port int) (verbs.PortInfo, error) {
+// suits reports whether a port has the GID that is configured, or one that can be chosen.
+func suits(p verbs.PortInfo, gidIndex int) bool {
+	if gidIndex == verbs.AutoGID {
+		return p.Chosen >= 0
+	}
+	return slices.ContainsFunc(p.GIDs, func(g verbs.GID) bool { return g.Index == gidIndex })
+}
+
+func choosePort(d verbs.DeviceInfo, port, gidIndex int) (verbs.PortInfo, error) {
 	if d.Err != "" {
 		return verbs.PortInfo{}, fmt.Errorf("%s cannot be opened: %s", d.Name, d.Err)
 	}
 	var problems []string
+	var second *verbs.PortInfo
 	for _, p := range d.Ports {
 		switch {
 		case port != 0 && p.Number != port:
@@ -59,11 +78,15 @@ func choosePort(d verbs.DeviceInfo, port int) (verbs.PortInfo, error) {
 			problems = append(problems, fmt.Sprintf("port %d of %s is %s", p.Number, d.Name, stateWord(p.State)))
 		case len(p.GIDs) == 0:
 			problems = append(problems, fmt.Sprintf("port %d of %s has no GID, which a network interface with an address gives it", p.Number, d.Name))
-		default:
+		case suits(p, gidIndex):
 			return p, nil
+		case second == nil:
+			second = &p
 		}
 	}
 	switch {
+	case second != nil:
+		return *second, nil
 	case len(problems) > 0:
 		return verbs.PortInfo{}, errors.New(strings.Join(problems, ", "))
 	case port != 0:

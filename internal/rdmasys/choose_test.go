@@ -73,13 +73,41 @@ func TestChoose(t *testing.T) {
 		{all, "nope", 0, `no device "nope" (verbs.device), but down, shut, bare, late, none, odd`},
 		{[]verbs.DeviceInfo{down, shut}, "", 0, "port 1 of down is DOWN; shut cannot be opened"},
 	} {
-		d, p, err := Choose(c.devices, c.device, c.port)
+		d, p, err := Choose(c.devices, c.device, c.port, verbs.AutoGID)
 		got := d.Name + "/" + string(rune('0'+p.Number))
 		if err != nil {
 			got = err.Error()
 		}
 		if !strings.Contains(got, c.want) || len(c.devices) == 0 != errors.Is(err, ErrNoDevice) {
 			t.Errorf("device %q, port %d: %s, want %s", c.device, c.port, got, c.want)
+		}
+	}
+}
+
+// A port without the GID that is wanted is taken only if there is no better one, and then checks say what it lacks.
+func TestChooseByGID(t *testing.T) {
+	port := func(n, chosen int, gids ...verbs.GID) verbs.PortInfo {
+		return verbs.PortInfo{Number: n, State: Active, GIDs: gids, Chosen: chosen}
+	}
+	iwarp := verbs.DeviceInfo{Name: "iwarp", Ports: []verbs.PortInfo{port(1, -1, gid(0, "fe80::1", "IB"))}}
+	roce := verbs.DeviceInfo{Name: "roce", Ports: []verbs.PortInfo{
+		port(1, -1, gid(0, "fe80::1", "IB")), port(2, 0, gid(0, "fe80::1", "RoCE v2")), port(3, 0, gid(0, "fe80::1", "RoCE v2"), gid(3, "2001:db8::1", "RoCE v2")),
+	}}
+	for _, c := range []struct {
+		devices   []verbs.DeviceInfo
+		port, gid int
+		want      string
+	}{
+		{[]verbs.DeviceInfo{iwarp, roce}, 0, verbs.AutoGID, "roce/2"},
+		{[]verbs.DeviceInfo{iwarp, roce}, 0, 0, "iwarp/1"},
+		{[]verbs.DeviceInfo{iwarp, roce}, 0, 3, "roce/3"},
+		{[]verbs.DeviceInfo{iwarp, roce}, 0, 4, "iwarp/1"},
+		{[]verbs.DeviceInfo{iwarp, roce}, 1, verbs.AutoGID, "iwarp/1"},
+		{[]verbs.DeviceInfo{iwarp}, 0, verbs.AutoGID, "iwarp/1"},
+	} {
+		d, p, err := Choose(c.devices, "", c.port, c.gid)
+		if got := d.Name + "/" + string(rune('0'+p.Number)); err != nil || got != c.want {
+			t.Errorf("port %d, GID %d: %s, %v, want %s", c.port, c.gid, got, err, c.want)
 		}
 	}
 }

@@ -197,7 +197,7 @@ func FuzzDevices(f *testing.F) {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		p := got[1].Ports[0]
-		if _, _, err := Choose(got, "rxe0", 1); (err == nil) != (p.State == Active) {
+		if _, _, err := Choose(got, "rxe0", 1, verbs.AutoGID); (err == nil) != (p.State == Active) {
 			t.Errorf("state %q: %v", p.State, err)
 		}
 	})

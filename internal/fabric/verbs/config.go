@@ -24,9 +24,9 @@ const MaxGIDIndex = 255
 // are named after ibv_qp_attr's; Default has usable values.
 type Config struct {
 	// Device is the name of the RDMA device, such as "mlx5_0"; empty means the
-	// first one with an active port.
+	// first one with an active port that has the GID of GIDIndex.
 	Device string
-	// Port is the port's number from 1; 0 means the first active one.
+	// Port is the port's number from 1; 0 means the first active one with that GID.
 	Port int
 	// GIDIndex is an index into the port's GID table, or AutoGID.
 	GIDIndex int

@@ -48,8 +48,6 @@ func (d Description) String() string {
 type Device struct {
 	*found
 	cfg    Config
-	gid    GID
-	why    string
 	mtu    int
 	inline int // bytes that a work request can really carry
 	limits fabric.Caps
@@ -81,10 +79,6 @@ func newDevice(cfg Config, f *found) (*Device, error) {
 		endpoints: make(map[token]*Endpoint),
 		queues:    make(map[*cq]struct{}),
 	}
-	var err error
-	if d.gid, d.why, err = f.chooseGID(cfg.GIDIndex); err != nil {
-		return nil, err
-	}
 	if err := f.checkPKey(cfg.PKeyIndex); err != nil {
 		return nil, err
 	}
@@ -95,6 +89,7 @@ func newDevice(cfg Config, f *found) (*Device, error) {
 	if cfg.MTU != 0 {
 		d.mtu = cfg.MTU
 	}
+	var err error
 	if d.inline, err = d.probeInline(); err != nil {
 		return nil, err
 	}

@@ -94,6 +94,46 @@ func TestEmptyGID(t *testing.T) {
 	}
 }
 
+// Where no device is named, one that has the GID is taken, and not the first one that has not.
+func TestDeviceByGID(t *testing.T) {
+	inLab(t)
+	all, err := Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(d DeviceInfo) bool { return len(d.Ports) == 0 || d.Ports[0].State != portActive })
+	if len(all) < 2 {
+		t.Skipf("needs two RDMA devices with an active port: there are %d", len(all))
+	}
+	first, second := all[0], all[1]
+	last := func(d DeviceInfo) GID { return d.Ports[0].GIDs[len(d.Ports[0].GIDs)-1] }
+	cfg := Default()
+	for cfg.GIDIndex = last(second).Index; cfg.GIDIndex <= last(first).Index; cfg.GIDIndex++ {
+		addr := fmt.Sprintf("10.77.0.%d/32", cfg.GIDIndex+1)
+		ip(t, "addr", "add", addr, "dev", last(second).Netdev)
+		t.Cleanup(func() { ip(t, "addr", "del", addr, "dev", last(second).Netdev) })
+	}
+	// It comes some time after its address.
+	for start := time.Now(); ; {
+		d, err := newProvider(t, cfg).Open(fabric.Options{})
+		if err == nil {
+			s := d.(*Device).Description()
+			if err := d.Close(); err != nil || s.Device != second.Name {
+				t.Errorf("%v, %v", s, err)
+			}
+			break
+		}
+		if time.Since(start) > patience {
+			t.Fatal(err)
+		}
+	}
+	cfg.Device = first.Name
+	var oe *OpenError
+	if _, err := newProvider(t, cfg).Open(fabric.Options{}); !errors.As(err, &oe) || oe.Key != "gid_index" || !errors.Is(err, ErrNoGID) {
+		t.Errorf("%s is named: %v", first.Name, err)
+	}
+}
+
 func TestDescribe(t *testing.T) {
 	eachMode(t, func(t *testing.T, cfg Config) {
 		d := openDevice(t, cfg)

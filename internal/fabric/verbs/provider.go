@@ -98,6 +98,8 @@ type found struct {
 	info      DeviceInfo
 	initReads int // reads and atomics that a queue pair may have under way
 	port      PortInfo
+	gid       GID
+	why       string // what spoke for the GID
 	gidTable  int
 	pkeyTable int
 	maxMsg    uint32
@@ -115,12 +117,13 @@ func find(cfg Config) (*found, error) {
 	}
 	var seen []string
 	var reason error = ErrNoDevice
+	var without error // why the first device with an active port does not do
 	for _, name := range names {
 		if cfg.Device != "" && name != cfg.Device {
 			seen = append(seen, name)
 			continue
 		}
-		f, err := try(name, cfg.Port)
+		f, err := try(name, cfg)
 		if err == nil {
 			return f, nil
 		}
@@ -131,7 +134,13 @@ func find(cfg Config) (*found, error) {
 		if errors.As(err, &oe) {
 			reason = oe.Err
 		}
+		if without == nil && errors.Is(err, ErrNoGID) {
+			without = err
+		}
 		seen = append(seen, fmt.Sprintf("%s (%v)", name, err))
+	}
+	if without != nil {
+		return nil, without
 	}
 	have := "this machine has none"
 	if len(seen) > 0 {
@@ -144,20 +153,20 @@ func find(cfg Config) (*found, error) {
 	return nil, &OpenError{Key: "device", Err: reason, Detail: fmt.Sprintf("looked for %s; %s", want, have)}
 }
 
-// try opens a device and looks for the port, 0: the first active one.
-func try(name string, port int) (*found, error) {
+// try opens a device and looks for the port, 0: the first active one that has such a GID as is wanted.
+func try(name string, cfg Config) (*found, error) {
 	ctx, err := openContext(name)
 	if err != nil {
 		return nil, &OpenError{Key: "device", Err: err, Detail: "cannot be opened: see the permissions of /dev/infiniband"}
 	}
-	f, err := examine(ctx, name, port)
+	f, err := examine(ctx, name, cfg.Port, cfg.GIDIndex)
 	if err != nil {
 		return nil, errors.Join(err, closeContext(ctx))
 	}
 	return f, nil
 }
 
-func examine(ctx cContext, name string, port int) (*found, error) {
+func examine(ctx cContext, name string, port, gidIndex int) (*found, error) {
 	f := &found{ctx: ctx, name: name}
 	info, initReads, ports, err := queryDevice(ctx)
 	if err != nil {
@@ -172,16 +181,28 @@ func examine(ctx cContext, name string, port int) (*found, error) {
 		first, last = port, port
 	}
 	var states []string
+	var without error // why the first active port does not do
 	for n := first; n <= last; n++ {
 		f.port, f.gidTable, f.pkeyTable, f.maxMsg, err = queryPort(ctx, n)
 		if err != nil {
 			return nil, err
 		}
-		if f.port.State == portActive {
-			f.port.GIDs, err = queryGIDs(ctx, n)
-			return f, err
+		if f.port.State != portActive {
+			states = append(states, fmt.Sprintf("port %d is %s", n, f.port.State))
+			continue
 		}
-		states = append(states, fmt.Sprintf("port %d is %s", n, f.port.State))
+		if f.port.GIDs, err = queryGIDs(ctx, n); err != nil {
+			return nil, err
+		}
+		if f.gid, f.why, err = f.chooseGID(gidIndex); err == nil {
+			return f, nil
+		}
+		if without == nil {
+			without = err
+		}
+	}
+	if without != nil {
+		return nil, without
 	}
 	return nil, &OpenError{Key: "port", Err: ErrPortDown, Detail: fmt.Sprintf("%s: %s; is its network interface up?", name, strings.Join(states, ", "))}
 }
