@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/status"
@@ -28,6 +30,23 @@ func newPeer(d *Domain, name string) *Peer {
 	d.Peers = append(d.Peers, p)
 	d.Movers = append(d.Movers, p.Mover)
 	return p
+}
+
+// RemovePeer makes the agent forget a peer with which there is no connection, and reports whether it does: not while there are
+// lanes to or from it, regions that one of the two knows of, or operations.
+func (d *Domain) RemovePeer(p *Peer) bool {
+	m := p.Mover
+	if p.Passive != nil || len(p.imports)+len(p.leaving) > 0 || m.End != nil || m.opening || m.watching || len(m.active)+len(m.parked)+len(m.redo) > 0 {
+		return false
+	}
+	if slices.ContainsFunc(d.OutLanes, func(l *OutLane) bool { return l.Peer == p }) || slices.ContainsFunc(d.InLanes, func(l *InLane) bool { return l.Peer == p }) {
+		return false
+	}
+	if slices.ContainsFunc(d.regions, func(r *Region) bool { return r != nil && r.Knows(p) }) {
+		return false
+	}
+	d.Peers, d.Movers = Without(d.Peers, p), Without(d.Movers, m)
+	return true
 }
 
 // Without returns list without x, in place.

@@ -15,6 +15,7 @@ func (c *conductor) dropStrays() {
 		if d.use() {
 			d.dropMirrors()
 			d.dropOuts()
+			d.dropBulks()
 			d.using.RUnlock()
 		}
 	}
@@ -112,8 +113,41 @@ func (d *domain) dropUnused() {
 	c.mu.Unlock()
 	if some && d.use() {
 		d.dropOuts()
+		d.dropBulks()
 		d.using.RUnlock()
 	}
+}
+
+// dropBulks forgets what there is for operations on the regions of peers without links and lanes. Each costs a look in every cycle of
+// the agent.
+func (d *domain) dropBulks() {
+	c := d.conductor
+	d.making.Lock() // whoever makes a lane, or the like, for a peer that is back does so before or afterwards
+	defer d.making.Unlock()
+	var peers []*agent.Peer
+	d.agent.Commands.Call(func() { peers = slices.Clone(d.view.Peers) })
+	for _, p := range peers {
+		c.mu.Lock()
+		stray, b := c.isStray(laneKey{peer: p.Name}), d.bulks[p.Name]
+		c.mu.Unlock()
+		if !stray || b != nil && !b.isIdle() {
+			continue
+		}
+		removed := false
+		d.agent.Commands.Call(func() { removed = d.view.RemovePeer(p) })
+		if removed {
+			c.mu.Lock()
+			delete(d.bulks, p.Name)
+			c.mu.Unlock()
+		}
+	}
+}
+
+// isIdle reports whether nothing is registered, or known to the peer.
+func (b *bulk) isIdle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.session == nil && len(b.exports) == 0
 }
 
 // takeBack forgets a lane that is withheld, and that the agent does not know any more, when its workers have been told.

@@ -58,6 +58,13 @@ func TestLanesToARemovedPeer(t *testing.T) {
 		had = o
 	}
 	r.agent.Commands.Call(func() { d.view.Joins(w.view, had.info.ID) })
+	r.bulkWith(d, "a")
+	others := func() (n int) {
+		r.agent.Commands.Call(func() { n = len(d.view.Peers) + len(d.view.Movers) - 1 }) // one is that of the node itself
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return n + len(d.bulks)
+	}
 	left := func() (lanes, outs, known int) {
 		r.tasks.Wait()
 		r.agent.Commands.Call(func() { known = len(d.view.OutLanes) })
@@ -74,12 +81,18 @@ func TestLanesToARemovedPeer(t *testing.T) {
 	if lanes, outs, known := left(); lanes != 1 || outs != 1 || known != 1 {
 		t.Errorf("%d lanes, %d in use, when the peer was removed long ago, of which the agent knows %d", lanes, outs, known)
 	}
+	if n := others(); n != 3 {
+		t.Errorf("%d ways to regions of a peer to which there is a lane", n)
+	}
 	if o, err := d.outgoing(place{node: "a", session: r.s}, class, 2); err != nil || o != had {
 		t.Errorf("the peer is back, and its lane is another one: %v", err)
 	}
 	r.detach(w)
 	if lanes, outs, known := left(); lanes != 0 || outs != 0 || known != 0 {
 		t.Errorf("%d lanes, %d in use, when nobody has them, of which the agent knows %d", lanes, outs, known)
+	}
+	if n := others(); n != 0 {
+		t.Errorf("%d ways to regions of a removed peer", n)
 	}
 }
 
