@@ -29,6 +29,7 @@ func (d *domain) adopt(left *domainLeft) {
 	if d.conductor.tenancy.expecting.Load() {
 		d.expectMethods()
 	}
+	d.adoptOutcasts(left.outcasts)
 	for i := range left.workers {
 		if err := d.adoptWorker(&left.workers[i]); err != nil {
 			event.WorkerNotAdopted.On(&d.conductor.log).Err(err).Str("domain", d.name).Int("worker", left.workers[i].n).Msg("worker not adopted")

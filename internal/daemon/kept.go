@@ -22,6 +22,8 @@ const (
 	kindWorker = "worker" // by its attach id
 	kindRegion = "region" // by its index
 	kindLane   = "lane"   // by its id
+	// kindOutcast is a process that may not attach, by its process id.
+	kindOutcast = "outcast"
 )
 
 func domainKey(d string) string { return kindDomain + "/" + d }

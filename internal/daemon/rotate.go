@@ -191,6 +191,7 @@ func (c *conductor) replace(d, next *domain, why string) (ends []agent.Ending, w
 	})
 	for id, w := range d.workers {
 		c.keepNoMore(keyOf(kindWorker, d, id))
+		w.keepOutcast()
 		if _, ok := c.attached[w]; ok {
 			workers = append(workers, w) // it gives the memory up when it is told
 			continue
@@ -240,6 +241,7 @@ func (c *conductor) departed(w *worker) {
 	if w.struck > 0 && w.pid > 0 {
 		if c.outcasts[w.pid]--; c.outcasts[w.pid] == 0 {
 			delete(c.outcasts, w.pid)
+			c.keepNoMore(w.outcastKey())
 		}
 	}
 	if d := w.domain; w.holds {

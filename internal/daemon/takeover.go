@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"net"
 	"os"
@@ -39,6 +40,8 @@ type domainLeft struct {
 	workers []leftover[workerMeta]
 	regions []leftover[regionMeta]
 	lanes   []leftover[laneMeta]
+	// outcasts are processes that have nothing of it any more.
+	outcasts []leftover[outcastMeta]
 }
 
 // leftover is an item with its number and its metadata.
@@ -190,6 +193,10 @@ func (l *leftovers) enter(i *depot.Item) error {
 	case kindLane:
 		n, err := parseLeft[laneMeta](i, n, slots.MaxLanes, 2, 2)
 		d.lanes = append(d.lanes, n)
+		return err
+	case kindOutcast:
+		o, err := parseLeft[outcastMeta](i, n, math.MaxInt32, 1, 1)
+		d.outcasts = append(d.outcasts, o)
 		return err
 	}
 	return fmt.Errorf("%w: an unknown key", errKept)

@@ -1,0 +1,41 @@
+package daemon
+
+import "fmt"
+
+// A process that was disconnected for its offences may not attach again as long as it lives. The next core finds it among the
+// workers that are kept, and not any more when its domain has got other memory: then it is kept by itself.
+
+// outcastMeta comes with the pidfd of the process.
+type outcastMeta struct{}
+
+func (w *worker) outcastKey() string {
+	return fmt.Sprintf("%s/%s/%d", kindOutcast, w.domain.name, w.pid)
+}
+
+// keepOutcast keeps who a worker was that loses its memory, if it was disconnected for its offences. conductor.mu is held.
+func (w *worker) keepOutcast() {
+	c := w.domain.conductor
+	if w.struck == 0 || w.pid == 0 || w.pidfd < 0 || c.ctx.Err() != nil { // in a core that stops the pidfd may be closed just now
+		return
+	}
+	c.keep(w.outcastKey(), &outcastMeta{}, w.pidfd)
+}
+
+// adoptOutcasts keeps the processes out that the last core has kept out, each until it is dead.
+func (d *domain) adoptOutcasts(left []leftover[outcastMeta]) {
+	c := d.conductor
+	for _, l := range left {
+		w := &worker{domain: d, pid: l.n, pidfd: take(l.item, 0), struck: 1}
+		c.mu.Lock()
+		c.castOut(w)
+		c.mu.Unlock()
+		if !c.spawn(func() {
+			defer w.closePidfd()
+			if w.awaitDeath(c.ctx) {
+				c.departed(w)
+			}
+		}) {
+			w.closePidfd()
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/attach"
+)
+
+// A process that was disconnected for its offences is kept out by every later core, also when its domain has got other memory
+// since, and until it is dead.
+func TestOutcastsOfOtherMemory(t *testing.T) {
+	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
+	core := successors(t, cfg)
+	serve := func() (*conductor, func()) {
+		c, end := core()
+		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.open(l)
+		return c, end
+	}
+	first, end := serve()
+	offender, err := client.Attach(t.Context(), cfg.Node.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer offender.Close()
+	w := workerOf(t, first)
+	first.strikeOut(w.domain, w.view, 8)
+	<-offender.Done()
+	first.rotate(w.domain, w.pid)
+
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	pidfd, err := unix.PidfdOpen(other.Process.Pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pidfd)
+	first.mu.Lock()
+	(&worker{domain: first.allDomains()[0], pid: other.Process.Pid, pidfd: pidfd, struck: 8}).keepOutcast()
+	first.mu.Unlock()
+	end()
+
+	for range 2 {
+		c, end := serve()
+		if _, err := client.Attach(t.Context(), cfg.Node.Socket); !errors.Is(err, attach.ErrPermission) {
+			t.Errorf("attached again: %v", err)
+		}
+		c.mu.Lock()
+		known := len(c.outcasts)
+		c.mu.Unlock()
+		if known != 2 {
+			t.Errorf("%d processes are kept out", known)
+		}
+		end()
+	}
+	last, end := serve()
+	_ = other.Process.Kill()
+	eventually(t, "the dead one is forgotten", func() error {
+		last.mu.Lock()
+		defer last.mu.Unlock()
+		if len(last.outcasts) != 1 || last.outcasts[os.Getpid()] != 1 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	end()
+	left, end := core()
+	defer end()
+	left.mu.Lock()
+	defer left.mu.Unlock()
+	if len(left.outcasts) != 1 {
+		t.Errorf("%d processes are kept out by the next core", len(left.outcasts))
+	}
+}
