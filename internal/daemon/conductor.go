@@ -83,7 +83,9 @@ type conductor struct {
 	// links are those of the configured peers; the map is replaced as a whole. formerLinks
 	// are those of peers that were configured.
 	links, formerLinks map[string]*link
-	draining           bool // about to stop
+	// forgetting: forgetAgain is to come.
+	forgetting bool
+	draining   bool // about to stop
 	// out is nil while the node is in service. drains counts how often it has stopped to
 	// take requests.
 	out    *outage

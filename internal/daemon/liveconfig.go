@@ -91,12 +91,8 @@ func (c *conductor) applyPeers(before, next *config.Config) {
 			ended = append(ended, l)
 		}
 	}
-	for name, l := range c.formerLinks {
-		if now.Sub(l.removed) > formerLinkLife && l.session == nil && l.next == [2]*session{} && l.holding == nil {
-			delete(c.formerLinks, name)
-		}
-	}
 	c.links = links
+	c.forgetLinks()
 	c.notify()
 	c.mu.Unlock()
 	for _, l := range ended {

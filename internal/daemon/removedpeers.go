@@ -2,12 +2,36 @@ package daemon
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/agent"
 )
 
 // The lanes of a peer that is not configured any more are kept as long as its link, for when it comes back. In a fleet whose nodes
 // never have the same name twice there would be more and more of them, and a domain has ids for slots.MaxLanes.
+
+// forgetLinks forgets the links that have been kept for long enough, and sees to it that there is another look if some are left: there
+// may be no reload after the one that has removed them. mu is held.
+func (c *conductor) forgetLinks() {
+	for name, l := range c.formerLinks {
+		if time.Since(l.removed) > formerLinkLife && l.session == nil && l.next == [2]*session{} && l.holding == nil {
+			delete(c.formerLinks, name)
+		}
+	}
+	if len(c.formerLinks) > 0 && !c.forgetting {
+		c.forgetting = true
+		time.AfterFunc(formerLinkLife, func() { c.spawn(c.forgetAgain) })
+	}
+}
+
+// forgetAgain is the other look.
+func (c *conductor) forgetAgain() {
+	c.mu.Lock()
+	c.forgetting = false
+	c.forgetLinks()
+	c.mu.Unlock()
+	c.dropStrays()
+}
 
 // dropStrays gives back the lanes of peers that have no link any more.
 func (c *conductor) dropStrays() {

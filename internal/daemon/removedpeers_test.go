@@ -10,7 +10,7 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// The lanes that requests of a peer came in by are given back with its link, when it was removed long ago.
+// The lanes that requests of a peer came in by are given back with its link, when it was removed long ago, without another reload.
 func TestMirrorsOfARemovedPeer(t *testing.T) {
 	r := newLinkRig(t)
 	defer r.stop()
@@ -35,8 +35,18 @@ func TestMirrorsOfARemovedPeer(t *testing.T) {
 	if lanes, known := kept(); lanes != 3 || known != 3 {
 		t.Errorf("%d lanes when the peer has just been removed, of which the agent knows %d", lanes, known)
 	}
+	forgetting := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.forgetting
+	}
+	if r.forgetAgain(); !forgetting() {
+		t.Error("the peer is still to be forgotten, and nobody does")
+	}
 	r.link.removed = r.link.removed.Add(-2 * formerLinkLife)
-	r.applyPeers(&config.Config{}, &config.Config{})
+	if r.forgetAgain(); forgetting() {
+		t.Error("nothing is to be forgotten, and somebody looks")
+	}
 	if lanes, known := kept(); lanes != 0 || known != 0 {
 		t.Errorf("%d lanes when the peer was removed long ago, of which the agent knows %d", lanes, known)
 	}
