@@ -53,6 +53,8 @@ type Stream struct {
 	timer *time.Timer
 	// gone: the caller has given the stream up, or has not been heard of. over: it has the end.
 	gone, over bool
+	// half: out has the beginning of a message, and not its end yet.
+	half bool
 	// status and text are the outcome, when out has its end.
 	status slots.Status
 	text   string
@@ -135,10 +137,17 @@ func (s *Stream) run(h StreamHandler) {
 	status, text = slots.StatusOK, ""
 }
 
+// halfSent is the error of a handler that says that all is well, and has left half of a message.
+const halfSent = "the handler returned before a message was sent to its end"
+
 // finish says that the handler has returned.
 func (s *Stream) finish(status slots.Status, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.half && status == slots.StatusOK {
+		// A Send was left to another goroutine, or its error was dropped: what the caller gets is not what was meant.
+		status, text = slots.StatusRemote, halfSent
+	}
 	s.status, s.text = status, text
 	s.x.streamOver()
 	s.cancel(nil)
@@ -201,7 +210,8 @@ func (s *Stream) Recv() ([]byte, error) {
 }
 
 // Send sends a message of up to 1 GiB, which it copies. It waits while the caller, who
-// has not taken earlier ones, gives no credit. Errors: ErrTooLarge, or the cause of the context's end.
+// has not taken earlier ones, gives no credit. Errors: ErrTooLarge, or the cause of the context's end, which the return of
+// the handler is, too: if it leaves half of a message, its caller gets an ErrRemote.
 func (s *Stream) Send(msg []byte) error {
 	if len(msg) > exchange.MaxMessage {
 		return fmt.Errorf("server: stream: %w: %d bytes, at most %d", ErrTooLarge, len(msg), exchange.MaxMessage)
@@ -209,11 +219,13 @@ func (s *Stream) Send(msg []byte) error {
 	var frame [exchange.FrameSize]byte
 	exchange.PutFrame(frame[:], len(msg))
 	for head, rest := frame[:], msg; ; {
-		if s.ctx.Err() != nil {
+		s.mu.Lock()
+		if s.ctx.Err() != nil { // nothing goes behind the end
+			s.mu.Unlock()
 			return context.Cause(s.ctx)
 		}
-		s.mu.Lock()
 		head, rest = s.out.Fill(head, rest)
+		s.half = len(head) == 0 && len(rest) > 0
 		s.tell()
 		s.mu.Unlock()
 		if len(head)+len(rest) == 0 {

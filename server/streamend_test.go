@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/exchange"
@@ -22,20 +24,71 @@ func TestStreamIsForgotten(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := &exchanges{server: &Server{base: context.Background()}, maxStreams: 1, lease: exchangeLease, open: make(map[uint64]*serverExchange)}
-			s := &Stream{
-				x: x, in: exchange.NewInbox(exchange.Window, exchange.MaxMessage), out: exchange.NewOutbox(exchange.Window, exchange.Window),
-				readable: make(chan struct{}, 1), writable: make(chan struct{}, 1),
-			}
-			s.context(0)
-			s.e = &serverExchange{stream: s}
-			if ok, why := x.add(s.e); !ok {
-				t.Fatal(why)
-			}
+			x, s := begun(t)
 			last(x, s)
 			if len(x.open) != 0 || x.streams != 0 {
 				t.Errorf("%d exchanges and %d streams are left", len(x.open), x.streams)
 			}
 		})
 	}
+}
+
+// begun returns a stream whose caller has not asked for anything yet.
+func begun(t *testing.T) (*exchanges, *Stream) {
+	t.Helper()
+	x := &exchanges{server: &Server{base: context.Background()}, maxStreams: 1, lease: exchangeLease, open: make(map[uint64]*serverExchange)}
+	s := &Stream{
+		x: x, in: exchange.NewInbox(exchange.Window, exchange.MaxMessage), out: exchange.NewOutbox(exchange.Window, exchange.Window),
+		readable: make(chan struct{}, 1), writable: make(chan struct{}, 1),
+	}
+	s.context(0)
+	s.e = &serverExchange{stream: s}
+	if ok, why := x.add(s.e); !ok {
+		t.Fatal(why)
+	}
+	return x, s
+}
+
+// A handler that returns while a message is half sent has failed, whatever it says, and nothing goes behind the end.
+func TestHandlerLeavesHalfAMessage(t *testing.T) {
+	x, s := begun(t)
+	sent := make(chan error)
+	go func() { sent <- s.Send(make([]byte, 4*exchange.Window)) }()
+	for { // until there is no room for more
+		s.mu.Lock()
+		half := s.out.Room() == 0
+		s.mu.Unlock()
+		if half {
+			break
+		}
+		runtime.Gosched()
+	}
+	s.finish(slots.StatusOK, "")
+	if s.status != slots.StatusRemote || s.text != halfSent {
+		t.Errorf("the outcome is %v, %q", s.status, s.text)
+	}
+	if err := <-sent; !errors.Is(err, context.Canceled) {
+		t.Errorf("the message: %v", err)
+	}
+	pending := s.out.Pending()
+	if err := s.Send([]byte("late")); !errors.Is(err, context.Canceled) {
+		t.Errorf("a message behind the end: %v", err)
+	}
+	if n := s.out.Pending(); n != pending {
+		t.Errorf("%d bytes behind the end", n-pending)
+	}
+	x.close(s.e)
+}
+
+// What a handler has sent whole is not half sent, however full the stream is.
+func TestHandlerLeavesAFullStream(t *testing.T) {
+	x, s := begun(t)
+	if err := s.Send(make([]byte, exchange.Window-exchange.FrameSize)); err != nil || s.out.Room() != 0 {
+		t.Fatalf("%d bytes of room are left, %v", s.out.Room(), err)
+	}
+	s.finish(slots.StatusOK, "")
+	if s.status != slots.StatusOK {
+		t.Errorf("the outcome is %v, %q", s.status, s.text)
+	}
+	x.close(s.e)
 }
