@@ -30,7 +30,7 @@ type Config struct {
 	// Server are the options of the server that register gets.
 	Server []server.Option
 	// RegisterLimit is how long a core that replaces another, because of an upgrade, may take until
-	// register has returned. Then the program before it is started again. 0 means 10 s. There is no limit
+	// register has returned. Then the program before it is started again. 0 means 10 s, and less is refused. There is no limit
 	// at other times.
 	RegisterLimit time.Duration
 }
@@ -45,7 +45,7 @@ type Register func(ctx context.Context, s *server.Server) error
 // the configuration, and SIGUSR2 replaces the core by the program that is now where this one was started
 // from; see "rdmad reload" and "rdmad upgrade", which work as with any node.
 //
-// Errors: what is wrong with the configuration, that another daemon uses the node's socket, or that
+// Errors: what is wrong with c or the configuration, that another daemon uses the node's socket, or that
 // the core cannot start, which has said why on standard error. In the core Run does not return: it
 // ends the process. It may be called once.
 func Run(ctx context.Context, c Config, register Register) error {
@@ -54,6 +54,9 @@ func Run(ctx context.Context, c Config, register Register) error {
 	}
 	if inCore {
 		os.Exit(core(ctx, c, register))
+	}
+	if c.RegisterLimit < 0 { // no upgrade would ever succeed
+		return fmt.Errorf("node: RegisterLimit is %v: want a time, or 0 for 10 s", c.RegisterLimit)
 	}
 	sources := config.Sources{File: c.File, Environ: os.Environ(), Set: c.Set}
 	if sources.File == "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
@@ -267,6 +268,7 @@ func TestBadConfig(t *testing.T) {
 	for what, c := range map[string]node.Config{
 		"no such file":      {File: "/nonexistent/config.toml"},
 		"node.surname":      {File: os.DevNull, Set: []string{"node.surname=x"}},
+		"RegisterLimit":     {File: "/nonexistent/config.toml", RegisterLimit: -time.Second},
 		"registers methods": {},
 	} {
 		f := register
