@@ -362,7 +362,7 @@ func (e *Endpoint) readyCM(end *cmEnd, a address) error {
 	if e.destroyed {
 		return fabric.ErrClosed
 	}
-	if err := end.ready(e.lib, &link); err != nil {
+	if err := e.turn(func() error { return end.ready(e.lib, &link) }); err != nil {
 		return err
 	}
 	e.ready = true

@@ -178,18 +178,24 @@ func (e *Endpoint) make(ctx context.Context, a address) error {
 	if e.destroyed || e.phase() == phaseClosed || ctx.Err() != nil {
 		return errors.Join(fabric.ErrClosed, d.ctl.release(ah))
 	}
-	e.turning = true
-	e.mu.Unlock()
-	err = e.lib.toReady(&link)
-	e.mu.Lock()
-	e.turning = false
-	e.turned.Broadcast()
-	if err != nil {
+	if err := e.turn(func() error { return e.lib.toReady(&link) }); err != nil {
 		return errors.Join(fmt.Errorf("path MTU %d, GID index %d: %w", link.mtu, index, err), d.ctl.release(ah))
 	}
 	e.to = route{ah: ah, qpn: a.ctlQPN, secret: a.ctlSecret}
 	e.ready, e.gidIndex = true, index
 	return nil
+}
+
+// turn has the kernel change the queue pair by f, which may take it a second. e.mu is held, but not meanwhile: nobody destroys the
+// queue pair then, see destroy.
+func (e *Endpoint) turn(f func() error) error {
+	e.turning = true
+	e.mu.Unlock()
+	err := f()
+	e.mu.Lock()
+	e.turning = false
+	e.turned.Broadcast()
+	return err
 }
 
 // beginMaking counts a goroutine that makes an end ready, which ends before the device is closed.
