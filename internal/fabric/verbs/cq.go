@@ -94,7 +94,9 @@ const (
 )
 
 // CreateCQ implements fabric.Device. The depth is a beginning: the queue grows with
-// its endpoints as far as the device allows.
+// its endpoints as far as the device allows. Queues that can be slept on take the
+// completion vectors in turn, so that not one processor is interrupted for all of
+// them.
 func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 	if depth < 1 {
 		return nil, fabric.ErrInvalid
@@ -104,7 +106,11 @@ func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 	if d.closed {
 		return nil, fabric.ErrClosed
 	}
-	lib, err := createQueue(d.ctx, min(depth, d.info.Limits.MaxCQE), p != nil)
+	vector := 0
+	if p != nil {
+		vector = d.slept % max(1, vectors(d.ctx))
+	}
+	lib, err := createQueue(d.ctx, min(depth, d.info.Limits.MaxCQE), p != nil, vector)
 	if err != nil {
 		if errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EINVAL) {
 			err = &LimitError{What: "completion queue", Asked: uint64(depth), Limit: uint64(d.info.Limits.MaxCQE), Err: err}
@@ -116,6 +122,7 @@ func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 		if err := q.watch(); err != nil {
 			return nil, errors.Join(err, q.destroy())
 		}
+		d.slept++
 	}
 	d.queues[q] = struct{}{}
 	return q, nil

@@ -67,6 +67,8 @@ type Device struct {
 	endpoints map[token]*Endpoint
 	queues    map[*cq]struct{}
 	domains   int
+	// slept is how many queues were made that can be slept on.
+	slept     int
 	farewells []farewell
 }
 
@@ -109,7 +111,7 @@ func (d *Device) probeInline() (inline int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, deallocPD(pd)) }()
-	q, err := createQueue(d.ctx, 2, false)
+	q, err := createQueue(d.ctx, 2, false, 0)
 	if err != nil {
 		return 0, err
 	}

@@ -62,19 +62,24 @@ type queue struct {
 	// unacked are events that were taken from the channel. Acknowledging them
 	// takes a lock, destroying the queue waits for it: so many at a time.
 	unacked C.uint
+	vector  int // by which events come
 }
 
 // ackBatch is how many events are acknowledged at once.
 const ackBatch = 128
 
-func createQueue(ctx cContext, depth int, events bool) (*queue, error) {
-	q := &queue{}
+// vectors is how many completion vectors a device has: each interrupts a processor of its own.
+func vectors(ctx cContext) int { return int(ctx.num_comp_vectors) }
+
+// createQueue makes a queue; vector, from 0, is the completion vector of its events.
+func createQueue(ctx cContext, depth int, events bool, vector int) (*queue, error) {
+	q := &queue{vector: vector}
 	if events {
 		if err := made(call("ibv_create_comp_channel", C.vs_create_channel(ctx, &q.ch))); err != nil {
 			return nil, err
 		}
 	}
-	if err := made(call("ibv_create_cq", C.vs_create_cq(ctx, C.int(depth), q.ch, &q.cq))); err != nil {
+	if err := made(call("ibv_create_cq", C.vs_create_cq(ctx, C.int(depth), q.ch, C.int(vector), &q.cq))); err != nil {
 		return nil, errors.Join(err, q.destroy())
 	}
 	return q, nil

@@ -96,7 +96,7 @@ int vs_ctl_open(struct ibv_context *ctx, int port, int pkey_index, uint32_t qkey
 	if (!rc)
 		rc = vs_create_channel(ctx, &c->ch);
 	if (!rc)
-		rc = vs_create_cq(ctx, CTL_RECVS + CTL_SENDS, c->ch, &c->cq);
+		rc = vs_create_cq(ctx, CTL_RECVS + CTL_SENDS, c->ch, 0, &c->cq);
 	if (!rc) {
 		struct ibv_qp_init_attr a;
 		memset(&a, 0, sizeof a);

@@ -221,10 +221,10 @@ int vs_create_channel(struct ibv_context *ctx, struct ibv_comp_channel **ch)
 	return rc;
 }
 
-int vs_create_cq(struct ibv_context *ctx, int depth, struct ibv_comp_channel *ch, struct ibv_cq **cq)
+int vs_create_cq(struct ibv_context *ctx, int depth, struct ibv_comp_channel *ch, int vector, struct ibv_cq **cq)
 {
 	errno = 0;
-	*cq = ibv_create_cq(ctx, depth, NULL, ch, 0);
+	*cq = ibv_create_cq(ctx, depth, NULL, ch, vector);
 	return *cq ? 0 : vs_failed();
 }
 

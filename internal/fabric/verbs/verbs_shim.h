@@ -115,7 +115,8 @@ int vs_alloc_pd(struct ibv_context *ctx, struct ibv_pd **pd);
 int vs_reg_mr(struct ibv_pd *pd, void *addr, uint64_t len, int remote_write, int remote_read, int remote_atomic, struct ibv_mr **mr);
 
 int vs_create_channel(struct ibv_context *ctx, struct ibv_comp_channel **ch);
-int vs_create_cq(struct ibv_context *ctx, int depth, struct ibv_comp_channel *ch, struct ibv_cq **cq);
+// vs_create_cq makes a queue whose events come by the completion vector of the given number, from 0.
+int vs_create_cq(struct ibv_context *ctx, int depth, struct ibv_comp_channel *ch, int vector, struct ibv_cq **cq);
 int vs_resize_cq(struct ibv_cq *cq, int depth);
 int vs_poll(struct ibv_cq *cq, struct vs_wc *out, int max);
 // vs_arm asks for an event at the next completion, if notify is set, and then polls.
