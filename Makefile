@@ -201,8 +201,9 @@ fuzz-one:
 	fi; \
 	echo "fuzz $$dir $$name: passed, $$(grep -oE 'execs: [0-9]+' <<<"$$out" | tail -1)"
 
+# Warnings of the C compiler are errors here, and in nobody's build: other compilers have others.
 .PHONY: lint
-lint: toolchain ## Check formatting, go vet and staticcheck.
+lint: toolchain ## Check formatting, go vet, staticcheck and the C compiler's warnings.
 	@unformatted=$$(gofmt -l .); [[ -z "$$unformatted" ]] || { echo "not formatted, run gofmt -w:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	go vet -tags faultpoints ./client ./internal/faultpoint ./internal/supervisor ./internal/agent ./internal/daemon ./test/fault
@@ -216,6 +217,8 @@ lint: toolchain ## Check formatting, go vet and staticcheck.
 	cd deploy/kubernetes && go vet ./... && go tool -modfile=../../go.mod staticcheck ./...
 	go vet -tags docs ./cmd/... && go tool staticcheck -tags docs ./cmd/rdmad
 	$(if $(WITH),go vet -tags $(WITH) ./internal/fabric/... ./internal/doctor ./cmd/... && go tool staticcheck -tags $(WITH) ./internal/fabric/... ./cmd/...)
+	$(if $(WITH),CGO_CFLAGS="$$(go env CGO_CFLAGS) -Werror" go build -tags $(WITH) ./internal/fabric/...)
+	$(if $(WITH),CGO_CFLAGS="$$(go env CGO_CFLAGS) -Werror" go build -tags $(WITH)$(comma)faultpoints ./internal/fabric/...)
 	$(if $(RDMA),go vet -tags $(RDMA)$(comma)faultpoints ./internal/fabric/verbs)
 	$(if $(OFI),go vet -tags $(OFI)$(comma)faultpoints ./internal/fabric/libfabric)
 

@@ -41,6 +41,41 @@ func checkUnsafe(tree fs.FS, all []goFile) []string {
 	return problems
 }
 
+// checkWarnings returns the cgo flags that make warnings errors: a compiler that warns of more must not break users' builds. make lint
+// sets that flag.
+func checkWarnings(tree fs.FS, all []goFile) []string {
+	var problems []string
+	for _, f := range all {
+		if !slices.Contains(f.imports, "C") {
+			continue
+		}
+		text, err := fs.ReadFile(tree, f.path)
+		if err != nil {
+			problems = append(problems, err.Error())
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "#cgo ") && strings.Contains(line, "-Werror") {
+				problems = append(problems, fmt.Sprintf("%s: makes warnings errors in users' builds: %s", f.path, strings.TrimSpace(line)))
+			}
+		}
+	}
+	return problems
+}
+
+func TestWarnings(t *testing.T) {
+	report(t, checkWarnings(repository, goFiles(t, repository)))
+}
+
+func TestWarningsRule(t *testing.T) {
+	bad := tree(map[string]string{
+		"internal/fabric/verbs/a.go": "package x\n/*\n#cgo CFLAGS: -Wall -Werror\n*/\nimport \"C\"",
+		"internal/fabric/verbs/b.go": "package x\n/*\n#cgo CFLAGS: -Wall\n*/\nimport \"C\"",
+		"internal/fabric/verbs/c.go": "package x\n\n// #cgo CFLAGS: -Werror is not used\n",
+	})
+	expect(t, checkWarnings(bad, goFiles(t, bad)), "internal/fabric/verbs/a.go: makes warnings errors in users' builds: #cgo CFLAGS: -Wall -Werror")
+}
+
 func TestUnsafe(t *testing.T) {
 	report(t, checkUnsafe(repository, goFiles(t, repository)))
 }
