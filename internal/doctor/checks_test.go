@@ -154,6 +154,29 @@ func TestPort(t *testing.T) {
 	m.expect(t, "port", Warn, "no such library")
 }
 
+func TestPartitionKey(t *testing.T) {
+	m := healthy(t)
+	m.expectNone(t, "pkey") // of a device that does not tell
+	const table = "sys/class/infiniband/mlx5_0/ports/1/pkeys/"
+	m.put(table+"0", "0xffff\n")
+	m.put(table+"1", "0x0000\n")
+	m.put(table+"2", "0x8001\n")
+	m.put(table+"3", "0x7fff\n")
+	m.expect(t, "pkey", OK, "entry 0", "0xffff")
+	m.Config.Verbs.PKeyIndex = 2
+	m.expect(t, "pkey", OK, "entry 2", "0x8001")
+	m.Config.Verbs.PKeyIndex = 3
+	m.expect(t, "pkey", Warn, "0x7fff", "limited member", "full")
+	m.Config.Verbs.PKeyIndex = 1
+	m.expect(t, "pkey", Fail, "verbs.pkey_index = 1", "empty", "port 1 of mlx5_0", table)
+	m.Config.Verbs.PKeyIndex = 4
+	m.expect(t, "pkey", Fail, "verbs.pkey_index = 4", "4 entries", table)
+	m.Config.Fabric.Provider = "auto"
+	m.expect(t, "pkey", Warn, "verbs.pkey_index = 4")
+	m.Config.Fabric.Provider = "tcp"
+	m.expectNone(t, "pkey")
+}
+
 // On InfiniBand link-local is how GIDs are.
 func TestInfiniBandGID(t *testing.T) {
 	m := healthy(t)

@@ -130,7 +130,8 @@ func checkPort(_ context.Context, e *Env) []Finding {
 			"verbs.mtu = %d, but port %d of %s has %d: the device is not opened", v.MTU, p.Number, d.Name, p.ActiveMTU)
 	}
 	found = append(found, e.checkRoom(d)...)
-	return append(found, e.checkGID(d, p)...)
+	found = append(found, e.checkGID(d, p)...)
+	return append(found, e.checkPKey(d, p)...)
 }
 
 // checkRoom: the device has as many objects as the plan needs, if it tells.
@@ -181,6 +182,36 @@ func (e *Env) checkGID(d verbs.DeviceInfo, p verbs.PortInfo) []Finding {
 		return one(Warn, name, "ip address add ADDRESS/LENGTH dev INTERFACE, then restart the daemon", "%s: it is good within one subnet only", text)
 	}
 	return good(name, "%s", text)
+}
+
+// fullMember is the bit of a partition key that limited members have not: they reach full members only, and not each other.
+const fullMember = 1 << 15
+
+// checkPKey: the partition key that is configured exists, and lets nodes talk to each other.
+func (e *Env) checkPKey(d verbs.DeviceInfo, p verbs.PortInfo) []Finding {
+	const name = "pkey"
+	index := e.Config.Verbs.PKeyIndex
+	key, entries := rdmasys.PartitionKey(e.Root, d.Name, p.Number, index)
+	remedy := fmt.Sprintf("set verbs.pkey_index to an entry that is not 0x0000; see: grep . /sys/class/infiniband/%s/ports/%d/pkeys/*", d.Name, p.Number)
+	switch {
+	case entries == 0:
+		return nil
+	case index >= entries:
+		return one(e.severity(), name, remedy, "verbs.pkey_index = %d: the partition key table of port %d of %s has %s", index, p.Number, d.Name, entriesText(entries))
+	case key&^fullMember == 0:
+		return one(e.severity(), name, remedy, "verbs.pkey_index = %d: that entry of port %d of %s is empty", index, p.Number, d.Name)
+	case key&fullMember == 0:
+		return one(Warn, name, "have the subnet manager make the nodes full members of the partition",
+			"partition key %#04x, entry %d of port %d of %s, is that of a limited member: peers that are limited members, too, cannot be reached", key, index, p.Number, d.Name)
+	}
+	return good(name, "partition key %#04x, entry %d of port %d of %s", key, index, p.Number, d.Name)
+}
+
+func entriesText(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
 }
 
 // The bounds beyond which checkTimeout warns.

@@ -105,6 +105,13 @@ func gids(root fs.FS, port, linkLayer string) []verbs.GID {
 	return list
 }
 
+// PartitionKey returns an entry of a port's partition key table, 0 if it is empty, and how many entries the table has, 0 if it is not
+// known.
+func PartitionKey(root fs.FS, device string, port, index int) (key uint16, entries int) {
+	table := path.Join(classDir, device, "ports", strconv.Itoa(port), "pkeys")
+	return uint16(number(read(root, table, strconv.Itoa(index)))), len(numbered(root, table))
+}
+
 // gidType translates the kernel's name of a type, which has one for InfiniBand
 // and RoCE v1.
 func gidType(kernel, linkLayer string) string {

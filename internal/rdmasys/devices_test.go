@@ -202,3 +202,21 @@ func FuzzDevices(f *testing.F) {
 		}
 	})
 }
+
+func TestPartitionKey(t *testing.T) {
+	const table = "sys/class/infiniband/mlx5_0/ports/1/pkeys/"
+	root := tree(map[string]string{table + "0": "0xffff\n", table + "1": "0x0000\n", table + "2": "0x7fff\n", table + "3": "what\n"})
+	for _, c := range []struct {
+		device      string
+		port, index int
+		key         uint16
+		entries     int
+	}{
+		{"mlx5_0", 1, 0, 0xffff, 4}, {"mlx5_0", 1, 1, 0, 4}, {"mlx5_0", 1, 2, 0x7fff, 4}, {"mlx5_0", 1, 3, 0, 4},
+		{"mlx5_0", 1, 4, 0, 4}, {"mlx5_0", 2, 0, 0, 0}, {"nope", 1, 0, 0, 0},
+	} {
+		if key, entries := PartitionKey(root, c.device, c.port, c.index); key != c.key || entries != c.entries {
+			t.Errorf("%s port %d index %d: %#x of %d, want %#x of %d", c.device, c.port, c.index, key, entries, c.key, c.entries)
+		}
+	}
+}
