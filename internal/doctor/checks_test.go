@@ -126,6 +126,41 @@ func TestDeviceNodes(t *testing.T) {
 	m.expect(t, "device node", Fail, cmNode, "rdmacm")
 }
 
+// libfabric opens the same nodes, by those of its providers that are for RDMA.
+func TestLibfabricNodes(t *testing.T) {
+	m := healthy(t)
+	m.Config.Fabric.Provider, m.Config.Libfabric.Provider = "libfabric", "tcp;ofi_rxm"
+	m.OpenNode = func(string) error { return syscall.EACCES }
+	m.expectNone(t, "device node")
+	m.expectNone(t, "modules")
+	m.Config.Libfabric.Provider = "efa"
+	m.expect(t, "device node", Fail, "/dev/infiniband/uverbs0 (mlx5_0", "usermod -a -G rdma")
+	m.expect(t, "modules", OK, "loaded: ib_uverbs\n")
+	m.OpenNode = func(path string) error {
+		if path == cmNode {
+			return syscall.ENOENT
+		}
+		return nil
+	}
+	m.expect(t, "device node", OK)
+	m.Config.Libfabric.Provider = "verbs;ofi_rxm"
+	m.expect(t, "device node", Fail, cmNode, `libfabric.provider = "verbs;ofi_rxm"`)
+	m.expect(t, "modules", Fail, "rdma_ucm")
+
+	// Of several devices the one that the domain is named after counts, of which names may be beginnings of others.
+	m.Devices = append(m.Devices, verbs.DeviceInfo{Name: "mlx5_01", Node: "/dev/infiniband/uverbs1"})
+	m.OpenNode = func(path string) error {
+		if path == "/dev/infiniband/uverbs0" {
+			return syscall.EACCES
+		}
+		return nil
+	}
+	for domain, level := range map[string]Level{"": Warn, "mlx5_01": Warn, "mlx5_01-xrc": Warn, "mlx5_0": Fail, "mlx5_0-xrc": Fail} {
+		m.Config.Libfabric.Domain = domain
+		m.expect(t, "device node", level, "(mlx5_0")
+	}
+}
+
 func TestPort(t *testing.T) {
 	m := healthy(t)
 	m.expect(t, "port", OK, "port 1 of mlx5_0 is ACTIVE (Ethernet), MTU 1024")

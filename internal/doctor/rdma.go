@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
 	"github.com/rdmad/rdmad/internal/rdmasys"
 )
@@ -17,12 +18,12 @@ import (
 // checkModules: the kernel lets processes use RDMA devices.
 func checkModules(_ context.Context, e *Env) []Finding {
 	const name = "modules"
-	if !e.wantsRDMA() {
+	if !e.opensNodes() {
 		return nil
 	}
 	// Built into the kernel they may have no directory of their own.
 	modules := []struct{ name, class string }{{"ib_uverbs", "sys/class/infiniband_verbs"}}
-	if e.Config.Verbs.Connect == verbs.ConnectCM {
+	if e.wantsCM() != "" {
 		modules = append(modules, struct{ name, class string }{"rdma_ucm", "sys/class/misc/rdma_cm"})
 	}
 	var loaded []string
@@ -48,25 +49,54 @@ func checkModules(_ context.Context, e *Env) []Finding {
 // cmNode is the device node of librdmacm.
 const cmNode = "/dev/infiniband/rdma_cm"
 
+// opensNodes reports whether the configuration asks for a fabric that opens RDMA devices, be it through libfabric. Those are the ones
+// that lock memory.
+func (e *Env) opensNodes() bool { return e.locksMemory() }
+
+// wantsCM returns what in the configuration asks for librdmacm, "" if nothing does.
+func (e *Env) wantsCM() string {
+	switch {
+	case e.wantsRDMA() && e.Config.Verbs.Connect == verbs.ConnectCM:
+		return `verbs.connect = "rdmacm"`
+	case e.Config.Fabric.Provider == libfabric.Name && strings.HasPrefix(e.Config.Libfabric.Provider, "verbs"):
+		return fmt.Sprintf("libfabric.provider = %q", e.Config.Libfabric.Provider)
+	}
+	return ""
+}
+
+// isUsed reports whether the daemon would open the device.
+func (e *Env) isUsed(d verbs.DeviceInfo) bool {
+	if len(e.Devices) == 1 {
+		return true
+	}
+	if !e.wantsRDMA() {
+		// Domains of libfabric are named after devices: mlx5_0, mlx5_0-xrc, rdmap0s6-rdm. Without one libfabric chooses.
+		domain := e.Config.Libfabric.Domain
+		return domain == d.Name || strings.HasPrefix(domain, d.Name+"-")
+	}
+	v := e.Config.Verbs
+	used, _, err := rdmasys.Choose(e.Devices, v.Device, v.Port, v.GIDIndex)
+	return err == nil && d.Name == used.Name || d.Name == v.Device
+}
+
 // checkNodes: the device nodes can be opened, and not by everybody.
 func checkNodes(_ context.Context, e *Env) []Finding {
-	if !e.wantsRDMA() {
+	if !e.opensNodes() {
 		return nil
 	}
-	used, _, err := rdmasys.Choose(e.Devices, e.Config.Verbs.Device, e.Config.Verbs.Port, e.Config.Verbs.GIDIndex)
 	var found []Finding
 	for _, d := range e.Devices {
 		if d.Node == "" {
 			continue
 		}
 		level := Warn // a device that is not used
-		if err == nil && d.Name == used.Name || d.Name == e.Config.Verbs.Device || len(e.Devices) == 1 {
+		if e.isUsed(d) {
 			level = e.severity()
 		}
 		found = append(found, e.checkNode(d.Node, d.Name, level)...)
 	}
-	if e.Config.Verbs.Connect == verbs.ConnectCM {
-		found = append(found, e.checkNode(cmNode, `verbs.connect = "rdmacm"`, e.severity())...)
+	if why := e.wantsCM(); why != "" {
+		found = append(found, e.checkNode(cmNode, why, e.severity())...)
 	}
 	return found
 }
