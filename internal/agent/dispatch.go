@@ -335,7 +335,7 @@ func (d *Domain) AddOut(l *OutLane) {
 // RemoveOut makes the agent forget the requesting end of a lane, unless somebody may still have something in it: a process that has
 // the lane, or one that is gone and whose slots are not free, or a trace.
 func (d *Domain) RemoveOut(l *OutLane) bool {
-	if l.Sharing.users > 0 || l.busy > 0 || l.Pair != nil || !l.IsClosed() || d.Tracer != nil {
+	if l.Sharing.Users() > 0 || l.busy > 0 || l.Pair != nil || !l.IsClosed() || d.Tracer != nil {
 		return false
 	}
 	for i := range l.geo.Slots {

@@ -35,7 +35,7 @@ func (d *Domain) LaneStatus(domain string, names map[uint16]attach.Lane) []statu
 			add(l.id, "out", l.Pair != nil, l.Pair, l.busy, l.moved, l.Row)
 		}
 		for i := before; i < len(ls); i++ {
-			ls[i].Users, ls[i].Share = l.Sharing.users, l.Sharing.word.Slots()
+			ls[i].Users, ls[i].Share = l.Sharing.Users(), l.Sharing.Share()
 			if l.Sharing.Quota < l.geo.Slots {
 				ls[i].Quota = l.Sharing.Quota
 			}
@@ -66,7 +66,7 @@ func (d *Domain) Flights(m map[*Worker]Flight) {
 		}
 		f := Flight{Offences: w.offences.Total, Bytes: w.bytes, OverLimit: w.overLimit, Spilled: w.spilledAnswers, SpilledBytes: w.spilledBytes}
 		for _, l := range d.OutLanes {
-			f.Slots += int(l.Sharing.taken[w.ID])
+			f.Slots += l.Sharing.Taken(w.ID)
 		}
 		m[w] = f
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // Absence is what the answering end of a lane is told of a caller that is gone: the
@@ -29,7 +30,7 @@ func (d *Domain) Mourn(w *Worker, died int64) (told []Absence, notices []Notice)
 	}
 	for _, l := range d.OutLanes {
 		had := w.used[l.id/64]&(1<<(l.id%64)) != 0
-		if !had && l.Sharing.taken[w.ID] == 0 {
+		if !had && l.Sharing.Taken(w.ID) == 0 {
 			continue
 		}
 		a := l.absence(w.ID)
@@ -56,8 +57,8 @@ func (l *OutLane) absence(caller int) Absence {
 // Absences is absence for every caller that is gone: what the answering end may not have
 // heard before the lane's connection was lost.
 func (l *OutLane) Absences() (told []Absence) {
-	for caller := range l.Sharing.taken {
-		if l.Sharing.taken[caller] > 0 && l.domain.Workers[caller] == nil {
+	for caller := range slots.MaxOwner + 1 {
+		if l.Sharing.Taken(caller) > 0 && l.domain.Workers[caller] == nil {
 			if a := l.absence(caller); len(a.Sent) > 0 {
 				told = append(told, a)
 			}
@@ -73,7 +74,7 @@ func (d *Domain) console() {
 	var left CallerSet
 	for _, l := range d.OutLanes {
 		for id := range d.mourned {
-			if l.Sharing.taken[id] > 0 {
+			if l.Sharing.Taken(id) > 0 {
 				left.add(uint16(id))
 			}
 		}

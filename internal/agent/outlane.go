@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmad/rdmad/groupsend"
 	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/sharing"
 	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -28,7 +29,7 @@ type OutLane struct {
 	covered []bool // slots of the runs in the journal
 	busy    int    // entries in the journal
 	seq     uint32 // of the last entry
-	Sharing *sharing
+	Sharing *sharing.Ring
 	// crest is the most slots that have been in the journal lately, and round where claims were at the beginning of
 	// this round.
 	crest int
@@ -77,7 +78,7 @@ func NewOutLane(d *Domain, id uint16, r *slots.Ring, v *vault.Vault, groupMax in
 		journal: make([]entry, g.Slots),
 		covered: make([]bool, g.Slots),
 		blamed:  make([]slots.Word, g.Slots),
-		Sharing: newSharing(r),
+		Sharing: sharing.New(r),
 		delay:   groupsend.NewRequestDelay(d.agent.delay.limit, groupMax),
 	}
 }

@@ -15,7 +15,7 @@ const (
 // is for each slot: bytes here and at the peer, words, journals, tables of callers. What was used a moment ago is
 // in the caches still; a whole ring is larger than most of them. Pages that are not needed are never touched.
 func (l *OutLane) rewind() {
-	l.crest = max(l.crest, l.Sharing.sum)
+	l.crest = max(l.crest, l.Sharing.Sum())
 	rewound := l.Plan.Rewind(max(windowRoom*l.crest, min(leastWindow, l.geo.Slots/4)))
 	if at := l.Plan.Position(); rewound || at-l.round >= uint64(l.geo.Slots) {
 		l.round = at

@@ -1,11 +1,11 @@
 package agent
 
 import (
-	"math"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/sharing"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -50,7 +50,7 @@ func TestRefusalBeyondQuotaAndShare(t *testing.T) {
 		}
 	}
 	many, few := sendAll(hostile, 30), sendAll(other, 10)
-	if a, b := refused(many, beyondQuota), refused(few, beyondQuota); a != 20 || b != 0 {
+	if a, b := refused(many, sharing.BeyondQuota), refused(few, sharing.BeyondQuota); a != 20 || b != 0 {
 		t.Errorf("refused %d of a hostile worker, %d of a good one", a, b)
 	}
 	if s.a.Count.OverLimit != 20 || hostile.view.overLimit != 20 || other.view.overLimit != 0 || hostile.view.bytes != 10*128 {
@@ -67,61 +67,39 @@ func TestRefusalBeyondQuotaAndShare(t *testing.T) {
 
 	// A share holds for what is claimed after its epoch has begun.
 	s.d.WorkerBytes = 0
-	sh := out.Sharing
-	sh.publish(8)
-	many = sendAll(hostile, 30)
-	if n := refused(many, beyondShare); n != 0 {
-		t.Errorf("refused %d under a share that is new", n)
+	s.d.Joins(hostile.view, rigLane)
+	s.d.Joins(other.view, rigLane)
+	many, few = sendAll(hostile, 30), sendAll(other, 15)
+	if n, share := refused(many, sharing.BeyondShare), out.Sharing.Share(); n != 0 || share != 16 {
+		t.Errorf("refused %d under a share of %d that is new", n, share)
 	}
-	sh.most, sh.before = 8, 8
 	for range 5 {
 		many = append(many, s.send(hostile, out.Ring, 8, false, 1))
 	}
-	for i := range sh.since {
-		sh.since[i] = out.Ring.Word(i)
+	now := shm.Nanotime()
+	for range 3 { // each of these looks ends an epoch
+		now += int64(time.Hour)
+		out.Sharing.Balance(now, &s.d.held, false)
 	}
 	settle(s)
-	if n := refused(many, beyondShare); n != 0 {
+	if n := refused(many, sharing.BeyondShare); n != 0 {
 		t.Errorf("refused %d that were claimed before the share", n)
 	}
 	more := sendAll(hostile, 5)
-	if n := refused(more, beyondShare); n != 5 {
+	if n := refused(more, sharing.BeyondShare); n != 5 {
 		t.Errorf("refused %d by the share", n)
 	}
-	finish(append(many, more...)...)
-	if hostile.view.bytes != 0 || sh.sum != 0 {
-		t.Errorf("%d bytes, %d slots are left", hostile.view.bytes, sh.sum)
+	finish(slices.Concat(many, few, more)...)
+	if hostile.view.bytes != 0 || out.Sharing.Sum() != 0 {
+		t.Errorf("%d bytes, %d slots are left", hostile.view.bytes, out.Sharing.Sum())
 	}
 	out.idle(t)
 	in.idle(t)
 	allFree(t, out.Ring, 0)
 }
 
-func TestFairShare(t *testing.T) {
-	for _, c := range []struct {
-		held   []uint32
-		usable int
-		want   int
-	}{
-		{[]uint32{900}, 800, 800},
-		{[]uint32{900, 0}, 800, 800},
-		{[]uint32{8, 8, 8, 8, 8, 8, 8, 900}, 800, 744},
-		{[]uint32{500, 500, 500, 500}, 800, 200},
-		{[]uint32{1, 100, 600, 600}, 801, 350},
-		{[]uint32{10, 20}, 800, 790},
-		{nil, 800, 800},
-		{[]uint32{900, 900, 900}, 2, 1},
-	} {
-		var held [slots.MaxOwner + 1]uint32
-		copy(held[100:], c.held)
-		if got := fairShare(&held, c.usable); got != c.want {
-			t.Errorf("%v of %d: %d, want %d", c.held, c.usable, got, c.want)
-		}
-	}
-}
-
-// The share is published while the ring is crowded, taken back when it is not, and
-// put right when somebody else has written it.
+// The share is published while the ring is crowded and more than one process has the lane, and put right when
+// somebody else has written it.
 func TestShareOfACrowdedRing(t *testing.T) {
 	// Between half of the ring, for the one that holds something, and a quarter, for each of the two.
 	const share = 22
@@ -131,25 +109,19 @@ func TestShareOfACrowdedRing(t *testing.T) {
 	s.d.Joins(a.view, rigLane)
 	s.d.Joins(a.view, rigLane)
 	var calls []*rigCall
-	fill := func() {
-		for c := s.send(a, out.Ring, 8, false, 1); c != nil; c = s.send(a, out.Ring, 8, false, 1) {
-			calls = append(calls, c)
-		}
-		out.Sharing.next = 0
-		s.a.cycle()
+	for c := s.send(a, out.Ring, 8, false, 1); c != nil; c = s.send(a, out.Ring, 8, false, 1) {
+		calls = append(calls, c)
 	}
-	fill()
+	s.a.cycle()
 	if out.Ring.Share().Slots() != 0 {
 		t.Error("a share although nobody else has the lane")
 	}
 	s.d.Joins(b.view, rigLane)
-	out.Sharing.next = 0
 	s.a.cycle()
-	if n := out.Ring.Share().Slots(); n != share || out.Sharing.users != 2 {
-		t.Errorf("share %d, %d users", n, out.Sharing.users)
+	if n := out.Ring.Share().Slots(); n != share || out.Sharing.Users() != 2 {
+		t.Errorf("share %d, %d users", n, out.Sharing.Users())
 	}
 	out.Ring.SetShare(slots.Share(0).Next(1))
-	out.Sharing.next = math.MaxInt64 // no look, which would find the ring full still
 	s.a.cycle()
 	if n := out.Ring.Share().Slots(); n != share {
 		t.Errorf("share %d after somebody has written it", n)
@@ -161,28 +133,13 @@ func TestShareOfACrowdedRing(t *testing.T) {
 	for _, c := range calls {
 		c.answered(t, 0)
 	}
-	// It is full again at once, perhaps: the share stays for an epoch.
-	out.Sharing.next, out.Sharing.calm = 0, shm.Nanotime()+int64(time.Hour)
-	s.a.cycle()
-	if n := out.Ring.Share().Slots(); n != share {
-		t.Errorf("share %d just after the ring was crowded", n)
-	}
-	// An agent that has not run for an epoch looks some times before it ends.
-	for looks := range calmLooks {
-		out.Sharing.next, out.Sharing.calm = 0, shm.Nanotime()-int64(epoch)
-		s.a.cycle()
-		if n := out.Ring.Share().Slots(); (n == 0) != (looks >= calmLooks-2) {
-			t.Errorf("share %d of an empty ring after %d looks more", n, looks+1)
-		}
-	}
-	out.Sharing.publish(9)
 	s.bury(a)
 	if n := out.Ring.Share().Slots(); n != 0 {
 		t.Errorf("share %d for the last one", n)
 	}
 	s.bury(b)
-	if out.Sharing.users != 0 {
-		t.Errorf("%d users are left", out.Sharing.users)
+	if out.Sharing.Users() != 0 {
+		t.Errorf("%d users are left", out.Sharing.Users())
 	}
 }
 
@@ -202,10 +159,10 @@ func TestWokenUnderASmallerShare(t *testing.T) {
 		s.send(w, out.Ring, 8, false, 1)
 	}
 	settle(s)
-	if out.Sharing.high[w.id] || out.Sharing.grown[w.id] {
+	if out.Sharing.High(w.id) || out.Sharing.MayWait(w.id) {
 		t.Fatal("it has much already")
 	}
-	out.Sharing.publish(7)
+	out.Sharing.Publish(7)
 	woken := func(what string, do func()) {
 		t.Helper()
 		w.rings.Down.PrepareSleep()
@@ -217,9 +174,9 @@ func TestWokenUnderASmallerShare(t *testing.T) {
 		}
 	}
 	woken("the last message", func() { s.work(service, in.Ring, 1) })
-	out.Sharing.publish(6)
+	out.Sharing.Publish(6)
 	woken("a larger share", func() {
-		out.Sharing.publish(20)
+		out.Sharing.Publish(20)
 		s.d.grown(out)
 	})
 	woken("a lane that goes out of service", out.SetDraining)
@@ -271,11 +228,11 @@ func TestShareGrowsBeforeItsMessagesAreTaken(t *testing.T) {
 	settle(s)
 	s.work(service, in.Ring, 1)
 	settle(s)
-	out.Sharing.publish(8)
+	out.Sharing.Publish(8)
 	for range 8 {
 		s.sendAs(t, w, out.Ring, slots.Header{Kind: slots.KindOneWay})
 	}
-	out.Sharing.publish(0)
+	out.Sharing.Publish(0)
 	s.d.grown(out)
 	w.rings.Down.PrepareSleep()
 	wakes := s.a.Count.Wakes

@@ -1,4 +1,4 @@
-package agent
+package sharing
 
 import (
 	"math"
@@ -28,7 +28,7 @@ const (
 // fills the ring when the others run; but it grows whenever half of the ring was not in use, so that
 // nobody with as many slow requests as its share has slots waits while there is room. It doubles while
 // all together want next to nothing.
-func (s *sharing) steer(now int64, held *[slots.MaxOwner + 1]uint32, sum int, resting bool) int {
+func (s *Ring) steer(now int64, held *[slots.MaxOwner + 1]uint32, sum int, resting bool) int {
 	n, share, use, wanted := len(s.since), s.word.Slots(), 0, 0
 	for o, h := range held {
 		h = min(h, uint32(share))
@@ -69,14 +69,47 @@ func (s *sharing) steer(now int64, held *[slots.MaxOwner + 1]uint32, sum int, re
 
 // middle is between what there would be for those who hold something at the moment, which is too much
 // when the others come, and for all who have the lane: their geometric mean.
-func (s *sharing) middle(held *[slots.MaxOwner + 1]uint32) int {
+func (s *Ring) middle(held *[slots.MaxOwner + 1]uint32) int {
 	half := len(s.since) / 2
 	some := fairShare(held, half)
 	return max(min(some, int(math.Sqrt(float64(some)*float64(half)/float64(s.users)))), s.least(), 1)
 }
 
+// fairShare is the max-min fair share of the usable slots: who holds less keeps what
+// it holds, and what is left is divided equally among the others. It is at least one
+// slot.
+func fairShare(held *[slots.MaxOwner + 1]uint32, usable int) int {
+	share := 0
+	// Each round takes more holders out who hold less than the share; the bound
+	// only makes it less exact for very many who hold nearly the same.
+	for range 16 {
+		rest, sharers, largest := usable, 0, 0
+		for _, h := range held {
+			switch {
+			case h == 0:
+			case int(h) < share:
+				rest -= int(h)
+				largest = max(largest, int(h))
+			default:
+				sharers++
+			}
+		}
+		next := 0
+		if sharers > 0 {
+			next = rest / sharers
+		} else {
+			next = rest + largest // the one that holds most may have the rest
+		}
+		if next <= share {
+			break
+		}
+		share = next
+	}
+	return max(share, 1)
+}
+
 // longestNow is the longest run in the journal; 0 for none.
-func (s *sharing) longestNow() int {
+func (s *Ring) longestNow() int {
 	n := len(s.runs) - 1
 	for n > 0 && s.runs[n] == 0 {
 		n--
@@ -86,12 +119,12 @@ func (s *sharing) longestNow() int {
 
 // least is the smallest share: a few of the longest runs that are under way, so that a process can
 // have some slow requests of that length at once, of which perhaps none ends before the last is sent.
-func (s *sharing) least() int {
+func (s *Ring) least() int {
 	return min(fewRuns*max(s.longest[0], s.longest[1]), len(s.since)/2)
 }
 
 // settle begins the time in which a share is tried.
-func (s *sharing) settle(now int64) {
+func (s *Ring) settle(now int64) {
 	s.calm, s.looks, s.peak = now, 0, 0
 	clear(s.tops[:])
 }

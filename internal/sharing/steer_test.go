@@ -1,4 +1,4 @@
-package agent
+package sharing
 
 import (
 	"math"
@@ -8,16 +8,16 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// steered is a sharing under a share, and looks at what its owners hold.
+// steered is a ring under a share, and looks at what its owners hold.
 type steered struct {
-	*sharing
+	*Ring
 	now int64
 }
 
 func newSteered(t *testing.T, users, share int) *steered {
-	s := &steered{sharing: newSharing(newRing(t)), now: int64(time.Hour)}
+	s := &steered{Ring: New(newRing(t)), now: int64(time.Hour)}
 	s.users, s.slept = users, math.MaxInt64
-	s.publish(share)
+	s.Publish(share)
 	s.settle(s.now)
 	return s
 }
@@ -31,7 +31,7 @@ func (s *steered) look(d time.Duration, resting bool, held ...uint32) int {
 		sum += int(h)
 	}
 	s.now += int64(d)
-	s.publish(s.steer(s.now, &all, sum, resting))
+	s.Publish(s.steer(s.now, &all, sum, resting))
 	return s.word.Slots()
 }
 
@@ -64,29 +64,29 @@ func TestShareShrinksAtOnce(t *testing.T) {
 // a length that nobody sends any more.
 func TestShareHoldsAFewRuns(t *testing.T) {
 	s := newSteered(t, 32, 32)
-	s.add(100, 5, false)
+	s.Add(100, 5, false)
 	if n := s.look(0, false, 16, 16, 16, 16); n != 5*fewRuns {
 		t.Errorf("share %d while runs of five are under way, want %d", n, 5*fewRuns)
 	}
-	s.add(100, 4, false)
-	s.add(100, -5, false)
+	s.Add(100, 4, false)
+	s.Add(100, -5, false)
 	for range 2 {
 		s.longest = [2]int{s.longestNow(), s.longest[0]}
 	}
 	if n := s.look(0, false, 16, 16, 16, 16); n != 4*fewRuns {
 		t.Errorf("share %d when only one of four is left, want %d", n, 4*fewRuns)
 	}
-	s.add(100, 8, false)
+	s.Add(100, 8, false)
 	if n := s.look(epoch/2, false, 1); n != 8*fewRuns {
 		t.Errorf("share %d as soon as longer ones are sent, want %d", n, 8*fewRuns)
 	}
-	s.add(100, 30, false)
+	s.Add(100, 30, false)
 	if n := s.look(epoch/2, false, 1); n != 32 {
 		t.Errorf("share %d, more than half of the ring", n)
 	}
-	s.add(100, -30, false)
-	s.add(100, -8, false)
-	s.add(100, -4, false)
+	s.Add(100, -30, false)
+	s.Add(100, -8, false)
+	s.Add(100, -4, false)
 	if n := s.longestNow(); n != 0 {
 		t.Errorf("the longest of none is %d", n)
 	}
