@@ -19,24 +19,51 @@ const (
 
 // clientSteps are the steps of client process x.
 func (m *model) clientSteps(s *state, x int) {
-	c, me := s.client[x], uint8(x+1)
+	c := s.client[x]
 	switch c.life {
 	case living, hungUp:
 	case buried:
-		// The id goes to another process, which has the rest to send:
-		// domain.freeID, and Domain.unsettled.
-		if int(c.done) < len(m.scripts[x]) && (!s.unsettled(me) || m.without(idOnceSettled)) {
-			n := m.step(s, "a new client attaches, id", x, -1)
-			n.client[x].life = living
-			m.add(n)
-		}
+		m.heirSteps(s, x)
 		return
 	default:
 		return
 	}
 	run, message := m.current(s, x)
 	w := s.words[c.slot]
-	mine := w.owner == me && w.ticket == c.ticket && w.run == run
+	mine := w.owner == uint8(x+1) && w.ticket == c.ticket && w.run == run
+	switch c.does {
+	case idle, stores, claims:
+		m.claimSteps(s, x, run)
+	case abandons, frees:
+		m.freeSteps(s, x)
+	case publishes, looks:
+		m.publishSteps(s, x, run, message, mine)
+	case awaits:
+		m.awaitSteps(s, x, run, message, mine)
+	case reads: // only without acquire-by-swap
+		n := m.step(s, "reads the answer: client", x, int(c.slot))
+		n.reads(x, run, message)
+		m.add(n)
+	case revokes: // only without revoke-by-swap
+		n := m.step(s, "stores CLAIM over what it has published: client", x, int(c.slot))
+		n.revoked(x, run)
+		m.add(n)
+	}
+}
+
+// heirSteps: the id of a buried client goes to another process, which has the rest to send: domain.freeID, and
+// Domain.unsettled.
+func (m *model) heirSteps(s *state, x int) {
+	if int(s.client[x].done) < len(m.scripts[x]) && (!s.unsettled(uint8(x+1)) || m.without(idOnceSettled)) {
+		n := m.step(s, "a new client attaches, id", x, -1)
+		n.client[x].life = living
+		m.add(n)
+	}
+}
+
+// claimSteps are the steps of a client that claims a run of slots.
+func (m *model) claimSteps(s *state, x int, run uint8) {
+	c, me := s.client[x], uint8(x+1)
 	switch c.does {
 	case idle:
 		if run == 0 || s.agent.open == 0 {
@@ -73,21 +100,33 @@ func (m *model) clientSteps(s *state, x int) {
 			n.client[x].does, n.client[x].off = publishes, 0
 		}
 		m.add(n)
-	case abandons, frees: // unclaim, Abort, Consume
-		n := m.step(s, "frees: client", x, int(c.slot+c.off-1))
-		n.client[x].off--
-		i := c.slot + n.client[x].off
-		if s.words[i].owner != me || s.words[i].state == taken {
-			n.fail(stolen)
+	}
+}
+
+// freeSteps are the steps of a client that frees its slots, last one first: unclaim, Abort, Consume.
+func (m *model) freeSteps(s *state, x int) {
+	c, me := s.client[x], uint8(x+1)
+	n := m.step(s, "frees: client", x, int(c.slot+c.off-1))
+	n.client[x].off--
+	i := c.slot + n.client[x].off
+	if s.words[i].owner != me || s.words[i].state == taken {
+		n.fail(stolen)
+	}
+	n.words[i] = word{ticket: s.words[i].ticket}
+	if n.client[x].off == 0 {
+		n.client[x] = client{life: c.life, done: c.done}
+		if c.does == frees {
+			n.client[x].done++
 		}
-		n.words[i] = word{ticket: s.words[i].ticket}
-		if n.client[x].off == 0 {
-			n.client[x] = client{life: c.life, done: c.done}
-			if c.does == frees {
-				n.client[x].done++
-			}
-		}
-		m.add(n)
+	}
+	m.add(n)
+}
+
+// publishSteps are the steps of a client that has claimed its slots, until it waits. mine: its first word is what it
+// stored.
+func (m *model) publishSteps(s *state, x int, run, message uint8, mine bool) {
+	c, me, w := s.client[x], uint8(x+1), s.words[s.client[x].slot]
+	switch c.does {
 	case publishes: // the request is written, then Publish
 		n := m.step(s, "writes and publishes its request: client", x, int(c.slot))
 		for i := c.slot; i < c.slot+run; i++ {
@@ -115,16 +154,6 @@ func (m *model) clientSteps(s *state, x int) {
 				n.revoked(x, run)
 			}
 		}
-		m.add(n)
-	case awaits:
-		m.awaitSteps(s, x, run, message, mine)
-	case reads: // only without acquire-by-swap
-		n := m.step(s, "reads the answer: client", x, int(c.slot))
-		n.reads(x, run, message)
-		m.add(n)
-	case revokes: // only without revoke-by-swap
-		n := m.step(s, "stores CLAIM over what it has published: client", x, int(c.slot))
-		n.revoked(x, run)
 		m.add(n)
 	}
 }
