@@ -64,7 +64,7 @@ type ActiveEnd struct {
 
 // bulkPost is a work request under way: a chunk of an operation, or a fence.
 type bulkPost struct {
-	op    *Op
+	op    *operation
 	local *Region
 	size  int
 	// off and localOff are where, in the peer's region and in local.

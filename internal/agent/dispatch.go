@@ -263,7 +263,7 @@ func (d *Domain) Detach(w *Worker) {
 func (d *Domain) Bury(w *Worker) {
 	d.collectAll(w)
 	w.Ops = nil
-	d.abandon(func(o *Op) bool { return o.worker == w }, slots.OpExpired)
+	d.abandon(func(o *operation) bool { return o.worker == w }, slots.OpExpired)
 	for _, m := range d.Movers {
 		delete(m.flows, w.ID) // it is in no list, being empty
 	}

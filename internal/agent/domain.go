@@ -96,7 +96,7 @@ type Domain struct {
 	// operations allocate nothing.
 	spareHeld   []*held
 	spareGrants []*grants
-	spareOps    *Op
+	spareOps    *operation
 	// Tracer follows requests; nil while nobody wants that.
 	Tracer *Tracer
 	// Looks are for answers that are not taken, by OnLook.

@@ -148,6 +148,6 @@ func (l *InLane) revoke() {
 		}
 	}
 	if any {
-		l.domain.abandon(func(o *Op) bool { return o.grants.lane == l }, slots.OpLost)
+		l.domain.abandon(func(o *operation) bool { return o.grants.lane == l }, slots.OpLost)
 	}
 }

@@ -84,7 +84,7 @@ func (p *Peer) Revoked(id slots.RegionID) {
 		return // nothing uses it since, and a peer may say so as often as it likes
 	}
 	r.revoked = true
-	p.Mover.abandon(func(o *Op) bool { return o.far == r }, slots.OpExpired)
+	p.Mover.abandon(func(o *operation) bool { return o.far == r }, slots.OpExpired)
 }
 
 // Suspend closes the connections of a session that is over. Operations wait until
@@ -99,7 +99,7 @@ func (p *Peer) Suspend(d *Domain) {
 	}
 	clear(p.leaving)
 	p.Mover.suspend()
-	p.Mover.abandon(func(o *Op) bool { return o.far.dead }, slots.OpLost)
+	p.Mover.abandon(func(o *operation) bool { return o.far.dead }, slots.OpLost)
 	if p.Passive != nil {
 		p.Passive.Close(d.agent)
 		p.Passive = nil
@@ -121,5 +121,5 @@ func (p *Peer) Forget() {
 			delete(p.imports, id)
 		}
 	}
-	p.Mover.abandon(func(o *Op) bool { return o.far.dead }, slots.OpLost)
+	p.Mover.abandon(func(o *operation) bool { return o.far.dead }, slots.OpLost)
 }

@@ -45,7 +45,7 @@ func TestGivenUpWhileLoose(t *testing.T) {
 		"lane":  func(x *regionRig) slots.OpStatus { x.in.Down(); return slots.OpLost },
 		"owner": func(x *regionRig) slots.OpStatus { x.in.Peer.Revoked(x.far.ID); return slots.OpExpired },
 		"handler": func(x *regionRig) slots.OpStatus {
-			x.b.d.abandon(func(o *Op) bool { return o.worker.ID == rigService }, slots.OpExpired)
+			x.b.d.abandon(func(o *operation) bool { return o.worker.ID == rigService }, slots.OpExpired)
 			return slots.OpExpired
 		},
 	} {

@@ -70,7 +70,7 @@ const RenewAfter = 8 << 10
 
 // flow is the operations of one worker, oldest first.
 type flow struct {
-	head, tail *Op
+	head, tail *operation
 	// deficit is how many bytes it may move before the next one's turn; in its
 	// turn, it has had this turn's share.
 	deficit int
@@ -84,7 +84,7 @@ func (m *mover) busy() bool {
 }
 
 // add queues an accepted operation.
-func (m *mover) add(o *Op) {
+func (m *mover) add(o *operation) {
 	f := m.flows[o.worker.ID]
 	if f == nil {
 		f = new(flow)
@@ -103,7 +103,7 @@ func (m *mover) add(o *Op) {
 }
 
 // pop takes the first operation, which is posted or has failed, from its flow.
-func (f *flow) pop() *Op {
+func (f *flow) pop() *operation {
 	o := f.head
 	if f.head = o.next; f.head == nil {
 		f.tail = nil
@@ -197,7 +197,7 @@ func (m *mover) renew() bool {
 
 // step moves the next chunk of o, of at most the given size, and returns how much it was.
 // parked: its local memory is not registered yet.
-func (m *mover) step(o *Op, chunk int) (n int, parked bool) {
+func (m *mover) step(o *operation, chunk int) (n int, parked bool) {
 	n = int(min(o.length, uint64(chunk)))
 	if m.near {
 		o.copyChunk(n)
@@ -222,7 +222,7 @@ func (m *mover) step(o *Op, chunk int) (n int, parked bool) {
 
 // copyChunk carries out the next n bytes of an operation between regions of this
 // node.
-func (o *Op) copyChunk(n int) {
+func (o *operation) copyChunk(n int) {
 	switch mem := o.near.Mem; o.kind {
 	case slots.OpWrite, slots.OpWriteList:
 		copy(mem[o.off:o.off+uint64(n)], o.local.Mem[o.localOff:])
@@ -258,7 +258,7 @@ func (m *mover) open() {
 	}
 	m.attempt++
 	if m.opening = m.Connect != nil && m.Connect(m.attempt); !m.opening {
-		m.abandon(func(*Op) bool { return true }, slots.OpLost)
+		m.abandon(func(*operation) bool { return true }, slots.OpLost)
 	}
 }
 
@@ -278,7 +278,7 @@ func (m *mover) Connected(attempt uint64, e *ActiveEnd) error {
 	}
 	m.opening = false
 	if e == nil {
-		m.abandon(func(*Op) bool { return true }, slots.OpLost)
+		m.abandon(func(*operation) bool { return true }, slots.OpLost)
 		return nil
 	}
 	e.mover = m
@@ -301,7 +301,7 @@ func (m *mover) Registered(e *ActiveEnd, r *Region, mr fabric.MemoryRegion) {
 		}
 		e.Release()
 	case mr == nil:
-		m.abandon(func(o *Op) bool { return o.local == r || m.redoes(o, r) }, slots.OpNoMemory)
+		m.abandon(func(o *operation) bool { return o.local == r || m.redoes(o, r) }, slots.OpNoMemory)
 	default:
 		e.locals[r] = mr
 	}
@@ -316,10 +316,10 @@ func (m *mover) unpark() {
 
 // abandon ends the queued operations that match. One of which something is under way
 // ends when that is complete, or certain not to happen any more.
-func (m *mover) abandon(match func(*Op) bool, status slots.OpStatus) {
+func (m *mover) abandon(match func(*operation) bool, status slots.OpStatus) {
 	ended := m.abandonRedo(match, status)
 	for _, f := range m.flows {
-		var keep, last *Op
+		var keep, last *operation
 		for o := f.head; o != nil; {
 			next := o.next
 			o.next = nil

@@ -17,9 +17,9 @@ const (
 	cycleOps  = 2 * workerOps
 )
 
-// Op is an operation that was accepted. It is used again when it is complete.
-type Op struct {
-	next   *Op // in its flow, or among the spare ones
+// operation is something that was asked for of a region, and accepted. It is used again when it is complete.
+type operation struct {
+	next   *operation // in its flow, or among the spare ones
 	worker *Worker
 	grants *grants
 	kind   slots.OpKind
@@ -83,7 +83,7 @@ func (d *Domain) submitted(w *Worker) int {
 }
 
 // accept checks an operation and queues it. done says that there is nothing to do.
-func (d *Domain) accept(o *Op, s *slots.Op) slots.OpStatus {
+func (d *Domain) accept(o *operation, s *slots.Op) slots.OpStatus {
 	g, status := d.grantsOf(o.worker, s)
 	if g == nil {
 		return status
@@ -174,7 +174,7 @@ func (d *Domain) grantsOf(w *Worker, s *slots.Op) (*grants, slots.OpStatus) {
 }
 
 // locate checks a place in the referenced part.
-func (o *Op) locate(off, n uint64) slots.OpStatus {
+func (o *operation) locate(off, n uint64) slots.OpStatus {
 	if !slots.Inside(off, n, o.size) {
 		return slots.OpOutOfBounds
 	}
@@ -183,7 +183,7 @@ func (o *Op) locate(off, n uint64) slots.OpStatus {
 }
 
 // useLocal checks a place in the worker's own memory.
-func (d *Domain) useLocal(o *Op, id slots.RegionID, off, n uint64) slots.OpStatus {
+func (d *Domain) useLocal(o *operation, id slots.RegionID, off, n uint64) slots.OpStatus {
 	r := d.region(id, o.worker.ID)
 	switch {
 	case r == nil:
@@ -198,7 +198,7 @@ func (d *Domain) useLocal(o *Op, id slots.RegionID, off, n uint64) slots.OpStatu
 // acceptList checks all pieces of a list, so that one that is wrong keeps the
 // others from changing a byte, and returns how many bytes they are. They are read and checked again when their turn
 // comes: the table is the worker's memory.
-func (d *Domain) acceptList(o *Op, s *slots.Op) (total uint64, status slots.OpStatus) {
+func (d *Domain) acceptList(o *operation, s *slots.Op) (total uint64, status slots.OpStatus) {
 	if s.Length > slots.MaxPieces {
 		return 0, slots.OpInvalid
 	}
@@ -219,7 +219,7 @@ func (d *Domain) acceptList(o *Op, s *slots.Op) (total uint64, status slots.OpSt
 }
 
 // loadPiece makes piece k of a list the current one. It holds nothing.
-func (d *Domain) loadPiece(o *Op, k int) slots.OpStatus {
+func (d *Domain) loadPiece(o *operation, k int) slots.OpStatus {
 	var p slots.Piece
 	p.Decode(o.table.Mem[o.tableOff+uint64(k)*slots.PieceSize:])
 	if status := o.locate(p.Offset, uint64(p.Length)); status != slots.OpOK {
@@ -230,7 +230,7 @@ func (d *Domain) loadPiece(o *Op, k int) slots.OpStatus {
 
 // advance sees to it that an operation with work left has a current piece, and returns how many it
 // has read for that.
-func (d *Domain) advance(o *Op) (read int) {
+func (d *Domain) advance(o *operation) (read int) {
 	for ; o.length == 0 && o.piece < o.pieces; read++ {
 		if o.local != nil {
 			o.local.release()
@@ -253,7 +253,7 @@ func (d *Domain) advance(o *Op) (read int) {
 
 // complete tells the worker how an operation ended, and ends it. An operation that
 // is not in a flow any more, and of which no work request is under way.
-func (d *Domain) complete(o *Op) {
+func (d *Domain) complete(o *operation) {
 	count := d.agent.Count
 	count.RegionOps++
 	if o.status != slots.OpOK {
@@ -279,17 +279,17 @@ func (d *Domain) complete(o *Op) {
 			}
 		}
 	}
-	*o = Op{next: d.spareOps}
+	*o = operation{next: d.spareOps}
 	d.spareOps = o
 	if g != nil {
 		g.operated()
 	}
 }
 
-func (d *Domain) takeOp() *Op {
+func (d *Domain) takeOp() *operation {
 	o := d.spareOps
 	if o == nil {
-		return new(Op)
+		return new(operation)
 	}
 	d.spareOps = o.next
 	o.next = nil
@@ -320,7 +320,7 @@ func (d *Domain) moveAll() (work int) {
 
 // abandon ends the operations that match: what is under way is waited for, the rest
 // is not done.
-func (d *Domain) abandon(match func(*Op) bool, status slots.OpStatus) {
+func (d *Domain) abandon(match func(*operation) bool, status slots.OpStatus) {
 	for _, m := range d.Movers {
 		m.abandon(match, status)
 	}

@@ -36,7 +36,7 @@ func (m *mover) Broken(err error) {
 		}
 	}
 	if exhausted {
-		m.abandon(func(o *Op) bool { return o.status == slots.OpLost }, slots.OpLost)
+		m.abandon(func(o *operation) bool { return o.status == slots.OpLost }, slots.OpLost)
 	}
 	if onBroken != nil {
 		go onBroken(err)
@@ -62,7 +62,7 @@ func (m *mover) suspend() {
 	for i := range m.redo {
 		m.redo[i].tries, m.redo[i].loose = 0, false
 	}
-	for _, o := range m.abandonRedo(func(o *Op) bool { return o.status != slots.OpOK }, slots.OpLost) {
+	for _, o := range m.abandonRedo(func(o *operation) bool { return o.status != slots.OpOK }, slots.OpLost) {
 		m.domain.complete(o)
 	}
 }
@@ -115,7 +115,7 @@ func (m *mover) again() (work int) {
 }
 
 // redoes reports whether something of o is to be done again with the local memory r.
-func (m *mover) redoes(o *Op, r *Region) bool {
+func (m *mover) redoes(o *operation, r *Region) bool {
 	for i := range m.redo {
 		if p := &m.redo[i]; p.op == o && p.local == r {
 			return true
@@ -135,7 +135,7 @@ func (m *mover) drop(p *bulkPost) (last bool) {
 
 // abandonRedo drops what was to be done again of the operations that match, but for what is
 // loose, and returns those of which nothing else is left.
-func (m *mover) abandonRedo(match func(*Op) bool, status slots.OpStatus) (ended []*Op) {
+func (m *mover) abandonRedo(match func(*operation) bool, status slots.OpStatus) (ended []*operation) {
 	dropped := 0
 	// All are looked at before the first is dropped: match may look at redo.
 	for i := range m.redo {

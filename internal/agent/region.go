@@ -47,7 +47,7 @@ func (r *Region) Free() {
 // Revoke ends the use of a region whose owner is dead by handlers of this node.
 func (r *Region) Revoke(d *Domain) {
 	r.Revoked = true
-	d.near.abandon(func(o *Op) bool { return o.near == r }, slots.OpExpired)
+	d.near.abandon(func(o *operation) bool { return o.near == r }, slots.OpExpired)
 }
 
 func (r *Region) quiet() {

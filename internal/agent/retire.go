@@ -25,7 +25,7 @@ func (d *Domain) Retire(why string) (ends []Ending) {
 		d.collectAll(w)
 		w.Ops = nil
 	}
-	d.abandon(func(*Op) bool { return true }, slots.OpExpired)
+	d.abandon(func(*operation) bool { return true }, slots.OpExpired)
 	for _, m := range d.methods {
 		if m != nil {
 			m.workers, m.Inline, m.Handle = nil, nil, nil
@@ -91,7 +91,7 @@ func (d *Domain) CutOff() (ends []Ending) {
 		p.Suspend(d)
 		p.Forget()
 	}
-	d.abandon(func(*Op) bool { return true }, slots.OpExpired)
+	d.abandon(func(*operation) bool { return true }, slots.OpExpired)
 	for _, l := range d.InLanes {
 		if l.Pair != nil {
 			ends = append(ends, Ending{l.Pair.Opening, l.id, true})
