@@ -134,6 +134,28 @@ func TestDeviceByGID(t *testing.T) {
 	}
 }
 
+// New connections are told the LID that the port has, and not the one that it had when the device was opened.
+func TestLIDOfNow(t *testing.T) {
+	have := needDevice(t)
+	d := openDevice(t, Default())
+	defer func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if lid, err := d.lid(); have.Ports[0].LinkLayer == linkEthernet && (lid != 0 || err != nil) {
+		t.Errorf("on Ethernet: %d, %v", lid, err)
+	}
+	now, _, _, _, err := queryPort(d.ctx, d.port.Number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.port.LinkLayer, d.port.LID = linkInfiniBand, now.LID+1
+	if lid, err := d.lid(); int(lid) != now.LID || err != nil {
+		t.Errorf("%d, %v, and the port has %d", lid, err, now.LID)
+	}
+}
+
 func TestDescribe(t *testing.T) {
 	eachMode(t, func(t *testing.T, cfg Config) {
 		d := openDevice(t, cfg)

@@ -173,6 +173,10 @@ func (e *Endpoint) create() error {
 	if e.destroyed {
 		return fabric.ErrClosed
 	}
+	lid, err := d.lid()
+	if err != nil {
+		return err
+	}
 	lib, inline, err := lessInline(d.inline, func(ask int) (pair, error) {
 		return createPair(e.pd.pd, e.cq.lib, len(e.sends)+1, max(1, len(e.recvs)), ask)
 	})
@@ -190,11 +194,8 @@ func (e *Endpoint) create() error {
 	e.made = true
 	e.qpn = e.lib.number()
 	e.addr = address{
-		mode: wireOOB, linkLayer: d.port.LinkLayer, gidType: d.gid.Type, gid: d.gid.Addr, mtu: d.mtu,
+		mode: wireOOB, linkLayer: d.port.LinkLayer, gidType: d.gid.Type, gid: d.gid.Addr, lid: lid, mtu: d.mtu,
 		reads: d.reads(), token: newToken(),
-	}
-	if d.port.LinkLayer == linkInfiniBand {
-		e.addr.lid = uint16(d.port.LID)
 	}
 	if d.cm != nil {
 		e.addr.mode, e.addr.listen = wireCM, d.cm.listen

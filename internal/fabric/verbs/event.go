@@ -14,8 +14,8 @@ const (
 	// are used up.
 	EventPortError
 	// EventGIDChange, EventLIDChange and EventPKeyChange: an address of the port
-	// changed. Connections that use it fail; new ones need the chosen GID, at
-	// whatever index, or another core.
+	// changed. Connections that use it fail; new ones use the LID that the port has
+	// then, and need the chosen GID, at whatever index, or another core.
 	EventGIDChange
 	EventLIDChange
 	EventPKeyChange

@@ -248,6 +248,15 @@ func (f *found) gidIndex(had GID) (int, error) {
 	return index, nil
 }
 
+// lid returns the LID that the port has now, 0 on Ethernet: a subnet manager may give it another at any time.
+func (f *found) lid() (uint16, error) {
+	if f.port.LinkLayer != linkInfiniBand {
+		return 0, nil
+	}
+	p, _, _, _, err := queryPort(f.ctx, f.port.Number)
+	return uint16(p.LID), err
+}
+
 // checkPKey makes sure that the partition key exists.
 func (f *found) checkPKey(index int) error {
 	fail := func(detail string) error {
