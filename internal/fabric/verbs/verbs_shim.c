@@ -216,8 +216,8 @@ int vs_create_channel(struct ibv_context *ctx, struct ibv_comp_channel **ch)
 	if (!*ch)
 		return vs_failed();
 	int rc = vs_nonblocking((*ch)->fd);
-	if (rc)
-		ibv_destroy_comp_channel(*ch);
+	if (rc && !ibv_destroy_comp_channel(*ch))
+		*ch = NULL; // vs_ctl_close would destroy it once more
 	return rc;
 }
 
