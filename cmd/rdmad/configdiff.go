@@ -75,7 +75,7 @@ func newConfigDiff() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if started, err = bundle.StartedOf(raw); err != nil {
+			if started, err = look.StartedOf(raw); err != nil {
 				return err
 			}
 			running := started.InForce

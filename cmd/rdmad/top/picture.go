@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rdmad/rdmad/cmd/rdmad/bundle"
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/internal/status"
 )
@@ -127,7 +126,7 @@ func (s *Source) hear(n *status.Node, raw json.RawMessage) {
 	if n.Config == nil || n.Config.Digest == s.digest {
 		return
 	}
-	if started, err := bundle.StartedOf(raw); err == nil {
+	if started, err := look.StartedOf(raw); err == nil {
 		s.said, s.digest = started.InForce.CountersPath(), n.Config.Digest
 	}
 }
