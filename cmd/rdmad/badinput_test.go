@@ -201,6 +201,25 @@ func TestUnusableDaemon(t *testing.T) {
 	}
 }
 
+// What a daemon says does nothing to the terminal, whichever command shows it.
+func TestDaemonThatSaysEscapes(t *testing.T) {
+	f := newFixture(t)
+	socket := f.fake(failEscapes)
+	for path, b := range badInputs {
+		if b.asks == nil {
+			continue
+		}
+		r := f.run(path, *b.asks+" --socket "+socket)
+		shown := string(r.Stdout) + r.stderr
+		if path == "rdmad support-bundle" {
+			shown = r.stderr // the rest is an archive
+		}
+		if strings.ContainsAny(shown, "\x1b\a\r") {
+			t.Errorf("%s: %q", r.line, shown)
+		}
+	}
+}
+
 // Those who may not attach are told so in one line.
 func TestDaemonOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {

@@ -9,12 +9,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/bundle"
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
+	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/doctor"
@@ -50,7 +53,7 @@ func newDoctor() *cobra.Command {
 			if f.json {
 				err = writeJSON(c.OutOrStdout(), found)
 			} else {
-				_, err = io.WriteString(c.OutOrStdout(), doctor.Text(found))
+				_, err = io.WriteString(c.OutOrStdout(), doctor.Text(plainFindings(found)))
 			}
 			if worst := doctor.Worst(found); err == nil && worst != doctor.OK {
 				err = statusError(doctorStatus(worst))
@@ -63,6 +66,25 @@ func newDoctor() *cobra.Command {
 	c.Flags().StringVar(&f.peer, "peer", "", "a `node` to look at closely: its link, its address and the paths to it")
 	jsonFlag(c, &f.json)
 	return c
+}
+
+// plainFindings are findings for a terminal: daemons, certificates and errors of either are quoted in them.
+func plainFindings(found []doctor.Finding) []doctor.Finding {
+	list := slices.Clone(found)
+	for i := range list {
+		f := &list[i]
+		f.Found, f.Remedy = plainLines(f.Found), plainLines(f.Remedy)
+	}
+	return list
+}
+
+// plainLines is table.Plain for several lines, as of problems of a configuration.
+func plainLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = table.Plain(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // doctorStatus is the exit status for the worst finding.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/bench"
 	"github.com/rdmad/rdmad/server"
 	"github.com/rdmad/rdmad/shm"
@@ -26,7 +27,7 @@ func newEcho() *cobra.Command {
 				return usagef("--workers %d: want at least 1", workers)
 			}
 			err := bench.Serve(c.Context(), socket, workers, wait, func(node string) {
-				fmt.Fprintf(c.OutOrStdout(), "serving echo and bench on node %s\n", node)
+				fmt.Fprintf(c.OutOrStdout(), "serving echo and bench on node %s\n", table.Plain(node))
 			})
 			return unwelcome(c.Context(), err, socket)
 		},

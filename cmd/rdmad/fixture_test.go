@@ -318,6 +318,9 @@ var (
 	otherABI = func(c *attach.Conn) {
 		_ = c.Send(&attach.Message{Type: attach.TypeWelcome, Welcome: &attach.Welcome{ABI: 99 << 16, Node: "x", ID: 1}})
 	}
+	failEscapes = func(c *attach.Conn) {
+		_ = c.Send(&attach.Message{Type: attach.TypeFail, Fail: &attach.Fail{Code: "version", Text: "\x1b]0;owned\a\x1b[2J\rall is well"}})
+	}
 	noMessage = func(c *attach.Conn) { _, _ = c.Socket().Write([]byte("SSH-2.0-nonsense")) }
 	hangsUp   = func(*attach.Conn) {}
 )

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/cmd/rdmad/table"
 )
 
 // pingFlags are the flags of a ping.
@@ -100,6 +101,6 @@ func (f *pingFlags) run(ctx context.Context, out io.Writer, node string) error {
 	if f.json {
 		return writeJSON(out, r)
 	}
-	_, err = fmt.Fprintf(out, "%s to %s: %d answers, round trip min/avg/max %.1f/%.1f/%.1f us\n", r.From, r.To, f.count, r.Min, r.Avg, r.Max)
+	_, err = fmt.Fprintf(out, "%s to %s: %d answers, round trip min/avg/max %.1f/%.1f/%.1f us\n", table.Plain(r.From), r.To, f.count, r.Min, r.Avg, r.Max)
 	return err
 }
