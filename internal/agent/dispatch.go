@@ -333,9 +333,13 @@ func (d *Domain) AddOut(l *OutLane) {
 }
 
 // RemoveOut makes the agent forget the requesting end of a lane, unless somebody may still have something in it: a process that has
-// the lane, or one that is gone and whose slots are not free, or a trace.
+// the lane, or one that is gone and whose slots are not free, or a trace, or who copies answers: whose they are the slot words say,
+// which are not to be trusted.
 func (d *Domain) RemoveOut(l *OutLane) bool {
 	if l.Sharing.Users() > 0 || l.busy > 0 || l.Pair != nil || !l.IsClosed() || d.Tracer != nil {
+		return false
+	}
+	if slices.ContainsFunc(d.present, func(w *Worker) bool { return w.Spilling }) {
 		return false
 	}
 	for i := range l.geo.Slots {

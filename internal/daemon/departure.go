@@ -44,6 +44,9 @@ func (c *conductor) detach(w *worker) {
 		w.view.Rings.Down.SetPager(nil)
 		d.view.Detach(w.view)
 	})
+	if w.spiller != nil {
+		w.spiller.running.Wait() // the agent starts no more; when its slots are free their lanes may be unmapped
+	}
 	w.pager.close() // its process has learnt of the end from its own end of the connection
 	faultpoint.Here("detach.done")
 	stop := c.lingers(w)

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
@@ -87,6 +89,12 @@ func TestLanesToARemovedPeer(t *testing.T) {
 		t.Errorf("%d lanes, %d in use, when the peer has just been removed, of which the agent knows %d", lanes, outs, known)
 	}
 	r.link.removed = r.link.removed.Add(-2 * formerLinkLife)
+	r.agent.Commands.Call(func() { w.view.Spilling = true })
+	r.applyPeers(&config.Config{}, &config.Config{})
+	if lanes, outs, known := left(); lanes != 3 || outs != 3 || known != 3 {
+		t.Errorf("%d lanes, %d in use, while answers are copied, of which the agent knows %d", lanes, outs, known)
+	}
+	r.agent.Commands.Call(func() { w.view.Spilling = false })
 	r.applyPeers(&config.Config{}, &config.Config{})
 	if lanes, outs, known := left(); lanes != 1 || outs != 1 || known != 1 {
 		t.Errorf("%d lanes, %d in use, when the peer was removed long ago, of which the agent knows %d", lanes, outs, known)
@@ -121,4 +129,37 @@ func clientOf(t *testing.T, d *domain) *worker {
 	d.conductor.mu.Unlock()
 	d.agent.Commands.Call(func() { d.view.AddWorker(w.view) })
 	return w
+}
+
+// A process is not gone while answers are copied for it: with it may go the lanes that they are in.
+func TestDepartureAwaitsSpills(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	d := r.domainNamed("default")
+	w := clientOf(t, d)
+	w.spiller = newSpiller(w)
+	d.using.Lock() // keeps what looks at slots from doing so
+	if !w.spiller.start(nil) {
+		t.Fatal("it does not start")
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		r.detach(w)
+	}()
+	eventually(t, "it is detached", func() (err error) {
+		r.agent.Commands.Call(func() {
+			if !w.view.Gone {
+				err = errors.New("it is not")
+			}
+		})
+		return err
+	})
+	select {
+	case <-gone:
+		t.Error("it is gone before")
+	case <-time.After(50 * time.Millisecond):
+	}
+	d.using.Unlock()
+	<-gone
 }

@@ -29,6 +29,8 @@ type spiller struct {
 	patience, grace time.Duration
 	// store makes a memfd of a spill.
 	store func(spill []byte) (fd int, err error)
+	// running counts the tasks that may look at slots, or have the agent do so.
+	running sync.WaitGroup
 
 	mu sync.Mutex
 	// sent are the spills that the worker has not said to have read, oldest first;
@@ -63,12 +65,20 @@ func newSpiller(w *worker) *spiller {
 // start sends the answers of list, on another goroutine. It reports whether it does:
 // not when the conductor is stopping.
 func (s *spiller) start(list []agent.Overdue) bool {
-	return s.w.domain.conductor.spawn(func() { s.run(list) })
+	s.running.Add(1)
+	started := s.w.domain.conductor.spawn(func() {
+		s.run(list)
+		s.watch()
+	})
+	if !started {
+		s.running.Done()
+	}
+	return started
 }
 
-// run sends the answers of list, and stays as long as the worker may be found to be
-// too slow.
+// run sends the answers of list.
 func (s *spiller) run(list []agent.Overdue) {
+	defer s.running.Done()
 	d := s.w.domain
 	if !d.use() {
 		return // its answers are in slots that nobody else wants
@@ -89,7 +99,6 @@ func (s *spiller) run(list []agent.Overdue) {
 		}
 	}
 	d.agent.Commands.Do(func() { view.Spilling = false })
-	s.watch()
 }
 
 // errMuch says that a worker has much to read.
