@@ -67,4 +67,9 @@
 // goroutines still blocks one thread. Before it sleeps it polls for a moment, as long as
 // that pays and there are processors to spare (DefaultWait); WaitMode makes it sleep at
 // once, or poll only.
+//
+// # Values
+//
+// What a Conn, Method, Future, Request, Stream or Region is for is made by this package only.
+// Methods of a zero value of one of them may panic, and so may those of the nil that comes with an error.
 package client

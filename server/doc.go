@@ -40,4 +40,9 @@
 //		_, err := c.Region(0).WriteAt(page, 0)
 //		return err
 //	})
+//
+// # Values
+//
+// What a Server, Call, Stream or Region is for is made by this package only.
+// Methods of a zero value of one of them may panic, and so may those of the nil that comes with an error.
 package server
