@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/rdmad/rdmad/groupsend"
 	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/stages"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -167,7 +168,7 @@ func (e *heardTrace) answer(l *InLane, now int64, group int) {
 		return
 	}
 	began, ended, ok := h.Handled()
-	if ok && began >= e.arrived-stampSlack && ended <= now+stampSlack {
+	if ok && began >= e.arrived-stages.Slack && ended <= now+stages.Slack {
 		e.began, e.ended = max(began, e.arrived), min(max(ended, e.arrived), now)
 	}
 }

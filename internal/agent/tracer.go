@@ -6,6 +6,7 @@ import (
 
 	"github.com/rdmad/rdmad/groupsend"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/stages"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -70,37 +71,19 @@ type RemoteMethod struct {
 	ID   uint32
 }
 
-// SentTrace is a request that is followed, at its requester's node. Times are by
-// CLOCK_MONOTONIC, 0 for not yet or unknown.
+// SentTrace is a request that is followed, at its requester's node.
 type SentTrace struct {
 	// wanted has a bit for each scope that waits for it; 0: the entry is free. over:
 	// there is nothing more to come.
 	wanted uint8
 	over   bool
 	lane   *OutLane
-	Slot   int
-	Mark   uint64
-	Word   slots.Word
-	Header slots.Header
-	// began and published are the worker's.
-	began, published int64
-	// posted is when its group was handed to the provider, completed when that had done
-	// with it.
-	posted, completed int64
-	Group             groupShape
-	Resent            int
-	// Arrived is when the answer came, in a group of so many, and Answer its header.
-	Arrived int64
-	Answers int
-	Answer  slots.Header
-	// settled is when the request had its outcome, taken when the worker took it.
-	settled, taken int64
-}
-
-// groupShape is what a group is made of.
-type groupShape struct {
-	Messages, Slots, Writes int
-	Inline                  bool
+	// Slot and Word are the request's, and Mark what it carries so that it is known again.
+	Slot int
+	Mark uint64
+	Word slots.Word
+	// Request is what is known of it.
+	stages.Request
 }
 
 // NewTracer returns a tracer for a domain, which follows nothing yet.
@@ -112,7 +95,7 @@ func NewTracer(d *Domain) *Tracer {
 // delivered.
 func (t *Tracer) posting(l *OutLane, g groupsend.Group) {
 	now := shm.Nanotime()
-	shape := groupShape{Messages: g.Count}
+	shape := stages.Group{Messages: g.Count}
 	if l.Pair != nil {
 		shape.Writes = int(l.Pair.next+1) - int(l.journal[g.Index].wr)
 		if in, ok := l.Pair.Endpoint.(fabric.Inliner); ok {
@@ -134,14 +117,14 @@ func (t *Tracer) posting(l *OutLane, g groupsend.Group) {
 }
 
 // consider follows the request at slot i, if it is wanted.
-func (t *Tracer) consider(l *OutLane, i int, word slots.Word, now int64, shape *groupShape) {
+func (t *Tracer) consider(l *OutLane, i int, word slots.Word, now int64, shape *stages.Group) {
 	var h slots.Header
 	if l.journal[i].quiet || !h.Decode(l.Ring.HeaderAt(i)) || h.Ticket != word.Ticket() {
 		return
 	}
 	if e := &t.sent[h.Trace%TraceEntries]; e.wanted != 0 && e.Mark == h.Trace && e.lane == l && e.Slot == i && e.Word == word {
 		e.Resent++
-		e.posted, e.completed, e.Group = now, 0, *shape
+		e.Posted, e.Completed, e.Group = now, 0, *shape
 		return
 	}
 	wanted := uint8(0)
@@ -172,9 +155,9 @@ func (t *Tracer) consider(l *OutLane, i int, word slots.Word, now int64, shape *
 	}
 	t.open++
 	e := &t.sent[t.n%TraceEntries]
-	*e = SentTrace{wanted: wanted, lane: l, Slot: i, Mark: slots.MakeMark(t.Key, t.n), Word: word, Header: h, posted: now, Group: *shape}
+	*e = SentTrace{wanted: wanted, lane: l, Slot: i, Mark: slots.MakeMark(t.Key, t.n), Word: word, Request: stages.Request{Header: h, Posted: now, Group: *shape}}
 	if stamped {
-		e.began, e.published = began, published
+		e.Began, e.Published = began, published
 	}
 	// The slots are the daemon's from the swap in Take to the answer.
 	slots.SetTrace(l.Ring.HeaderAt(i), e.Mark)
@@ -229,11 +212,11 @@ func (t *Tracer) completed(l *OutLane, id uint64) {
 	now := shm.Nanotime()
 	for k := range t.sent {
 		e := &t.sent[k]
-		if e.wanted == 0 || e.over || e.lane != l || e.completed != 0 {
+		if e.wanted == 0 || e.over || e.lane != l || e.Completed != 0 {
 			continue
 		}
 		if j := &l.journal[e.Slot]; j.taken && j.word == e.Word && j.wr != 0 && j.wr <= id {
-			e.completed = now
+			e.Completed = now
 		}
 	}
 }
@@ -290,11 +273,11 @@ func (t *Tracer) Look() {
 
 // follow brings one entry up to date.
 func (t *Tracer) follow(e *SentTrace, now int64) {
-	if e.settled == 0 {
+	if e.Settled == 0 {
 		if j := &e.lane.journal[e.Slot]; j.taken && j.word == e.Word {
 			return
 		}
-		e.settled = now
+		e.Settled = now
 	}
 	w := t.domain.Workers[e.Word.Owner()]
 	if w == nil || w.Gone || e.Arrived == 0 || e.Header.Kind == slots.KindOneWay {
@@ -302,14 +285,11 @@ func (t *Tracer) follow(e *SentTrace, now int64) {
 		return
 	}
 	at, ok := w.Rings.Taken(e.Mark)
-	if ok && at >= e.Arrived-stampSlack && at <= now+stampSlack {
-		e.taken = max(at, e.Arrived)
+	if ok && at >= e.Arrived-stages.Slack && at <= now+stages.Slack {
+		e.Taken = max(at, e.Arrived)
 	}
-	e.over = ok || now-e.settled > takenWithin
+	e.over = ok || now-e.Settled > takenWithin
 }
-
-// stampSlack is how much two processes of a node may disagree about the time, and more.
-const stampSlack = int64(10e3)
 
 // Harvest calls f with the entries that scope k waits for and that are over, or all that
 // it waits for, and gives them up.

@@ -5,6 +5,7 @@ import (
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/internal/status"
+	"github.com/rdmad/rdmad/shm"
 )
 
 // conclude makes traces of what the agent of a domain has found. What went to a peer is
@@ -46,7 +47,7 @@ func (r *traceRun) conclude(d *domain, found []agent.FoundTrace) {
 // describe makes a trace of what is known of a request at both ends.
 func (r *traceRun) describe(d *domain, f *agent.FoundTrace, p *peerproto.Stage, s *session) status.Trace {
 	c, e := r.conductor, &f.Sent
-	split := e.Split(p)
+	split := e.Split(p, shm.Nanotime())
 	t := status.Trace{
 		Domain: d.name, From: c.node, To: f.Node, Kind: e.Kind(), Outcome: e.Outcome(), Stage: split.Stage,
 		Caller:       status.TraceProcess{ID: e.Word.Owner()},

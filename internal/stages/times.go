@@ -1,61 +1,51 @@
-package agent
+package stages
 
 import (
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/status"
-	"github.com/rdmad/rdmad/shm"
 )
 
-// times are the stages of a request, which add up to total.
-type times struct {
+// Times are the stages of a request, which add up to Total.
+type Times struct {
 	claim, queue, post, wire, inbox, handler, back int64
-	Total                                          int64
+	// Total is how long the request took, or has taken so far.
+	Total int64
 	// Stage is where it is, if it is under way.
 	Stage string
 	// stamped: the worker has said when it claimed and published. heard: the handler's
 	// node has said what it knows. handled: so has the handler's process.
 	stamped, heard, handled bool
-	Detail                  status.TraceDetail
-	Notes                   []string
-}
-
-// end returns when the request was over, which is when the caller has taken the answer, as far as that is known; now if it is
-// under way.
-func (e *SentTrace) end() int64 {
-	switch {
-	case e.taken != 0:
-		return e.taken
-	case e.settled != 0:
-		return e.settled
-	}
-	return shm.Nanotime()
+	// Detail are times within the stages, Notes what people should know of the stages.
+	Detail status.TraceDetail
+	Notes  []string
 }
 
 // Split makes stages of what the requester's node knows, and of what the handler's does;
-// p is nil if that says nothing. What workers and peers say is cut to what can be.
-func (e *SentTrace) Split(p *peerproto.Stage) (t times) {
-	end := e.end()
-	start := e.posted
+// p is nil if that says nothing. now is when a request ends that is under way. What workers and peers say is cut
+// to what can be.
+func (e *Request) Split(p *peerproto.Stage, now int64) (t Times) {
+	end := e.End(now)
+	start := e.Posted
 	switch {
-	case e.published == 0:
+	case e.Published == 0:
 		t.note("the caller has left no stamps (it was not asked in time, or has an older library): without claim and queue")
-	case e.published > e.posted+stampSlack || e.began > e.published:
+	case e.Published > e.Posted+Slack || e.Began > e.Published:
 		t.note("the caller's stamps make no sense: without claim and queue")
 	default:
 		t.stamped = true
-		published := min(e.published, e.posted)
-		start = min(e.began, published)
-		t.claim, t.queue = published-start, e.posted-published
+		published := min(e.Published, e.Posted)
+		start = min(e.Began, published)
+		t.claim, t.queue = published-start, e.Posted-published
 	}
 	t.Total = end - start
-	away := end - e.posted // at the provider, on the wire, and at the peer
+	away := end - e.Posted // at the provider, on the wire, and at the peer
 	if e.Arrived != 0 {
-		away = e.Arrived - e.posted
+		away = e.Arrived - e.Posted
 		t.back = end - e.Arrived
 		t.Detail.TakenNS = t.back
 	}
-	if e.completed != 0 {
-		t.Detail.CompletedNS = e.completed - e.posted
+	if e.Completed != 0 {
+		t.Detail.CompletedNS = e.Completed - e.Posted
 	}
 	there := int64(0)
 	switch began, ended, ok := e.Answer.Handled(); {
@@ -70,15 +60,15 @@ func (e *SentTrace) Split(p *peerproto.Stage) (t times) {
 	switch left := away - there; {
 	case e.Group.Writes == 0: // within the node
 		t.post = left
-	case e.completed != 0:
-		t.post = min(e.completed-e.posted, left)
+	case e.Completed != 0:
+		t.post = min(e.Completed-e.Posted, left)
 		t.wire = left - t.post
 	case e.Arrived == 0 && p == nil:
 		t.post = left
 	default:
 		t.wire = left
 	}
-	if e.Arrived == 0 && e.settled == 0 {
+	if e.Arrived == 0 && e.Settled == 0 {
 		t.Stage = e.stage(p)
 	}
 	return t
@@ -86,7 +76,7 @@ func (e *SentTrace) Split(p *peerproto.Stage) (t times) {
 
 // peer splits what the handler's node says, which cannot be more than away, and returns how
 // much that is.
-func (t *times) peer(p *peerproto.Stage, away int64) (there int64) {
+func (t *Times) peer(p *peerproto.Stage, away int64) (there int64) {
 	t.heard = true
 	there = p.Now
 	if p.Posted > 0 {
@@ -128,9 +118,9 @@ func (t *times) peer(p *peerproto.Stage, away int64) (there int64) {
 }
 
 // stage returns where a request is that is under way.
-func (e *SentTrace) stage(p *peerproto.Stage) string {
+func (e *Request) stage(p *peerproto.Stage) string {
 	switch {
-	case p == nil && e.completed == 0 && e.Group.Writes > 0:
+	case p == nil && e.Completed == 0 && e.Group.Writes > 0:
 		return "post"
 	case p == nil:
 		return "wire"
@@ -144,10 +134,10 @@ func (e *SentTrace) stage(p *peerproto.Stage) string {
 	return "inbox"
 }
 
-func (t *times) note(s string) { t.Notes = append(t.Notes, s) }
+func (t *Times) note(s string) { t.Notes = append(t.Notes, s) }
 
 // Stages returns the stages with the clocks that they come from.
-func (t *times) Stages(from, to string) []status.TraceStage {
+func (t *Times) Stages(from, to string) []status.TraceStage {
 	both, wire := from+" and "+to, from+" less "+to
 	if from == to || !t.heard {
 		both, wire = from, from
