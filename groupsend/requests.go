@@ -111,21 +111,22 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 }
 
 // Rewind has the next claims begin at slot 0 again, if those of this round have come as far as slot window and all
-// of them have been looked at. It reports whether it did. Not if fewer than half of those slots are free: claims
-// would have to look for them again and again. Then this round goes to the end of the ring.
+// of them have been looked at. It reports whether it did. Not if more than an eighth of the first half of those slots
+// is in use: claims would have to look for free ones again and again, and groups would be short between the others.
+// Then this round goes to the end of the ring.
 func (p *Requests) Rewind(window int) bool {
 	n := uint64(p.ring.Geometry().Slots)
 	round := p.pos/n + 1 // never 0
 	if p.pos%n < uint64(window) || p.roundLeft > 0 || round == p.whole {
 		return false
 	}
-	free := 0
-	for i := range window {
-		if p.ring.Word(i).State() == slots.Free {
-			free++
+	used := 0
+	for i := range window / 2 {
+		if p.ring.Word(i).State() != slots.Free {
+			used++
 		}
 	}
-	if 2*free < window {
+	if 16*used > window {
 		p.whole = round
 		return false
 	}

@@ -258,7 +258,7 @@ func TestRewindToBusySlots(t *testing.T) {
 	p := groupsend.NewRequests(r, 255)
 	const window = 100
 	var leased []slots.Run
-	for range window/2 + 1 {
+	for range window/16 + 1 {
 		leased = append(leased, claim(t, r, 0))
 	}
 	for range window {
@@ -266,7 +266,7 @@ func TestRewindToBusySlots(t *testing.T) {
 	}
 	expect(t, p, "0 false []")
 	if p.Rewind(window) {
-		t.Error("rewound to slots of which fewer than half are free")
+		t.Error("rewound to slots of which more than an eighth is in use")
 	}
 	r.Abort(leased[0])
 	if p.Rewind(window) {
@@ -277,7 +277,7 @@ func TestRewindToBusySlots(t *testing.T) {
 		expect(t, p, "0 false []")
 	}
 	if !p.Rewind(window) {
-		t.Error("not rewound in the next round, with half of them free")
+		t.Error("not rewound in the next round, with enough of them free")
 	}
 }
 
