@@ -117,7 +117,7 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 func (p *Requests) Rewind(window int) bool {
 	n := uint64(p.ring.Geometry().Slots)
 	round := p.pos/n + 1 // never 0
-	if p.pos%n < uint64(window) || p.roundLeft > 0 || round == p.whole {
+	if p.pos%n < uint64(window) || p.roundLeft > 0 || round == p.whole || p.ring.Cursor() != p.pos {
 		return false
 	}
 	used := 0

@@ -13,7 +13,7 @@ const (
 
 // rewind keeps claims near the beginning of the ring as long as little of it is in use, and with them all that there
 // is for each slot: bytes here and at the peer, words, journals, tables of callers. What was used a moment ago is
-// in the caches still; a whole ring is larger than most of them. Pages that are not needed are never touched.
+// in the caches still; a whole ring is larger than most of them.
 func (l *OutLane) rewind() {
 	l.crest = max(l.crest, l.Sharing.Sum())
 	rewound := l.Plan.Rewind(max(windowRoom*l.crest, min(leastWindow, l.geo.Slots/4)))

@@ -156,12 +156,7 @@ func TestFloodBesideADomain(t *testing.T) {
 	s.a.Domains = append(s.a.Domains, NewDomain(s.a, slots.NewBells(shm.AlignedBytes(slots.DomainSegmentSize))))
 	out, in := s.localLane(t)
 	caller, service := s.addWorker(1), s.addService()
-	call := s.send(caller, out.Ring, 8, false, 1)
-	settle(s)
-	pick(t, in.Ring, service, call.u.Index)
-	answer := slots.Header{Ticket: call.u.Ticket, Run: uint16(call.u.Len), Kind: slots.KindAnswer}
-	answer.Encode(in.Ring.Header(call.u))
-	in.Ring.Finish(call.u, service.id) // and no hint
+	call := callWithoutHint(t, s, out, in, caller, service)
 	for i := range slots.HintEntries {
 		service.rings.Up.Push(slots.MakeHint(rigLane, (call.u.Index+1)%rigGeometry.Slots, uint64(i)))
 	}
@@ -186,12 +181,7 @@ func TestNoSleepBeforeALook(t *testing.T) {
 	s := newSide(t, nil)
 	out, in := s.localLane(t)
 	caller, service := s.addWorker(1), s.addService()
-	call := s.send(caller, out.Ring, 8, false, 1)
-	settle(s)
-	pick(t, in.Ring, service, call.u.Index)
-	answer := slots.Header{Ticket: call.u.Ticket, Run: uint16(call.u.Len), Kind: slots.KindAnswer}
-	answer.Encode(in.Ring.Header(call.u))
-	in.Ring.Finish(call.u, service.id) // and no hint
+	call := callWithoutHint(t, s, out, in, caller, service)
 	for _, w := range []*rigWorker{caller, service} {
 		w.view.scan = true // its ring of hints was full
 		s.bells.MarkWorker(w.id)
@@ -204,6 +194,18 @@ func TestNoSleepBeforeALook(t *testing.T) {
 	if got := call.status(t); got != slots.StatusOK {
 		t.Errorf("answered with %v", got)
 	}
+}
+
+// callWithoutHint makes a call that the service answers, without the hint that says so.
+func callWithoutHint(t *testing.T, s *side, out *OutLane, in *InLane, caller, service *rigWorker) *rigCall {
+	t.Helper()
+	call := s.send(caller, out.Ring, 8, false, 1)
+	settle(s)
+	pick(t, in.Ring, service, call.u.Index)
+	answer := slots.Header{Ticket: call.u.Ticket, Run: uint16(call.u.Len), Kind: slots.KindAnswer}
+	answer.Encode(in.Ring.Header(call.u))
+	in.Ring.Finish(call.u, service.id)
+	return call
 }
 
 // refusedPlan checks that a plan ends after as many refused requests as it may have groups.

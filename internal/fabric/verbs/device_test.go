@@ -103,7 +103,7 @@ func TestDeviceByGID(t *testing.T) {
 	}
 	all = slices.DeleteFunc(all, func(d DeviceInfo) bool { return len(d.Ports) == 0 || d.Ports[0].State != portActive })
 	if len(all) < 2 {
-		t.Skipf("needs two RDMA devices with an active port: there are %d", len(all))
+		t.Skipf("needs two RDMA devices with an active port, as the guest of \"make lab\" has: there are %d", len(all))
 	}
 	first, second := all[0], all[1]
 	last := func(d DeviceInfo) GID { return d.Ports[0].GIDs[len(d.Ports[0].GIDs)-1] }
