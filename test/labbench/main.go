@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ func main() {
 	flag.StringVar(&o.device, "device", "rxe0", "the RDMA device")
 	flag.IntVar(&o.gid, "gid", 1, "the GID index for the raw tools")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often everything is measured; medians are shown")
+	flag.DurationVar(&o.within, "within", 0, "begin no round that would not be over by then if it took as long as the longest one before; 0: no limit")
 	flag.DurationVar(&o.duration, "duration", 2*time.Second, "how long each measurement of rdmad takes")
 	flag.StringVar(&o.libfabric, "libfabric", "", "an rdmad built with -tags libfabric, for comparisons with fi_pingpong over tcp; empty: none")
 	flag.StringVar(&o.address, "address", "10.9.9.1", "the address of the RDMA device, for fi_pingpong")
@@ -41,12 +43,14 @@ func main() {
 type options struct {
 	rdmad, libfabric, pingpong, device, address string
 	gid, rounds, messages                       int
-	duration                                    time.Duration
+	duration, within                            time.Duration
 	perf, json                                  bool
 }
 
 // Report is what labbench prints with -json.
 type Report struct {
+	// Rounds is how many there were: figures are medians of as many.
+	Rounds   int         `json:"rounds"`
 	Raw      []RawResult `json:"raw"`
 	Rdmad    []Result    `json:"rdmad"`
 	PingPong []PingPong  `json:"ping_pong"`
@@ -89,46 +93,86 @@ type Result struct {
 	Ratio   float64 `json:"ratio"`
 }
 
-// run measures round by round, everything in each, so that a disturbance hits all.
+// run measures round by round, everything in each, so that a disturbance hits all. What complete rounds
+// have found is printed whatever becomes of a later one.
 func run(ctx context.Context, o *options, out, progress io.Writer) error {
-	raw, bare, product, perf := newRawFigures(), newPingPongs(), newFigures(), newPerfFigures()
-	var report Report
-	for round := range o.rounds {
-		fmt.Fprintf(progress, "round %d of %d: rdmad perf\n", round+1, o.rounds)
-		if err := perf.measure(ctx, o, o.perf); err != nil {
-			return err
-		}
-		if o.perf {
-			continue
-		}
-		fmt.Fprintf(progress, "round %d of %d: raw verbs\n", round+1, o.rounds)
-		if err := raw.measure(ctx, o); err != nil {
-			return err
-		}
-		if err := bare.measure(ctx, o); err != nil {
-			return err
-		}
-		for _, s := range settings {
-			fmt.Fprintf(progress, "round %d of %d: rdmad, %s\n", round+1, o.rounds, s)
-			if err := product.measure(ctx, o, s); err != nil {
-				return err
-			}
-		}
-	}
-	report.Perf = perf.results(o)
-	if o.perf {
-		return report.write(out, o.json, report.printPerf)
-	}
-	last, err := writeLatency(ctx, o, 64)
-	if err != nil {
+	f := newAllFigures()
+	done, err := rounds(o, progress, func(round string) error { return f.measure(ctx, o, round, progress) })
+	if done == 0 {
 		return err
 	}
-	report.LatencyChecks = append(raw.checks(), last)
-	report.Raw = raw.results()
-	report.PingPong = bare.results()
-	report.Rdmad = product.results(report.Raw)
-	report.judge()
-	return report.write(out, o.json, report.print)
+	report, tables := Report{Rounds: done, Perf: f.perf.results(o)}, (*Report).printPerf
+	if !o.perf {
+		tables = (*Report).print
+		report.LatencyChecks = f.raw.checks()
+		if err == nil {
+			var last float64
+			if last, err = writeLatency(ctx, o, 64); err == nil {
+				report.LatencyChecks = append(report.LatencyChecks, last)
+			}
+		}
+		report.Raw = f.raw.results()
+		report.PingPong = f.bare.results()
+		report.Rdmad = f.product.results(report.Raw)
+		report.judge()
+	}
+	return errors.Join(err, report.write(out, o.json, func(out io.Writer) error { return tables(&report, out) }))
+}
+
+// rounds calls measure for each round with what the round is called, until one fails or the time is over.
+// It returns how many are complete.
+func rounds(o *options, progress io.Writer, measure func(round string) error) (done int, err error) {
+	begin := time.Now()
+	var longest time.Duration
+	for ; done < o.rounds; done++ {
+		name := fmt.Sprintf("round %d of %d", done+1, o.rounds)
+		start := time.Now()
+		if done > 0 && o.within > 0 && start.Sub(begin)+longest > o.within {
+			fmt.Fprintf(progress, "%s is left out: it would not be over within %v (-within)\n", name, o.within)
+			return done, nil
+		}
+		if err := measure(name); err != nil {
+			return done, fmt.Errorf("%s: %w", name, err)
+		}
+		took := time.Since(start)
+		longest = max(longest, took)
+		fmt.Fprintf(progress, "%s took %v\n", name, took.Round(time.Second))
+	}
+	return done, nil
+}
+
+// allFigures collects the rounds of everything that is measured.
+type allFigures struct {
+	raw     *rawFigures
+	bare    *pingPongs
+	product *figures
+	perf    *perfFigures
+}
+
+func newAllFigures() *allFigures {
+	return &allFigures{raw: newRawFigures(), bare: newPingPongs(), product: newFigures(), perf: newPerfFigures()}
+}
+
+// measure is one round.
+func (f *allFigures) measure(ctx context.Context, o *options, round string, progress io.Writer) error {
+	fmt.Fprintf(progress, "%s: rdmad perf\n", round)
+	if err := f.perf.measure(ctx, o, o.perf); err != nil || o.perf {
+		return err
+	}
+	fmt.Fprintf(progress, "%s: raw verbs\n", round)
+	if err := f.raw.measure(ctx, o); err != nil {
+		return err
+	}
+	if err := f.bare.measure(ctx, o); err != nil {
+		return err
+	}
+	for _, s := range settings {
+		fmt.Fprintf(progress, "%s: rdmad, %s\n", round, s)
+		if err := f.product.measure(ctx, o, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write writes the report as JSON, or as tables for people.

@@ -173,6 +173,7 @@ func (r *Result) compare(raw []RawResult) {
 
 // print writes the table for people.
 func (r *Report) print(out io.Writer) error {
+	fmt.Fprintf(out, "medians of %d rounds\n\n", r.Rounds)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "raw verbs\tbytes\tone way us\tmessages/s\t")
 	for _, w := range r.Raw {
