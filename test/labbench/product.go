@@ -94,7 +94,7 @@ func (f *figures) measure(ctx context.Context, o *options, s setting) error {
 		fmt.Fprintf(&script, "%q bench %s --size %d --clients %d --depth %d --duration %s --warmup 300ms --json %s > %q\n",
 			o.rdmad, l.workload, l.size, l.clients, l.depth, o.duration, strings.Join(s.wait(), " "), filepath.Join(dir, strconv.Itoa(i)))
 	}
-	args := []string{"sandbox", "--fabric", "verbs", "--verbs-device", o.device, "--idle", s.idle}
+	args := []string{"sandbox", "--keep", "--fabric", "verbs", "--verbs-device", o.device, "--idle", s.idle}
 	args = append(args, s.wait()...)
 	if !s.groups {
 		args = append(args, "--group-max", "1")
@@ -105,10 +105,11 @@ func (f *figures) measure(ctx context.Context, o *options, s setting) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(loads))*(o.duration+30*time.Second))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, o.rdmad, append(args, "--", "sh", "-c", script.String())...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // where the logs stay until this returns
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", o.rdmad, strings.Join(args, " "), err, out)
+		return fmt.Errorf("%s %s: %w\n%s%s", o.rdmad, strings.Join(args, " "), err, out, logs(dir))
 	}
 	for i, l := range loads {
 		data, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
@@ -126,6 +127,25 @@ func (f *figures) measure(ctx context.Context, o *options, s setting) error {
 		f.samples[p] = append(f.samples[p], r)
 	}
 	return nil
+}
+
+// lastLines is how much of each log of a sandbox is shown when a run of it has failed.
+const lastLines = 25
+
+// logs are the ends of the logs that a sandbox has left in dir.
+func logs(dir string) string {
+	var b strings.Builder
+	files, _ := filepath.Glob(filepath.Join(dir, "rdmad-sandbox-*", "*.log")) // the pattern is well formed
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			fmt.Fprintln(&b, err)
+			continue
+		}
+		lines := strings.SplitAfter(string(text), "\n")
+		fmt.Fprintf(&b, "--- end of %s\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-lastLines):], ""))
+	}
+	return b.String()
 }
 
 // results are the medians, each with its ratio to the raw figure it is judged by.
