@@ -27,6 +27,8 @@ type Conn struct {
 	wait  waiting
 	// spills are answers that the daemon has moved out of their slots.
 	spills spills
+	// arrived are answers in their slots that nobody has waited for.
+	arrived arrived
 	// over is closed when every future has its outcome after Close.
 	over chan struct{}
 	// life ends when no request can be sent any more: with the session, and at the

@@ -116,3 +116,78 @@ func ExampleAnswer_Release() {
 	// Output:
 	// true
 }
+
+// pending asks demo/greet for two answers that are left where they arrive.
+func pending(f func(first, second client.Pending)) {
+	socket, stop := demo()
+	defer stop()
+	ctx := context.Background()
+	conn, err := client.Attach(ctx, socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	m, err := conn.Method(ctx, "b/demo/greet")
+	if err != nil {
+		log.Fatal(err)
+	}
+	first, err := m.GoInPlace(ctx, []byte("world"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	second, err := m.GoInPlace(ctx, []byte("moon"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	f(first, second)
+}
+
+func ExampleMethod_GoInPlace() {
+	pending(func(first, second client.Pending) { // both are under way
+		for _, p := range []client.Pending{first, second} {
+			answer, err := p.Wait(context.Background())
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Printf("%s\n", answer.Bytes())
+			answer.Release()
+		}
+	})
+	// Output:
+	// hello, world
+	// hello, moon
+}
+
+func ExamplePending_Wait() {
+	pending(func(first, second client.Pending) {
+		answer, err := second.Wait(context.Background())
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s\n", answer.Bytes())
+		answer.Release()
+		// Nobody needs the first any more: its slots are freed when its answer comes, or at once if it is there.
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		if answer, err := first.Wait(over); err == nil {
+			answer.Release()
+		}
+	})
+	// Output:
+	// hello, moon
+}
+
+func ExamplePending_Ready() {
+	pending(func(first, second client.Pending) {
+		for _, p := range []client.Pending{second, first} {
+			answer, err := p.Wait(context.Background())
+			if err != nil {
+				log.Fatal(err)
+			}
+			answer.Release()
+		}
+		fmt.Println(first.Ready(), second.Ready()) // an answer that was waited for is ready no more
+	})
+	// Output:
+	// false false
+}

@@ -56,6 +56,9 @@ type Future struct {
 	// tries, if not nil, is the request that this is the outcome of, by whichever try;
 	// the future is in no lane's table then.
 	tries *pursuit
+	// arrived: it is in the list of the connection's arrived answers, between before and after. All are guarded by the list's mu.
+	arrived       bool
+	before, after *Future
 	// epoch tells the answers apart that were read in place through this future.
 	epoch atomic.Uint32
 }
@@ -68,6 +71,9 @@ type sink struct {
 	// waits for the future frees the slots with letGo. It holds the connection's
 	// gate from before the request is sent until then.
 	inPlace bool
+	// pending: that is so from when somebody waits for it, who enters the gate then. Until then
+	// the answer may be moved out of the slots.
+	pending bool
 	// part: the request is a part of an exchange, and so is its answer.
 	part bool
 	// large, if it has an id, is the request's exchange, which is over when its handler has
@@ -89,7 +95,7 @@ func (f *Future) reset(m *Method, d *draft, to *sink) {
 	// Field by field: to copy them as a whole the processor would have to wait for those that
 	// have just been stored.
 	f.run.Index, f.run.Len, f.run.Ticket = d.u.Index, d.u.Len, d.u.Ticket
-	f.dst, f.inPlace, f.part, f.receipt = to.dst, to.inPlace, to.part, to.receipt
+	f.dst, f.inPlace, f.pending, f.part, f.receipt = to.dst, to.inPlace, to.pending, to.part, to.receipt
 	f.queue, f.tag, f.again, f.large = to.queue, to.tag, to.again, to.large
 	f.ordered, f.carries = d.h.Order != 0, d.extra > 0
 	f.res, f.err = nil, nil
@@ -367,6 +373,12 @@ func (f *Future) end(res []byte, err error) {
 	faultpoint.Here("answer.read")
 	if f.large.id != 0 && errors.Is(err, ErrNotExecuted) {
 		f.notRun()
+	}
+	if err == nil && f.pending && f.inPlace && !f.moved {
+		if f.m.conn.arrived.settle(f, res) {
+			return
+		}
+		res, f.inPlace = append([]byte{}, res...), false
 	}
 	if err != nil || !f.inPlace {
 		f.consume()

@@ -210,6 +210,8 @@ func (l *lane) turn(ctx context.Context, why error, kept int64) (mine bool, err 
 
 // await takes a run of k slots as the one that waits for room.
 func (l *lane) await(ctx context.Context, k int, since int64) (slots.Run, error) {
+	l.conn.arrived.begin()
+	defer l.conn.arrived.end()
 	var nap shm.Nap
 	if since == 0 {
 		since = shm.Nanotime()

@@ -222,6 +222,7 @@ func TestNilContext(t *testing.T) {
 		"CallBatch":        func() { _, _ = m.CallBatch(none, make([][]byte, 2)) },
 		"Go":               func() { _, _ = m.Go(none, nil) },
 		"Go, idempotent":   func() { _, _ = again.Go(none, nil) },
+		"GoInPlace":        func() { _, _ = m.GoInPlace(none, nil) },
 		"GoTo":             func() { _ = m.GoTo(none, q, nil, 0) },
 		"GoTo, idempotent": func() { _ = again.GoTo(none, q, nil, 0) },
 		"Post":             func() { _ = m.Post(none, nil) },

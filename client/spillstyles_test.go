@@ -127,6 +127,25 @@ var styles = []style{
 		}
 		return err
 	}},
+	{"in place, later", 20, func(ctx context.Context, x *caller) error {
+		pending := make([]client.Pending, 20)
+		for k := range pending {
+			var err error
+			if pending[k], err = x.m.GoInPlace(ctx, []byte{byte(k)}); err != nil {
+				return err
+			}
+		}
+		var errs []error
+		for k, p := range pending {
+			a, err := p.Wait(ctx)
+			if err == nil {
+				err = same(a.Bytes(), []byte{byte(k)}, nil)
+				a.Release()
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}},
 	{"reserved", 1, func(ctx context.Context, x *caller) error {
 		r, err := x.m.Reserve(ctx, 8)
 		if err != nil {

@@ -121,6 +121,14 @@ var callStyles = []callStyle{
 		f, err := m.GoInto(ctx, msg, make([]byte, 0, 100))
 		return await(ctx, f, err, msg)
 	}},
+	{"GoInPlace", false, false, true, func(ctx context.Context, _ *client.Conn, m *client.Method, msg []byte) ([]byte, error) {
+		p, err := m.GoInPlace(ctx, msg)
+		if err != nil {
+			return nil, err
+		}
+		clear(msg)
+		return released(p.Wait(ctx))
+	}},
 	{"GoTo", true, false, false, func(ctx context.Context, c *client.Conn, m *client.Method, msg []byte) ([]byte, error) {
 		q := c.NewQueue()
 		return awaitQueue(q, m.GoTo(ctx, q, msg, 1), msg)

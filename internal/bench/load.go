@@ -108,17 +108,29 @@ func (l *load) numbered() (req []byte, stamp uint64) {
 
 // calls makes one call after the other.
 func (l *load) calls(ctx context.Context, more func(uint64, time.Duration) bool) error {
-	answer := make([]byte, 0, l.answerSize)
+	var answer []byte
+	if !l.inPlace() {
+		answer = make([]byte, 0, l.answerSize)
+	}
 	end := l.now()
 	for begun := uint64(0); more(begun, end); begun++ {
 		req, stamp := l.numbered()
 		begin := l.now()
-		a, err := l.method.CallInto(ctx, req, answer)
+		var a []byte
+		var lent client.Answer
+		var err error
+		if l.inPlace() {
+			lent, err = l.method.CallInPlace(ctx, req)
+			a = lent.Bytes()
+		} else {
+			a, err = l.method.CallInto(ctx, req, answer)
+		}
 		if err != nil {
 			return err
 		}
 		end = l.now()
 		l.finish(a, stamp, end-begin)
+		lent.Release()
 		l.settle()
 	}
 	return nil
@@ -126,25 +138,65 @@ func (l *load) calls(ctx context.Context, more func(uint64, time.Duration) bool)
 
 // outstanding is a request whose answer has not been seen.
 type outstanding struct {
-	future *client.Future
-	stamp  uint64
-	begin  time.Duration
-	answer []byte // room for it
+	future  *client.Future
+	pending client.Pending // instead, if the answer is read in place
+	stamp   uint64
+	begin   time.Duration
+	answer  []byte // room for it, if it is not
+}
+
+// send sends the request.
+func (o *outstanding) send(ctx context.Context, l *load, req []byte) (err error) {
+	if l.inPlace() {
+		o.pending, err = l.method.GoInPlace(ctx, req)
+	} else {
+		o.future, err = l.method.GoInto(ctx, req, o.answer)
+	}
+	return err
+}
+
+// wait waits for the answer, which is valid until lent is released. waited is false if it was known to be there.
+func (o *outstanding) wait(ctx context.Context, l *load) (a []byte, lent client.Answer, waited bool, err error) {
+	if l.inPlace() {
+		waited = !o.pending.Ready()
+		lent, err = o.pending.Wait(ctx)
+		return lent.Bytes(), lent, waited, err
+	}
+	_, _, settled := o.future.Result()
+	if a, err = o.future.Wait(ctx); err == nil {
+		o.future.Release()
+	}
+	return a, lent, !settled, err
+}
+
+// drop gives the request up after an error: nobody waits for it.
+func (o *outstanding) drop(l *load) {
+	if !l.inPlace() {
+		o.future.Cancel()
+		return
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	if lent, err := o.pending.Wait(over); err == nil {
+		lent.Release()
+	}
 }
 
 // window keeps depth requests outstanding and waits for the oldest. A request's
 // latency ends when its turn to be waited for has come and its answer is there.
 func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool) error {
 	queue := make([]outstanding, l.depth)
-	for i := range queue {
-		queue[i].answer = make([]byte, 0, l.answerSize)
+	if !l.inPlace() {
+		for i := range queue {
+			queue[i].answer = make([]byte, 0, l.answerSize)
+		}
 	}
 	var begun, ended int // requests; first and last are their places in queue
 	first, last := 0, 0
 	defer func() {
 		// After an error: nobody else waits for these.
 		for ; ended < begun; ended++ {
-			queue[last].future.Cancel()
+			queue[last].drop(l)
 			last = (last + 1) % l.depth
 		}
 	}()
@@ -153,8 +205,7 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool
 			req, stamp := l.numbered()
 			o := &queue[first]
 			o.stamp, o.begin = stamp, now
-			var err error
-			if o.future, err = l.method.GoInto(ctx, req, o.answer); err != nil {
+			if err := o.send(ctx, l, req); err != nil {
 				return err
 			}
 			begun++
@@ -169,20 +220,19 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool
 			return nil
 		}
 		o := &queue[last]
-		_, _, settled := o.future.Result()
-		a, err := o.future.Wait(ctx)
+		a, lent, waited, err := o.wait(ctx, l)
 		if err != nil {
 			return err
 		}
-		o.future.Release()
 		// An answer that was there already came in with the last one that was
 		// waited for. The clock costs a good part of a call, so it is read
 		// only now and then for those.
-		if !settled || ended%clockEvery == 0 || l.bulky() {
+		if waited || ended%clockEvery == 0 || l.bulky() {
 			now = l.now()
 			l.settle()
 		}
 		l.finish(a, o.stamp, now-o.begin)
+		lent.Release()
 		ended++
 		if last++; last == l.depth {
 			last = 0
@@ -195,7 +245,12 @@ const clockEvery = 8
 
 // bulky reports whether the copying of a message takes long enough that every
 // answer needs a look at the clock of its own.
-func (l *load) bulky() bool { return max(len(l.request), l.answerSize) > 1024 }
+func (l *load) bulky() bool { return max(len(l.request), l.answerSize) > bulky }
+
+const bulky = 1024
+
+// inPlace reports whether answers are read where they arrive, because copying them would take longer than that.
+func (l *load) inPlace() bool { return l.answerSize > bulky }
 
 // posts sends messages one way.
 func (l *load) posts(ctx context.Context, more func(uint64, time.Duration) bool) error {

@@ -16,6 +16,7 @@ const (
 	styleInto
 	styleFunc
 	styleInPlace
+	stylePending
 	styleDeadline
 	styleBatch
 	styleFuture
@@ -56,6 +57,18 @@ var stylesTable = [styles]struct {
 	})},
 	styleInPlace: {"in place", single(func(ctx context.Context, _ *caller, m *client.Method, req []byte) ([]byte, error) {
 		a, err := m.CallInPlace(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		defer a.Release()
+		return append([]byte(nil), a.Bytes()...), nil
+	})},
+	stylePending: {"pending", single(func(ctx context.Context, _ *caller, m *client.Method, req []byte) ([]byte, error) {
+		p, err := m.GoInPlace(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		a, err := p.Wait(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -186,15 +186,19 @@ type rdmadPipe struct {
 	// under has the requests that are outstanding: those from taken on, sent of them.
 	under       []under
 	taken, sent int
-	regions     bool
+	// regions: answers come into regions. inPlace: they are read where they arrive.
+	regions, inPlace bool
+	// last is the answer that Receive has returned, if it was read in place.
+	last client.Answer
 }
 
 // under is a request that is under way, and the memory for its answer.
 type under struct {
-	future *client.Future
-	room   []byte
-	region *client.Region
-	ref    client.RegionRef
+	future  *client.Future
+	pending client.Pending // inPlace
+	room    []byte
+	region  *client.Region
+	ref     client.RegionRef
 }
 
 func dialRdmad(ctx context.Context, address string, n Need, regions bool) (_ Session, err error) {
@@ -209,6 +213,7 @@ func dialRdmad(ctx context.Context, address string, n Need, regions bool) (_ Ses
 		}
 	}()
 	s := &rdmadPipe{conn: conn, size: n.Answer, under: make([]under, n.Depth), regions: regions && n.Op == Page}
+	s.inPlace = !regions && n.Op == Page && n.Depth > 1
 	name := n.Op.String()
 	if s.regions {
 		name = rdmadFetch
@@ -222,7 +227,9 @@ func dialRdmad(ctx context.Context, address string, n Need, regions bool) (_ Ses
 	for i := range s.under {
 		u := &s.under[i]
 		if !s.regions {
-			u.room = make([]byte, 0, n.Answer)
+			if !s.inPlace {
+				u.room = make([]byte, 0, n.Answer)
+			}
 			continue
 		}
 		if u.region, err = conn.AllocRegion(ctx, n.Answer); err != nil {
@@ -261,9 +268,13 @@ func (s *rdmadPipe) next() *under {
 // Send implements Pipe.
 func (s *rdmadPipe) Send(req []byte) (err error) {
 	u := s.next()
-	if s.regions {
+	switch {
+	case s.regions:
 		u.future, err = s.method.GoRegions(context.Background(), req, u.ref)
-	} else {
+	case s.inPlace:
+		s.last.Release()
+		u.pending, err = s.method.GoInPlace(context.Background(), req)
+	default:
 		u.future, err = s.method.GoInto(context.Background(), req, u.room)
 	}
 	return err
@@ -275,6 +286,12 @@ func (s *rdmadPipe) Receive() (answer []byte, waited bool, err error) {
 	if s.taken++; s.taken == len(s.under) {
 		s.taken = 0
 	}
+	if s.inPlace {
+		s.last.Release()
+		ready := u.pending.Ready()
+		s.last, err = u.pending.Wait(context.Background())
+		return s.last.Bytes(), !ready, err
+	}
 	_, _, settled := u.future.Result()
 	answer, err = u.future.Wait(context.Background())
 	u.future.Release()
@@ -285,7 +302,10 @@ func (s *rdmadPipe) Receive() (answer []byte, waited bool, err error) {
 }
 
 // Close implements Session.
-func (s *rdmadPipe) Close() error { return s.conn.Close() }
+func (s *rdmadPipe) Close() error {
+	s.last.Release()
+	return s.conn.Close()
+}
 
 // rdmadSession is a Caller and a Poster, too.
 type rdmadSession struct{ *rdmadPipe }
