@@ -27,6 +27,7 @@ type Worker struct {
 	wentAt int64
 	// offences are what it did against the protocol.
 	offences strikes
+	paging   paging
 	// Mapped has a bit for each lane that a service worker has mapped, Known for each that
 	// it ever had.
 	Mapped, Known [slots.MaxLanes / 64]uint64
@@ -110,7 +111,7 @@ func (d *Domain) collect(w *Worker) int {
 		case !w.Stale && (l != nil && w.hasMapped(h.Lane()) || l == nil && !w.hasKnown(h.Lane())):
 			// Only the worker writes to this ring.
 			d.agent.Count.ProtocolErrors++
-			d.Offence(w)
+			d.Offence(w, badHint)
 		}
 	}
 	d.hints -= n

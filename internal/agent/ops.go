@@ -71,7 +71,7 @@ func (d *Domain) submitted(w *Worker) int {
 			n += o.pieces
 		} else {
 			d.agent.Count.ProtocolErrors++
-			d.Offence(w)
+			d.Offence(w, badOperation)
 		}
 		if status != slots.OpOK || o.done {
 			o.status, o.done = status, true
@@ -240,7 +240,7 @@ func (d *Domain) advance(o *operation) (read int) {
 		if status != slots.OpOK {
 			// The worker has changed the table since it was checked.
 			d.agent.Count.ProtocolErrors++
-			d.Offence(o.worker)
+			d.Offence(o.worker, badTable)
 			o.local, o.length, o.piece, o.status = nil, 0, o.pieces, status
 			break
 		}
@@ -264,7 +264,7 @@ func (d *Domain) complete(o *operation) {
 		r := slots.Result{Cookie: o.cookie, Status: o.status, Value: o.value}
 		if !q.Ring.Complete(&r) {
 			count.ProtocolErrors++
-			d.Offence(o.worker)
+			d.Offence(o.worker, fullResults)
 		}
 		if !q.touched {
 			q.touched = true

@@ -21,9 +21,32 @@ const (
 	pageTime    = 20 * time.Microsecond
 	waryFlushes = 16
 	timedPages  = 64
-	// slowPage is how much processor time a page takes at most that is no offence. It takes some microseconds.
+	// slowPage is how much processor time a page takes at most that is not slow. It takes some microseconds.
 	slowPage = time.Millisecond
+	// longestPage is how much of a slow page counts, and freePaging how much is no offence of all that its worker has had lately:
+	// what the host of a virtual machine takes from it in the middle of a page looks like the thread's own time, may be
+	// long, and comes again and again, but not in each page. One part in forgivenIn of the time that goes by is forgotten.
+	longestPage = 16 * time.Millisecond
+	freePaging  = 2 * longestPage
+	forgivenIn  = 20
 )
+
+// paging is how much time the slow pages of a worker have taken lately.
+type paging struct {
+	owed time.Duration
+	at   int64 // when the last of them was
+}
+
+// slow adds a slow page, and returns how many offences it is: one for each millisecond.
+func (p *paging) slow(took time.Duration, now int64) int {
+	took = min(took, longestPage)
+	p.owed = max(0, p.owed-time.Duration(now-p.at)/forgivenIn)
+	p.owed, p.at = min(p.owed+took, 2*freePaging), now
+	if p.owed <= freePaging {
+		return 0
+	}
+	return int(took / slowPage)
+}
 
 // flush wakes those that were added, of whom some are paged.
 func (d *Domain) flush(pages int) {
@@ -50,13 +73,15 @@ func (d *Domain) flush(pages int) {
 	}
 }
 
-// page pages w, and counts an offence for each millisecond that it takes.
+// page pages w, and counts offences if that takes long, and has before.
 func (d *Domain) page(w *Worker, p *shm.Pager) {
 	d.agent.timed--
 	before := threadTime()
 	p.Page()
-	for took := threadTime() - before; took > slowPage; took -= slowPage {
-		d.Offence(w)
+	if took := threadTime() - before; took > slowPage {
+		for range w.paging.slow(took, shm.Nanotime()) {
+			d.Offence(w, slowToWake)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,7 +59,7 @@ func TestSlowPagesAreOffences(t *testing.T) {
 	service := s.addService()
 	slow, quick := s.addWorker(4), s.addWorker(5)
 	told := map[int]int{}
-	s.d.Strikes = StrikeRules{Worker: 64, OnWorker: func(w *Worker, n int) { told[w.ID] = n }}
+	s.d.Strikes = StrikeRules{Worker: 64, OnWorker: func(w *Worker, n int, _ Misdeed) { told[w.ID] = n }}
 	quick.parked(t)
 	watch(t, slow.parked(t), 300)
 	const most = 1000
@@ -84,5 +85,45 @@ func TestSlowPagesAreOffences(t *testing.T) {
 	}
 	if n := quick.view.offences.Total; n >= 64 {
 		t.Errorf("the process beside it has %d", n)
+	}
+}
+
+// Slow pages are offences where there is one after the other, and not what a host takes from a virtual machine now and then.
+func TestPaging(t *testing.T) {
+	const second = int64(time.Second)
+	begin := 1000 * second
+	for _, c := range []struct {
+		name  string
+		took  time.Duration
+		every int64
+		pages int
+		most  int // offences
+		least int
+	}{
+		{"once, for very long", 10 * time.Second, second, 1, 0, 0},
+		{"twice in a row, for very long", 10 * time.Second, second / 100, 2, 0, 0},
+		{"8 ms of the host's twice a second", 8 * time.Millisecond, second / 2, 100, 0, 0},
+		{"20 ms of the host's once a second", 20 * time.Millisecond, second, 100, 0, 0},
+		{"2 ms every 50 ms", 2 * time.Millisecond, second / 20, 1000, 0, 0},
+		{"20 ms each", 20 * time.Millisecond, second / 50, 10, 200, 64},
+		{"2 ms each", 2 * time.Millisecond, second / 500, 60, 100, 64},
+		{"8 ms, half of the time", 8 * time.Millisecond, second / 60, 20, 200, 64},
+	} {
+		var p paging
+		offences := 0
+		for n := range c.pages {
+			offences += p.slow(c.took, begin+int64(n)*c.every)
+		}
+		if offences > c.most || offences < c.least {
+			t.Errorf("%s: %d offences by %d pages", c.name, offences, c.pages)
+		}
+	}
+	// What was owed is forgotten.
+	var p paging
+	for n := range 100 {
+		p.slow(longestPage, begin+int64(n))
+	}
+	if n := p.slow(longestPage, begin+3*second); n != 0 {
+		t.Errorf("three seconds after many slow pages one is %d offences", n)
 	}
 }

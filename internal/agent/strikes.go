@@ -17,7 +17,7 @@ type StrikeRules struct {
 	// OnWorker is told once of a worker with too many offences, OnDomain of a domain with
 	// too many damages and a process that lives although it is disconnected, at most once
 	// in damageEvery. They must not block.
-	OnWorker func(w *Worker, n int)
+	OnWorker func(w *Worker, n int, last Misdeed)
 	OnDomain func(lingering *Worker, n int)
 }
 
@@ -29,6 +29,20 @@ const (
 	LingerGrace = time.Second
 	// damageEvery is how often a domain is reported that goes on being damaged.
 	damageEvery = time.Second
+)
+
+// Misdeed says what an offence was.
+type Misdeed string
+
+// The offences of a worker.
+const (
+	BadMessage   Misdeed = "a message by its socket that makes no sense"
+	badHint      Misdeed = "a hint of no request"
+	badOperation Misdeed = "an operation that makes no sense"
+	badTable     Misdeed = "a list of pieces that was changed"
+	fullResults  Misdeed = "results of operations that do not fit"
+	badSlots     Misdeed = "slots that make no sense, in memory that nobody else has"
+	slowToWake   Misdeed = "being slow to wake"
 )
 
 // strikes counts errors.
@@ -54,12 +68,12 @@ func (s *strikes) add(now int64) int {
 
 // Offence counts an error that is worker w's for certain: it is in memory that only w
 // has been given, or came by its socket.
-func (d *Domain) Offence(w *Worker) {
+func (d *Domain) Offence(w *Worker, what Misdeed) {
 	d.agent.Count.Offences++
 	n := w.offences.add(shm.Nanotime())
 	if k := &d.Strikes; k.Worker > 0 && n >= k.Worker && !w.offences.told && !w.Gone && k.OnWorker != nil {
 		w.offences.told = true
-		k.OnWorker(w, n)
+		k.OnWorker(w, n, what)
 	}
 }
 
@@ -71,7 +85,7 @@ func (d *Domain) Offence(w *Worker) {
 // and no words.
 func (d *Domain) damage(here bool) {
 	if here && !d.mixed && len(d.present) == 1 && !d.present[0].Gone {
-		d.Offence(d.present[0])
+		d.Offence(d.present[0], badSlots)
 		return
 	}
 	d.agent.Count.Damages++

@@ -19,7 +19,7 @@ func (s *side) judged(worker, domain int) *told {
 	k := new(told)
 	s.d.Strikes = StrikeRules{
 		Worker: worker, Domain: domain,
-		OnWorker: func(w *Worker, _ int) { k.out = append(k.out, w) },
+		OnWorker: func(w *Worker, _ int, _ Misdeed) { k.out = append(k.out, w) },
 		OnDomain: func(w *Worker, _ int) { k.damaged = append(k.damaged, w) },
 	}
 	return k

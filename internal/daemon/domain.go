@@ -166,7 +166,7 @@ func (c *conductor) newDomain(p config.Domain, a *agent.Agent, left *domainLeft)
 	d.alive, d.end = context.WithCancel(c.ctx)
 	d.view.Strikes = agent.StrikeRules{
 		Worker: c.live().Limits.Strikes, Domain: c.live().Limits.DomainStrikes,
-		OnWorker: func(w *agent.Worker, n int) { c.spawn(func() { c.strikeOut(d, w, n) }) },
+		OnWorker: func(w *agent.Worker, n int, last agent.Misdeed) { c.spawn(func() { c.strikeOut(d, w, n, last) }) },
 		OnDomain: func(w *agent.Worker, n int) { c.spawn(func() { c.damaged(d, w, n) }) },
 	}
 	d.view.WorkerBytes = c.live().Limits.WorkerBytes

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 )
 
@@ -34,7 +35,7 @@ func TestOutcastsOfOtherMemory(t *testing.T) {
 	}
 	defer offender.Close()
 	w := workerOf(t, first)
-	first.strikeOut(w.domain, w.view, 8)
+	first.strikeOut(w.domain, w.view, 8, agent.BadMessage)
 	<-offender.Done()
 	first.rotate(w.domain, w.pid)
 

@@ -47,13 +47,13 @@ func (w *worker) offend() {
 	if d := w.domain; w.view != nil {
 		d.agent.Commands.Call(func() {
 			d.agent.Count.ProtocolErrors++
-			d.view.Offence(w.view)
+			d.view.Offence(w.view, agent.BadMessage)
 		})
 	}
 }
 
-// strikeOut disconnects a worker that has n offences.
-func (c *conductor) strikeOut(d *domain, view *agent.Worker, n int) {
+// strikeOut disconnects a worker that has n offences, of which it says what the last one was.
+func (c *conductor) strikeOut(d *domain, view *agent.Worker, n int, last agent.Misdeed) {
 	c.mu.Lock()
 	w := d.workers[view.ID]
 	if w == nil || w.view != view || w.struck > 0 {
@@ -66,7 +66,7 @@ func (c *conductor) strikeOut(d *domain, view *agent.Worker, n int) {
 	c.mu.Unlock()
 	atomic.AddUint64(&c.counts().StruckOut, 1)
 	why := w.offended()
-	event.WorkerStruckOut.On(&c.log).Int("worker", w.id).Str("name", w.name).Int("pid", w.pid).Str("domain", d.name).Msg("worker disconnected: " + why)
+	event.WorkerStruckOut.On(&c.log).Int("worker", w.id).Str("name", w.name).Int("pid", w.pid).Str("domain", d.name).Str("last", string(last)).Msg("worker disconnected: " + why)
 	w.dismiss(why)
 }
 

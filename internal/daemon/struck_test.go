@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 )
 
@@ -29,7 +30,7 @@ func TestNextCoreKnowsOffenders(t *testing.T) {
 			defer offender.Close()
 			w := workerOf(t, first)
 			if dismissed {
-				first.strikeOut(w.domain, w.view, 8)
+				first.strikeOut(w.domain, w.view, 8, agent.BadMessage)
 				<-offender.Done()
 			} else {
 				first.mu.Lock()
