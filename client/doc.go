@@ -11,7 +11,8 @@
 // A target is "node/service/method", or "service/method" for any node that
 // serves it (this one first). Look a hot target up once with Conn.Method and
 // use the Method's calls, which allocate nothing when given room for the answer.
-// Method.CallFunc reads the answer where it has arrived.
+// Method.CallFunc reads the answer where it has arrived, and so does Method.GoInPlace, of many requests
+// at a time.
 //
 // # Outcomes
 //

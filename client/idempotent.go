@@ -34,7 +34,7 @@ import (
 // ErrBackpressure, as with a full ring. The deadline of their context bounds the tries; as
 // of every request that they send, its cancellation does not.
 //
-// Reserve, Post, Stream, StreamWith, CallRegions and GoRegions, and Ordered requests, cannot
+// Reserve, Post, GoInPlace, Stream, StreamWith, CallRegions and GoRegions, and Ordered requests, cannot
 // be sent again: with Idempotent they are refused with ErrInvalid.
 func Idempotent() CallOption { return func(o *callOptions) { o.idempotent = true } }
 
