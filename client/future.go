@@ -16,49 +16,51 @@ import (
 // Future is the outcome-to-be of a request. Its methods are safe for concurrent
 // use, except Release.
 type Future struct {
+	// What each request uses comes first, in three lines of a cache of the four that there are.
 	m     *Method
 	route *route
 	lane  *lane
 	run   slots.Run
+	done  atomic.Bool
+	// shared says that somebody wants ch closed.
+	shared atomic.Bool
 	// counted: lane.open counts it. ordered: it cannot be taken back, because the
 	// next one of its order relies on it.
 	counted, ordered bool
 	// carries: something goes with it.
 	carries bool
-	sink
-	// res and err are written once, before done is stored.
-	res  []byte
-	err  error
-	done atomic.Bool
-	// block is what res is in, if that is a large answer to be read in place; nil when the
-	// future is let go.
-	block *attach.Block
 	// moved: the answer, or what is left of it, is not in the slots, which are not
 	// its request's any more.
 	moved bool
 	// idle: it is in the pool, and no request's.
 	idle bool
+	sink
+	// res and err are written once, before done is stored.
+	res []byte
+	err error
 	// waiter is the goroutine that waits for this future while another leads.
 	waiter atomic.Pointer[follower]
+	// block is what res is in, if that is a large answer to be read in place; nil when the
+	// future is let go.
+	block *attach.Block
 
-	// shared says that somebody wants ch closed; mu guards the rest.
-	shared  atomic.Bool
-	mu      sync.Mutex
-	ch      chan struct{}
-	closed  bool // ch is closed
-	watched bool // Done's goroutine runs
-	// stop ends the fetching of the rest of an answer. quit says that it is to end:
-	// nobody wants the answer any more. Both are guarded by mu.
-	stop context.CancelFunc
-	quit bool
-	// forsaken: it was a part, and has been given up. An exchange that the answer is about is closed.
-	forsaken bool
 	// tries, if not nil, is the request that this is the outcome of, by whichever try;
 	// the future is in no lane's table then.
 	tries *pursuit
 	// arrived: it is in the list of the connection's arrived answers, between before and after. All are guarded by the list's mu.
-	arrived       bool
 	before, after *Future
+	arrived       bool
+	// forsaken: it was a part, and has been given up. An exchange that the answer is about is closed.
+	forsaken bool
+
+	closed  bool // ch is closed
+	watched bool // Done's goroutine runs
+	// stop ends the fetching of the rest of an answer. quit says that it is to end:
+	// nobody wants the answer any more.
+	quit bool
+	stop context.CancelFunc
+	ch   chan struct{}
+	mu   sync.Mutex // guards what is above it, from closed on
 	// epoch tells the answers apart that were read in place through this future.
 	epoch atomic.Uint32
 }
@@ -67,6 +69,16 @@ type Future struct {
 type sink struct {
 	// dst is the buffer to append to, from its start; nil for a new slice.
 	dst []byte
+	// queue, if not nil, gets the outcome under tag. Nobody waits for the future,
+	// which goes back into the pool.
+	queue *Queue
+	tag   uint64
+	// again, if not nil, gets the outcome, and may send the request once more. Nobody
+	// waits for the future, which goes back into the pool.
+	again *pursuit
+	// large, if it has an id, is the request's exchange, which is over when its handler has
+	// returned: if it does not run, the exchange is to be closed.
+	large exchangeName
 	// inPlace leaves the answer in the slots: res is shared memory, and whoever
 	// waits for the future frees the slots with letGo. It holds the connection's
 	// gate from before the request is sent until then.
@@ -76,18 +88,8 @@ type sink struct {
 	pending bool
 	// part: the request is a part of an exchange, and so is its answer.
 	part bool
-	// large, if it has an id, is the request's exchange, which is over when its handler has
-	// returned: if it does not run, the exchange is to be closed.
-	large exchangeName
-	// queue, if not nil, gets the outcome under tag. Nobody waits for the future,
-	// which goes back into the pool.
-	queue *Queue
-	tag   uint64
 	// receipt: the answer says that the handler has returned, and has no data.
 	receipt bool
-	// again, if not nil, gets the outcome, and may send the request once more. Nobody
-	// waits for the future, which goes back into the pool.
-	again *pursuit
 }
 
 func (f *Future) reset(m *Method, d *draft, to *sink) {
