@@ -302,6 +302,9 @@ func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 			if errors.Is(f.err, errUnwanted) {
 				return nil, f.m.late(ctx, true)
 			}
+			if f.pending {
+				return nil, f.err // its answer may be moved at this moment: Pending.Wait looks for it
+			}
 			return f.res, f.err
 		case <-time.After(pause): // or was about to, and it was no answer
 		}
