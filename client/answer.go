@@ -6,7 +6,7 @@ import (
 )
 
 // Answer is an answer that is where it has arrived, in memory that is shared with other
-// processes. It must be released: until then it holds slots of a ring, and keeps
+// processes, or, of GoInPlace, in memory of this one. It must be released: until then it holds slots of a ring, and keeps
 // Conn.Close from returning. It belongs to one goroutine at a time. Copies of an Answer
 // are the same answer. The zero Answer has no bytes.
 type Answer struct {

@@ -35,7 +35,7 @@ type Future struct {
 	// idle: it is in the pool, and no request's.
 	idle bool
 	sink
-	// res and err are written once, before done is stored.
+	// res and err are written before done is stored, and not after, but for res of one that is arrived: under the list's mu.
 	res []byte
 	err error
 	// waiter is the goroutine that waits for this future while another leads.
