@@ -7,6 +7,9 @@ SHELL := bash
 
 comma := ,
 
+# Nothing but the RDMA providers and the race detector needs cgo, and what is compiled without it once serves all.
+export CGO_ENABLED := 0
+
 # How long each fuzz target runs.
 FUZZTIME ?= 10s
 # How many of them run at a time.
@@ -22,7 +25,10 @@ RDMA := $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && command 
 OFI := $(shell pkg-config --exists libfabric 2>/dev/null && command -v "$$(go env CC)" >/dev/null && echo libfabric)
 WITH := $(subst $() $(),$(comma),$(strip $(RDMA) $(OFI)))
 # Not with libfabric: libraries that Debian's pulls in make every start of a program take 0.2 s.
-GO_BUILD = $(if $(RDMA),CGO_ENABLED=1 go build -tags $(RDMA),CGO_ENABLED=0 go build)
+GO_BUILD = $(if $(RDMA),CGO_ENABLED=1 go build -tags $(RDMA),go build)
+
+# How many packages are tested at a time: most tests wait more than they compute.
+TEST_JOBS ?= $(shell expr 2 '*' $$(nproc))
 
 # "off" keeps make test from running the lab.
 LAB ?= on
@@ -53,18 +59,32 @@ build: toolchain ## Build the commands and examples into bin/, with RDMA if libi
 	$(GO_BUILD) -o bin/ ./cmd/... ./examples/...
 
 # ./test is first, since it takes longest, and what comes last has nothing beside it.
-# go test also runs the seed corpora of all fuzz targets.
+# go test also runs the seed corpora of all fuzz targets. What it vets once need not be vetted for each build.
 .PHONY: test
 test: toolchain ## Run all tests and fuzz seeds, those with concurrency under the race detector, and the lab if it can run.
-	go test -timeout $(TEST_TIMEOUT) ./test ./...
+	go test -p $(TEST_JOBS) -timeout $(TEST_TIMEOUT) ./test ./...
 	@if [[ -n "$$(command -v "$$(go env CC)")" ]]; then \
 		echo "go test -race"; \
-		CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES); \
+		CGO_ENABLED=1 go test -race -vet=off -p $(TEST_JOBS) -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES); \
 	else \
 		echo "race detector: skipped, it needs a C compiler and $$(go env CC) is not there"; \
 	fi
+	@$(MAKE) --no-print-directory -j2 --output-sync=line test-variants test-modules
+	@go build -o bin/lab ./test/lab
+	@if [[ "$(LAB)" == off ]]; then \
+		echo "lab: skipped, LAB=off"; \
+	elif why=$$(bin/lab check 2>&1); then \
+		$(MAKE) --no-print-directory lab; \
+	else \
+		echo "lab: skipped, $$why"; \
+	fi
+
+# Two halves that go on side by side: most of their time is spent waiting for processes that come and go.
+.PHONY: test-variants test-modules
+test-variants:
 	@$(MAKE) --no-print-directory test-libfabric
 	@$(MAKE) --no-print-directory test-faults
+test-modules:
 	@$(MAKE) --no-print-directory test-grpcx
 	@$(MAKE) --no-print-directory test-otelx
 	@$(MAKE) --no-print-directory test-peers
@@ -74,14 +94,6 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 		echo "packages: not tested, PACKAGING_TESTS=off"; \
 	else \
 		$(MAKE) --no-print-directory test-packages; \
-	fi
-	@CGO_ENABLED=0 go build -o bin/lab ./test/lab
-	@if [[ "$(LAB)" == off ]]; then \
-		echo "lab: skipped, LAB=off"; \
-	elif why=$$(bin/lab check 2>&1); then \
-		$(MAKE) --no-print-directory lab; \
-	else \
-		echo "lab: skipped, $$why"; \
 	fi
 
 # What runs on every machine that has libfabric: its providers tcp;ofi_rxm and shm.
@@ -99,10 +111,9 @@ test-libfabric: toolchain ## Run the tests of the provider libfabric, and harnes
 	else \
 		set -x; \
 		CGO_ENABLED=1 go build -tags libfabric -o bin/libfabric/ ./cmd/rdmad ./examples/pageserver; \
-		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/fabric/libfabric; \
+		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/fabric/libfabric ./internal/perf/...; \
 		CGO_ENABLED=1 go test -tags libfabric$(comma)faultpoints -timeout $(TEST_TIMEOUT) -run '^TestTrouble' ./internal/fabric/libfabric; \
 		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) -run 'Devices|PerfOver' ./cmd/rdmad; \
-		CGO_ENABLED=1 go test -tags libfabric -timeout $(TEST_TIMEOUT) ./internal/perf/...; \
 		go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' $(OVER_LIBFABRIC) -rdmad.libfabric 'tcp;ofi_rxm'; \
 		go test -timeout $(TEST_TIMEOUT) ./test -run '$(LIBFABRIC_HARNESSES)' -skip '$(NOT_OVER_SHM)' $(OVER_LIBFABRIC) -rdmad.libfabric shm; \
 	fi
@@ -157,14 +168,14 @@ PACKAGING ?=
 
 .PHONY: packages
 packages: toolchain ## Build .deb and .rpm packages into bin/packages: docs/packages.md.
-	cd packaging && CGO_ENABLED=0 go run . $(PACKAGING)
+	cd packaging && go run . $(PACKAGING)
 
 # packaging and deploy/kubernetes are modules of their own. As root on Debian the packages are
 # installed in a chroot; elsewhere that is skipped, and the test says what is missing.
 .PHONY: test-packages test-kubernetes
 test-packages: toolchain ## Build packages, look into them, and install, run, upgrade and remove them in a small Debian.
 	go test -tags docs -timeout $(TEST_TIMEOUT) ./cmd/rdmad
-	cd packaging && CGO_ENABLED=0 go test -v -timeout 20m ./... | grep -v '^=== RUN'
+	cd packaging && go test -v -timeout 20m ./... | grep -v '^=== RUN'
 
 test-kubernetes: toolchain ## Check the manifests against Kubernetes' own types, and against the configuration that they carry.
 	cd deploy/kubernetes && go test -timeout $(TEST_TIMEOUT) ./...
@@ -175,7 +186,7 @@ PEERS ?=
 
 .PHONY: build-peers bench-peers
 build-peers: build
-	cd bench/peers && CGO_ENABLED=0 go build -o ../../bin/ .
+	cd bench/peers && go build -o ../../bin/ .
 
 bench-peers: build-peers ## Compare rdmad with raw sockets, gRPC and NATS, and write figures and plots into RESULTS.
 	mkdir -p $(RESULTS)
@@ -216,22 +227,22 @@ lint: toolchain ## Check formatting, go vet, staticcheck and the C compiler's wa
 	cd packaging && go vet ./... && go tool -modfile=../go.mod staticcheck ./...
 	cd deploy/kubernetes && go vet ./... && go tool -modfile=../../go.mod staticcheck ./...
 	go vet -tags docs ./cmd/... && go tool staticcheck -tags docs ./cmd/rdmad
-	$(if $(WITH),go vet -tags $(WITH) ./internal/fabric/... ./internal/doctor ./cmd/... && go tool staticcheck -tags $(WITH) ./internal/fabric/... ./cmd/...)
-	$(if $(WITH),CGO_CFLAGS="$$(go env CGO_CFLAGS) -Werror" go build -tags $(WITH) ./internal/fabric/...)
-	$(if $(WITH),CGO_CFLAGS="$$(go env CGO_CFLAGS) -Werror" go build -tags $(WITH)$(comma)faultpoints ./internal/fabric/...)
-	$(if $(RDMA),go vet -tags $(RDMA)$(comma)faultpoints ./internal/fabric/verbs)
-	$(if $(OFI),go vet -tags $(OFI)$(comma)faultpoints ./internal/fabric/libfabric)
+	$(if $(WITH),export CGO_ENABLED=1 && go vet -tags $(WITH) ./internal/fabric/... ./internal/doctor ./cmd/... && go tool staticcheck -tags $(WITH) ./internal/fabric/... ./cmd/...)
+	$(if $(WITH),CGO_ENABLED=1 CGO_CFLAGS="$$(go env CGO_CFLAGS) -Werror" go build -tags $(WITH) ./internal/fabric/...)
+	$(if $(WITH),CGO_ENABLED=1 CGO_CFLAGS="$$(go env CGO_CFLAGS) -Werror" go build -tags $(WITH)$(comma)faultpoints ./internal/fabric/...)
+	$(if $(RDMA),CGO_ENABLED=1 go vet -tags $(RDMA)$(comma)faultpoints ./internal/fabric/verbs)
+	$(if $(OFI),CGO_ENABLED=1 go vet -tags $(OFI)$(comma)faultpoints ./internal/fabric/libfabric)
 
 .PHONY: cross
 cross: toolchain ## Build everything for the supported platforms, without cgo.
-	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build ./...
-	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build ./...
-	cd grpcx && CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build ./...
-	cd grpcx && CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build ./...
-	cd otelx && CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build ./...
-	cd otelx && CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build ./...
-	cd bench/peers && CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build ./...
-	cd bench/peers && CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build ./...
+	GOOS=linux GOARCH=amd64 go build ./...
+	GOOS=linux GOARCH=arm64 go build ./...
+	cd grpcx && GOOS=linux GOARCH=amd64 go build ./...
+	cd grpcx && GOOS=linux GOARCH=arm64 go build ./...
+	cd otelx && GOOS=linux GOARCH=amd64 go build ./...
+	cd otelx && GOOS=linux GOARCH=arm64 go build ./...
+	cd bench/peers && GOOS=linux GOARCH=amd64 go build ./...
+	cd bench/peers && GOOS=linux GOARCH=arm64 go build ./...
 
 .PHONY: demo
 demo: build ## Serve the pages of FILE (bin/rdmad) between two daemons on this machine.
@@ -243,7 +254,7 @@ TORTURE ?= --no-errors=worker-kill,worker-stop,service-stop,core-stop,bootstrap-
 
 .PHONY: build-torture torture
 build-torture: build
-	CGO_ENABLED=0 go build -o bin/ ./test/torture
+	go build -o bin/ ./test/torture
 
 torture: build-torture ## Kill, stop, cut off and attack whatever there is for DURATION (60s), and see whether anything is lost.
 	bin/torture --duration=$(DURATION) $(TORTURE)
@@ -252,7 +263,7 @@ torture: build-torture ## Kill, stop, cut off and attack whatever there is for D
 # what the programs are built with, too, so they are built after it has started.
 .PHONY: lab
 lab: toolchain ## Run the tests that need RDMA, and harnesses over RDMA, in a virtual machine that has it in software.
-	CGO_ENABLED=0 go build -o bin/lab ./test/lab
+	go build -o bin/lab ./test/lab
 	bin/lab run --timeout $(LAB_TIMEOUT) -- $(MAKE) --no-print-directory lab-tests
 
 IN_LAB = -tags verbs -count 1 -exec "$(CURDIR)/bin/lab exec --" -timeout $(LAB_TIMEOUT)
@@ -283,7 +294,7 @@ lab-tests: lab-programs
 
 .PHONY: lab-rxm lab-rxm-tests
 lab-rxm: toolchain ## Run all tests of the provider libfabric, and harnesses, over verbs;ofi_rxm in the lab's virtual machine.
-	CGO_ENABLED=0 go build -o bin/lab ./test/lab
+	go build -o bin/lab ./test/lab
 	bin/lab run --timeout $(LAB_FAULTS_TIMEOUT) -- $(MAKE) --no-print-directory lab-rxm-tests
 
 lab-rxm-tests: lab-programs
@@ -294,12 +305,12 @@ lab-rxm-tests: lab-programs
 # What is not lost when RDMA breaks, in all the ways there are: about a quarter of an hour.
 .PHONY: lab-faults lab-fault-programs lab-fault-tests
 lab-faults: toolchain ## Break RDMA in the lab's virtual machine in every way there is: docs/lab.md.
-	CGO_ENABLED=0 go build -o bin/lab ./test/lab
+	go build -o bin/lab ./test/lab
 	bin/lab run --timeout $(LAB_FAULTS_TIMEOUT) -- $(MAKE) --no-print-directory lab-fault-tests
 
 lab-fault-programs: lab-programs
 	CGO_ENABLED=1 go build -tags verbs,faultpoints -o bin/faults/ ./cmd/rdmad ./examples/pageserver
-	CGO_ENABLED=0 go build -o bin/verbs/ ./test/torture
+	go build -o bin/verbs/ ./test/torture
 
 lab-fault-tests: lab-fault-programs
 	CGO_ENABLED=1 go test $(IN_LAB) ./test -v -run '^TestRDMA' $(OVER_VERBS)
@@ -315,7 +326,7 @@ LAB_BENCH_WITHIN ?= 45m
 
 .PHONY: lab-bench
 lab-bench: toolchain ## Compare rdmad over RDMA with perftest and a bare ping-pong in the lab's virtual machine, and with the targets.
-	CGO_ENABLED=0 go build -o bin/lab ./test/lab
+	go build -o bin/lab ./test/lab
 	bin/lab run --timeout $(LAB_BENCH_TIMEOUT) -- sh -c '$(MAKE) --no-print-directory lab-programs && bin/lab exec -- bin/verbs/labbench -within $(LAB_BENCH_WITHIN) $(WITH_LIBFABRIC) $(LABBENCH)'
 
 # The packages with micro-benchmarks that need nothing special and take seconds; those of
@@ -324,7 +335,7 @@ PACKAGES ?= ./slots ./groupsend ./internal/poller ./internal/vault ./internal/fa
 
 .PHONY: bench-compare
 bench-compare: toolchain ## Compare the micro-benchmarks of revision BASE with those of this tree: docs/performance.md.
-	@BASE='$(BASE)' BENCH='$(BENCH)' COUNT='$(COUNT)' BENCHTIME='$(BENCHTIME)' TAGS='$(TAGS)' EXEC='$(EXEC)' KEEP='$(KEEP)' \
+	@CGO_ENABLED=$(if $(TAGS),1,0) BASE='$(BASE)' BENCH='$(BENCH)' COUNT='$(COUNT)' BENCHTIME='$(BENCHTIME)' TAGS='$(TAGS)' EXEC='$(EXEC)' KEEP='$(KEEP)' \
 		PACKAGES='$(PACKAGES)' test/benchcompare/compare.sh
 
 # Workloads whose profiles the compiler optimises rdmad by, each long enough for a profile.
@@ -334,7 +345,7 @@ PROFILE_LOADS = "call --clients 8 --depth 64 --size 64" "call --clients 8 --size
 .PHONY: profile
 profile: toolchain ## Measure anew what the compiler optimises rdmad by (cmd/rdmad/default.pgo), in about a minute.
 	@set -eu; dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
-	CGO_ENABLED=0 go build -tags profile -pgo=off -o "$$dir/rdmad" ./cmd/rdmad; \
+	go build -tags profile -pgo=off -o "$$dir/rdmad" ./cmd/rdmad; \
 	for load in $(PROFILE_LOADS); do \
 		for pin in "" "taskset -c 0"; do \
 			echo "$$pin rdmad bench $$load"; \
