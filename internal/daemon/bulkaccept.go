@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
 )
@@ -111,7 +112,7 @@ func (c *conductor) bulkBroken(s *session, m *peerproto.Message) {
 	}
 	b := c.bulkWith(d, s.link.name)
 	gone := agent.Opening{Session: s, Seq: m.Seq}
-	why := errors.New("the peer has closed it: " + printable.Limited(m.Reason, maxRefusalText))
+	why := errors.New("the peer has closed it: " + printable.Limited(m.Reason, peerauth.MaxText))
 	d.agent.Commands.Call(func() {
 		switch end, p := b.view.Mover.End, b.view.Passive; {
 		case m.Lane.Incoming && end != nil && end.Opening == gone:

@@ -16,6 +16,7 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
+	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/poller"
 )
@@ -111,7 +112,7 @@ func newLinkRig(t *testing.T) *linkRig {
 	mine := c.hello(l).Hello
 	h := *mine
 	h.Node, h.Session = "a", 7
-	ch := &channel{Conn: ours, raw: ours}
+	ch := &peerauth.Channel{Conn: ours, Raw: ours}
 	s, err := newSession(l, ch, bufio.NewReader(ch), &h, mine, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/turnstile"
 	"github.com/rdmad/rdmad/shm"
 )
@@ -35,7 +36,7 @@ type conductor struct {
 	// workerGate bounds how often a process attaches in vain.
 	workerGate turnstile.Turnstile
 	// attaching are the processes that have connected and not said hello.
-	attaching   lobby
+	attaching   turnstile.Lobby
 	node        string
 	incarnation string
 	core        int64  // tells the cores of the incarnation apart
@@ -48,8 +49,8 @@ type conductor struct {
 	tags        atomic.Uint64
 	counters    *counters.File // may be nil in tests
 	uncounted   counters.NodeCounts
-	guard       *guard // nil without TLS
-	refusals    refusals
+	guard       *peerauth.Guard
+	refusals    peerauth.Refusals
 	depot       *depot.Client // nil: nothing is kept
 	orphaned    <-chan struct{}
 	// beatEvery is how often the supervisor must know by the pulse that all is well; 0: it need not.
@@ -134,7 +135,7 @@ func newConductor(cfg *config.Config, supervisor int, orphaned <-chan struct{}, 
 	}()
 	// What has changed on this machine since the first core has started is no reason to end: attached processes go on.
 	again := len(items) > 0
-	if c.guard, err = newGuard(cfg, again, log); err != nil {
+	if c.guard, err = peerauth.NewGuard(cfg, again, log); err != nil {
 		return nil, err
 	}
 	// A node without peers needs no fabric: its lanes are all local.

@@ -80,3 +80,17 @@ func (d *doorkeeper) refuse(l *net.UnixListener, why error, counter *uint64) {
 		_ = conn.Close()
 	}
 }
+
+// leastAttaching is how many processes may always be about to attach.
+const leastAttaching = 16
+
+// mostAttaching is how many processes may be about to attach: as many as may be attached, but in what they have, which
+// is a descriptor or two each, they must leave room for those that are.
+func (c *conductor) mostAttaching() int {
+	most := c.live().Limits.Workers + maxTools
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
+		most = int(min(uint64(most), files.Cur/8))
+	}
+	return max(leastAttaching, most)
+}

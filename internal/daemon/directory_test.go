@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
@@ -22,7 +23,7 @@ func TestDirectoryOfCrowdsOfMethods(t *testing.T) {
 		d := &domain{name: "d", methods: map[methodKey]*method{}}
 		c.domains.Store(&[]*domain{d})
 		l := &link{conductor: c, name: "b"}
-		s := &session{life: context.Background(), endLife: func() {}, link: l, conn: &channel{Conn: here, raw: here}, stale: make(chan struct{}, 1), done: make(chan struct{})}
+		s := &session{life: context.Background(), endLife: func() {}, link: l, conn: &peerauth.Channel{Conn: here, Raw: here}, stale: make(chan struct{}, 1), done: make(chan struct{})}
 		l.session, c.links = s, map[string]*link{"b": l}
 
 		began := time.Now()

@@ -20,6 +20,7 @@ import (
 	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
+	"github.com/rdmad/rdmad/internal/peerauth"
 )
 
 // The defaults of [verbs] are those of the provider.
@@ -129,7 +130,7 @@ func TestOpenFabric(t *testing.T) {
 			var log bytes.Buffer
 			var security tcp.Security
 			if c.secured {
-				security = dataGuard{}
+				security = new(peerauth.Guard).Data(nil)
 			}
 			o := newFabricOpener(cfg, zerolog.New(&log), security)
 			o.nodes = t.TempDir()

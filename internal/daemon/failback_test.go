@@ -5,6 +5,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/rdmad/rdmad/internal/peerauth"
 )
 
 // A better fabric is tried again also if it came to be offered while the nodes shook hands: neither
@@ -25,7 +27,7 @@ func TestFailbackAfterALongHandshake(t *testing.T) {
 		h := *mine
 		h.Node, h.Session, h.Fabrics = "a", 8, []string{tcpName}
 		ours, theirs := net.Pipe()
-		ch := &channel{Conn: ours, raw: ours}
+		ch := &peerauth.Channel{Conn: ours, Raw: ours}
 		s, err := newSession(r.link, ch, bufio.NewReader(ch), &h, mine, 0)
 		if err != nil {
 			t.Fatal(err)

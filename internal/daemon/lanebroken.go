@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rdmad/rdmad/internal/agent"
+	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
 )
@@ -65,7 +66,7 @@ func (c *conductor) laneBroken(s *session, m *peerproto.Message) {
 	c.mu.Lock()
 	out, in := d.outs[key], d.ins[key]
 	c.mu.Unlock()
-	why := "the peer has closed the lane: " + printable.Limited(m.Reason, maxRefusalText)
+	why := "the peer has closed the lane: " + printable.Limited(m.Reason, peerauth.MaxText)
 	switch {
 	case m.Lane.Incoming && out != nil:
 		d.agent.Commands.Call(func() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
@@ -266,7 +267,7 @@ func TestUsedLinksAreForgotten(t *testing.T) {
 	h.Node, h.Session, h.Lost = "a", 8, r.s.id
 	conn, other := net.Pipe()
 	defer other.Close()
-	ch := &channel{Conn: conn, raw: conn}
+	ch := &peerauth.Channel{Conn: conn, Raw: conn}
 	next, err := newSession(r.link, ch, bufio.NewReader(ch), &h, mine, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -7,12 +7,17 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/peerauth"
 )
 
 // from is a connection of which only the address and the end matter.
@@ -31,7 +36,7 @@ func TestRefusalsAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	c := &conductor{log: zerolog.New(&log), ctx: context.Background()}
 	lines := func() int { return strings.Count(log.String(), "\n") }
-	noTLS := &refusal{reason: "no-tls", came: "something", expected: "something else", remedy: "this", err: io.EOF}
+	noTLS := &peerauth.Refusal{Reason: "no-tls", Came: "something", Expected: "something else", Remedy: "this", Err: io.EOF}
 	refuse := func(host string, err error, want int) {
 		t.Helper()
 		conn := &from{host: host}
@@ -53,89 +58,52 @@ func TestRefusalsAreLoggedOnce(t *testing.T) {
 	if strings.Contains(log.String(), "u001b") {
 		t.Errorf("a control character in %s", log.String())
 	}
-	c.refusals.forget("192.0.2.1")
+	c.refusals.Forget("192.0.2.1")
 	refuse("192.0.2.1", noTLS, 4)
-	// However many there are, they take a bounded amount of memory.
-	for i := range 10 * maxRefusals {
-		c.refuse(&from{host: "192.0.2.3"}, fmt.Errorf("reason %d %s", i, strings.Repeat("x", 2*maxRefusalText)))
-	}
-	st := c.refusals.status()
-	if len(st) != maxRefusals || len(st[0].Text) != maxRefusalText || len(st[0].Reason) != maxReason || st[0].AgeS > st[maxRefusals-1].AgeS {
-		t.Errorf("%d refusals, the first %+v", len(st), st[0])
-	}
-	if n := c.counts().RefusedConnections; n != 6+10*maxRefusals {
+	if n := c.counts().RefusedConnections; n != 6 {
 		t.Errorf("%d are counted", n)
 	}
 }
 
-// A host that fills the lobby loses its own connections.
-func TestLobby(t *testing.T) {
-	var l lobby
-	quiet := &from{host: "192.0.2.1"}
-	l.enter(quiet, "one", maxWaiting)
-	var many []*from
-	for range 3 * maxWaiting {
-		conn := &from{host: "192.0.2.2"}
-		many = append(many, conn)
-		l.enter(conn, "many", maxWaiting)
+// required is a guard with a certificate.
+func required(t *testing.T) *peerauth.Guard {
+	t.Helper()
+	authority, err := nodecert.NewAuthority("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if quiet.closed || len(l.waiting) != maxWaiting {
-		t.Errorf("closed: %v, %d wait", quiet.closed, len(l.waiting))
+	ca, _, err := authority.PEM()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i, conn := range many {
-		if left := i >= 3*maxWaiting-(maxWaiting-1); conn.closed == left {
-			t.Errorf("connection %d: closed: %v", i, conn.closed)
+	cert, key, err := authority.Issue(nodecert.Request{Node: "a", Until: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cfg := &config.Config{Node: config.Node{Name: "a"}, TLS: config.TLS{Mode: config.TLSRequired,
+		Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), CA: filepath.Join(dir, "ca")}}
+	for file, data := range map[string][]byte{cfg.TLS.Cert: cert, cfg.TLS.Key: key, cfg.TLS.CA: ca} {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	l.leave(quiet)
-	l.leave(quiet)
-	l.leave(many[0])
-	if len(l.waiting) != maxWaiting-1 {
-		t.Errorf("%d wait", len(l.waiting))
+	g, err := peerauth.NewGuard(cfg, false, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// So does one that has many addresses, of which all are in its network.
-func TestLobbyAndManyAddresses(t *testing.T) {
-	var l lobby
-	quiet := &from{host: "2001:db8:1::1"}
-	l.enter(quiet, quiet.host, maxWaiting)
-	for i := range 3 * maxWaiting {
-		host := fmt.Sprintf("2001:db8:2::%x", i)
-		l.enter(&from{host: host}, host, maxWaiting)
-	}
-	if quiet.closed {
-		t.Error("another host is pushed out")
-	}
-}
-
-// Before the handshake is over a peer cannot send without end.
-func TestIntake(t *testing.T) {
-	client, server := net.Pipe()
-	defer server.Close()
-	go func() {
-		_, _ = client.Write(make([]byte, 2*maxIntake))
-		_ = client.Close()
-	}()
-	in := newIntake(server)
-	n, err := io.Copy(io.Discard, in)
-	if n != maxIntake || !errors.Is(err, errIntake) {
-		t.Errorf("%d bytes, %v", n, err)
-	}
-	in.open = true
-	if n, err := io.Copy(io.Discard, in); n != maxIntake || err != nil {
-		t.Errorf("afterwards %d bytes, %v", n, err)
-	}
+	return g
 }
 
 // That TLS does not reach the data is said, unless it does not matter or is known.
 func TestWarningOfPlainData(t *testing.T) {
+	guard := required(t)
 	for _, test := range []struct {
-		guard          *guard
+		guard          *peerauth.Guard
 		provider, data string
 		warns          bool
 	}{
-		{&guard{}, tcpName, "", true}, {&guard{}, tcpName, "plain", false}, {&guard{}, "verbs", "", false}, {nil, tcpName, "", false},
+		{guard, tcpName, "", true}, {guard, tcpName, "plain", false}, {guard, "verbs", "", false}, {new(peerauth.Guard), tcpName, "", false},
 	} {
 		var log bytes.Buffer
 		c := &conductor{log: zerolog.New(&log), cfg: &config.Config{TLS: config.TLS{Data: test.data}}, guard: test.guard, fabrics: []*openFabric{{name: test.provider}}}

@@ -11,6 +11,7 @@ import (
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/peerauth"
 )
 
 // A peer that does not say which regions it has loses its session, but not before it can have said
@@ -23,7 +24,7 @@ func testPeerSaysNothingOfRegions(t *testing.T) {
 	c := &conductor{cfg: &config.Config{Node: config.Node{LinkHold: 0}}, ctx: t.Context()}
 	here, there := net.Pipe()
 	defer there.Close()
-	s := &session{life: context.Background(), endLife: func() {}, conn: &channel{Conn: here, raw: here}, resumed: make(chan struct{}), repeated: make(chan struct{}), done: make(chan struct{})}
+	s := &session{life: context.Background(), endLife: func() {}, conn: &peerauth.Channel{Conn: here, Raw: here}, resumed: make(chan struct{}), repeated: make(chan struct{}), done: make(chan struct{})}
 	begin := time.Now()
 	c.awaitPeerRepeated(s)
 	if took := time.Since(begin); took < answerTimeout {
@@ -68,7 +69,7 @@ func TestPeerNamesItsRegionsSlowly(t *testing.T) {
 			k := &conductor{cfg: &config.Config{Node: config.Node{LinkHold: hold}}, ctx: t.Context()}
 			here, there := net.Pipe()
 			defer there.Close()
-			s := &session{life: context.Background(), endLife: func() {}, conn: &channel{Conn: here, raw: here}, resumed: make(chan struct{}), named: make(chan struct{}, 1), done: make(chan struct{})}
+			s := &session{life: context.Background(), endLife: func() {}, conn: &peerauth.Channel{Conn: here, Raw: here}, resumed: make(chan struct{}), named: make(chan struct{}, 1), done: make(chan struct{})}
 			over := make(chan struct{})
 			go func() {
 				for range c.names {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/internal/turnstile"
@@ -20,7 +21,7 @@ import (
 // session is an established bootstrap connection to a peer.
 type session struct {
 	link        *link
-	conn        *channel
+	conn        *peerauth.Channel
 	reader      *bufio.Reader
 	incarnation string
 	core        int64  // which core of the incarnation
@@ -72,9 +73,8 @@ type session struct {
 }
 
 const (
-	handshakeTimeout = 5 * time.Second
-	maxOpening       = 32
-	maxAsking        = 16
+	maxOpening = 32
+	maxAsking  = 16
 )
 
 // hello introduces this node to the peer of l.
@@ -90,7 +90,7 @@ func (c *conductor) checkPeer(m *peerproto.Message) (*peerproto.Hello, error) {
 	h := m.Hello
 	switch {
 	case m.Type == peerproto.TypeReject:
-		return nil, fmt.Errorf("the peer refuses: %s", printable.Limited(m.Reason, maxRefusalText))
+		return nil, fmt.Errorf("the peer refuses: %s", printable.Limited(m.Reason, peerauth.MaxText))
 	case m.Type != peerproto.TypeHello || h == nil || h.Magic != peerproto.Magic:
 		return nil, fmt.Errorf("%w: not the hello of an rdmad", peerproto.ErrFrame)
 	case h.Protocol != peerproto.Version:
@@ -104,7 +104,7 @@ func (c *conductor) checkPeer(m *peerproto.Message) (*peerproto.Hello, error) {
 
 // dial connects to the link's peer and does the handshake.
 func (l *link) dial(ctx context.Context) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, peerauth.Handshake)
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", l.dialled())
@@ -127,7 +127,7 @@ func (l *link) handshake(ctx context.Context, conn net.Conn) (*session, error) {
 		return nil, err
 	}
 	c := l.conductor
-	ch, err := c.secureOutgoing(ctx, conn, l)
+	ch, err := c.guard.Outgoing(ctx, conn, peerauth.Dialled{Node: l.name, Address: l.dialled()})
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (l *link) handshake(ctx context.Context, conn net.Conn) (*session, error) {
 	m, err := peerproto.Read(r, peerproto.MaxHello)
 	back := shm.Nanotime()
 	if err != nil {
-		return nil, explainAnswer(l, ch, err)
+		return nil, peerauth.ExplainAnswer(l.name, ch, err)
 	}
 	h, err := c.checkPeer(m)
 	if err != nil {
@@ -170,7 +170,7 @@ func (l *link) handshake(ctx context.Context, conn net.Conn) (*session, error) {
 
 // newSession makes the session that the handshake has agreed on: h is what the peer
 // said, mine what this node did.
-func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *peerproto.Hello, clock int64) (*session, error) {
+func newSession(l *link, ch *peerauth.Channel, r *bufio.Reader, h, mine *peerproto.Hello, clock int64) (*session, error) {
 	dialled, taken := mine, h
 	if mine.Session == 0 {
 		dialled, taken = h, mine
@@ -182,7 +182,7 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *peerproto.Hello,
 	if err := ch.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	if t, ok := ch.raw.(*net.TCPConn); ok {
+	if t, ok := ch.Raw.(*net.TCPConn); ok {
 		if err := watchPeer(t); err != nil {
 			return nil, err
 		}
@@ -200,7 +200,7 @@ func newSession(l *link, ch *channel, r *bufio.Reader, h, mine *peerproto.Hello,
 func (c *conductor) acceptPeers(ln net.Listener) {
 	// Connections that have not said who they are yet are bounded in number
 	// and in time.
-	var waiting lobby
+	var waiting turnstile.Lobby
 	var gate turnstile.Turnstile
 	for {
 		conn, err := ln.Accept()
@@ -211,24 +211,24 @@ func (c *conductor) acceptPeers(ln net.Listener) {
 			return
 		}
 		if !gate.Enter(conn.RemoteAddr()) {
-			c.note(conn.RemoteAddr(), "bootstrap connection refused", errTooOften)
+			c.note(conn.RemoteAddr(), "bootstrap connection refused", peerauth.ErrTooOften)
 			_ = conn.Close()
 			continue
 		}
-		waiting.enter(conn, turnstile.HostOf(conn.RemoteAddr()), maxWaiting)
+		waiting.Enter(conn, turnstile.HostOf(conn.RemoteAddr()), peerauth.MaxWaiting)
 		if !c.spawn(func() {
-			defer waiting.leave(conn)
+			defer waiting.Leave(conn)
 			s, err := c.welcome(conn)
 			if err != nil {
 				c.refuse(conn, err)
 				return
 			}
-			waiting.leave(conn)
+			waiting.Leave(conn)
 			gate.Return(conn.RemoteAddr())
-			c.refusals.forget(turnstile.HostOf(conn.RemoteAddr()))
+			c.refusals.Forget(turnstile.HostOf(conn.RemoteAddr()))
 			s.link.adopt(s)
 		}) {
-			waiting.leave(conn)
+			waiting.Leave(conn)
 			_ = conn.Close()
 		}
 	}
@@ -238,17 +238,17 @@ func (c *conductor) acceptPeers(ln net.Listener) {
 func (c *conductor) welcome(conn net.Conn) (*session, error) {
 	stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
 	defer stop()
-	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(peerauth.Handshake)); err != nil {
 		return nil, err
 	}
-	ch, err := c.secureIncoming(conn)
+	ch, err := c.guard.Incoming(c.ctx, conn)
 	if err != nil {
 		return nil, err
 	}
 	r := bufio.NewReader(ch)
 	m, err := peerproto.Read(r, peerproto.MaxHello)
 	if err != nil {
-		return nil, explainHello(ch, err)
+		return nil, peerauth.ExplainHello(ch, err)
 	}
 	h, err := c.checkPeer(m)
 	if err == nil {
@@ -271,7 +271,7 @@ func (c *conductor) welcome(conn net.Conn) (*session, error) {
 		return nil, err
 	}
 	if m, err = peerproto.AnswerClocks(ch, r); err != nil {
-		return nil, explainHello(ch, err)
+		return nil, peerauth.ExplainHello(ch, err)
 	}
 	if m.Type != peerproto.TypeReady {
 		return nil, fmt.Errorf("%w: %q instead of ready", peerproto.ErrFrame, printable.Text(string(m.Type)))
@@ -311,7 +311,7 @@ func (s *session) ask(ctx context.Context, m *peerproto.Message) (*peerproto.Mes
 	select {
 	case a := <-answer:
 		if a.Type == peerproto.TypeRefuse {
-			return nil, fmt.Errorf("node %s refuses: %s", s.link.name, printable.Limited(a.Reason, maxRefusalText))
+			return nil, fmt.Errorf("node %s refuses: %s", s.link.name, printable.Limited(a.Reason, peerauth.MaxText))
 		}
 		return a, nil
 	case <-s.done:
@@ -338,7 +338,7 @@ func (s *session) end(err error) {
 	s.endLife()
 	// Not the TLS connection: its farewell would wait for a peer that reads nothing.
 	// Frames have lengths, so that a lost end is not taken for an end.
-	_ = s.conn.raw.Close()
+	_ = s.conn.Raw.Close()
 }
 
 // within returns a context for what takes the peer's part, and limit at most: it ends with ctx, and with the session,

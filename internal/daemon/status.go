@@ -48,12 +48,12 @@ func (c *conductor) nodeStatus() *status.Node {
 		PIDs:   status.PIDs{Supervisor: c.supervisor, Core: pid},
 		Listen: c.cfg.Node.Listen,
 		Agents: []status.Agent{}, Peers: []status.Peer{}, Lanes: []status.Lane{}, Services: []status.Service{}, Workers: []status.Worker{}, Bulk: []status.Bulk{}, Domains: []status.Domain{},
-		Refusals: c.refusals.status(), Upgrade: c.told.Upgrade(), Config: c.configStatus(), Errors: c.errors(),
+		Refusals: c.refusals.Status(), Upgrade: c.told.Upgrade(), Config: c.configStatus(), Errors: c.errors(),
 		Counters: c.sums(),
 	}
-	if c.guard != nil {
+	if c.guard.Required() {
 		s.TLS = &status.Certificate{}
-		if leaf := c.guard.keeper.Material().Leaf; leaf != nil {
+		if leaf := c.guard.Certificate(); leaf != nil {
 			s.TLS = certStatus(leaf)
 		}
 	}
@@ -180,7 +180,7 @@ func (l *link) status() status.Peer {
 	}
 	if l.session != nil {
 		p.State, p.Fabric = "connected", l.session.fabric.name
-		p.TLS = l.session.conn.status()
+		p.TLS = channelStatus(l.session.conn)
 		if l.draining {
 			p.State = "draining"
 		}

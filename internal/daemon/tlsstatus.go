@@ -5,17 +5,18 @@ import (
 	"crypto/x509"
 
 	"github.com/rdmad/rdmad/internal/nodecert"
+	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/status"
 )
 
-// status describes the channel's protection; nil if it has none.
-func (ch *channel) status() *status.Channel {
-	if ch.state == nil {
+// channelStatus describes the channel's protection; nil if it has none.
+func channelStatus(ch *peerauth.Channel) *status.Channel {
+	if ch.State == nil {
 		return nil
 	}
 	return &status.Channel{
-		Version: tls.VersionName(ch.state.Version), Cipher: tls.CipherSuiteName(ch.state.CipherSuite),
-		Peer: *certStatus(ch.state.PeerCertificates[0]),
+		Version: tls.VersionName(ch.State.Version), Cipher: tls.CipherSuiteName(ch.State.CipherSuite),
+		Peer: *certStatus(ch.State.PeerCertificates[0]),
 	}
 }
 

@@ -170,9 +170,9 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return nil, err
 	}
-	c.attaching.enter(conn.Socket(), fmt.Sprint("user ", w.uid), c.mostAttaching())
+	c.attaching.Enter(conn.Socket(), fmt.Sprint("user ", w.uid), c.mostAttaching())
 	m, fds, err := conn.Recv()
-	c.attaching.leave(conn.Socket())
+	c.attaching.Leave(conn.Socket())
 	shm.CloseFDs(fds)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for hello: %w", err)

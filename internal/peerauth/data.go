@@ -1,4 +1,4 @@
-package daemon
+package peerauth
 
 import (
 	"crypto/tls"
@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
 	"github.com/rdmad/rdmad/internal/nodecert"
 )
@@ -20,26 +19,24 @@ import (
 // Who may connect has been decided when the session was made: an endpoint waits for
 // the node of its session, and for no other. So the list of tls.allow is not asked
 // again, and a node that this one has dialled can open its lanes.
-type dataGuard struct{ conductor *conductor }
+type dataGuard struct {
+	*Guard
+	refused func(from net.Addr, err error)
+}
 
-// dataSecurity returns what data connections are to be protected by; nil: nothing.
-func (c *conductor) dataSecurity() tcp.Security {
-	if c.guard == nil || c.cfg.TLS.Data != config.TLSDataTLS {
-		return nil
-	}
-	return dataGuard{c}
+// Data returns what data connections are to be protected by. refused is told why one was not taken. The guard must be Required.
+func (g *Guard) Data(refused func(from net.Addr, err error)) tcp.Security {
+	return dataGuard{g, refused}
 }
 
 // Server implements tcp.Security.
 func (g dataGuard) Server() *tls.Config {
-	k := g.conductor.guard
-	return k.server(k.keeper.Material(), tlsDataProtocol)
+	return g.server(g.keeper.Material(), tlsDataProtocol)
 }
 
 // Client implements tcp.Security.
 func (g dataGuard) Client(node string) *tls.Config {
-	k := g.conductor.guard
-	return k.client(k.keeper.Material(), node, tlsDataProtocol)
+	return g.client(g.keeper.Material(), node, tlsDataProtocol)
 }
 
 // Check implements tcp.Security.
@@ -49,8 +46,8 @@ func (g dataGuard) Check(node string, s tls.ConnectionState) error {
 		return nameless(err)
 	}
 	if name != node {
-		return &refusal{reason: "certificate-name", came: fmt.Sprintf("a data connection of node %q", name),
-			expected: fmt.Sprintf("one of node %q, with which it was agreed", node), remedy: "see what that node runs: it knows a token that was not meant for it"}
+		return &Refusal{Reason: "certificate-name", Came: fmt.Sprintf("a data connection of node %q", name),
+			Expected: fmt.Sprintf("one of node %q, with which it was agreed", node), Remedy: "see what that node runs: it knows a token that was not meant for it"}
 	}
 	return nil
 }
@@ -58,32 +55,32 @@ func (g dataGuard) Check(node string, s tls.ConnectionState) error {
 // Refused implements tcp.Security.
 func (g dataGuard) Refused(from net.Addr, err error) {
 	if errors.Is(err, tcp.ErrTooOften) {
-		err = errTooOften // and nothing is looked at for it
+		err = ErrTooOften // and nothing is looked at for it
 	} else {
-		err = explainData(g.conductor.node, g.conductor.guard.keeper.Material(), err)
+		err = explainData(g.node, g.keeper.Material(), err)
 	}
-	g.conductor.note(from, "data connection refused", err)
+	g.refused(from, err)
 }
 
 // explainData explains why an incoming data connection was refused. m is what it was
 // judged by.
 func explainData(node string, m *nodecert.Material, err error) error {
-	var known *refusal
+	var known *Refusal
 	var plain tls.RecordHeaderError
 	var cert *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &known):
 		return err
 	case errors.As(err, &plain):
-		return &refusal{reason: "data-no-tls", came: "a data connection without TLS", expected: fmt.Sprintf(`TLS: node %s has tls.data = "tls"`, node),
-			remedy: "give both nodes the same tls.data", err: err}
+		return &Refusal{Reason: "data-no-tls", Came: "a data connection without TLS", Expected: fmt.Sprintf(`TLS: node %s has tls.data = "tls"`, node),
+			Remedy: "give both nodes the same tls.data", Err: err}
 	case errors.As(err, &cert):
 		if problem := nodecert.Verify(cert.UnverifiedCertificates, m.Roots, x509.ExtKeyUsageClientAuth, time.Now()); problem != nil {
 			return certRefusal(problem)
 		}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &refusal{reason: "data-slow", came: "a data connection that did not say what it is for", expected: withinTime,
-			remedy: "nothing, if it was not a node: it has been closed", err: err}
+		return &Refusal{Reason: "data-slow", Came: "a data connection that did not say what it is for", Expected: withinTime,
+			Remedy: "nothing, if it was not a node: it has been closed", Err: err}
 	}
 	return fmt.Errorf("data connection: %w", err)
 }

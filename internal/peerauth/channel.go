@@ -1,4 +1,4 @@
-package daemon
+package peerauth
 
 import (
 	"bufio"
@@ -7,13 +7,13 @@ import (
 	"net"
 )
 
-// channel is a bootstrap connection on which the hello comes next.
-type channel struct {
+// Channel is a bootstrap connection on which the hello comes next.
+type Channel struct {
 	net.Conn          // what messages go through
-	raw      net.Conn // the connection beneath, the same without TLS
-	// state is that of TLS, nil without; node is the name in the peer's certificate.
-	state *tls.ConnectionState
-	node  string
+	Raw      net.Conn // the connection beneath, the same without TLS
+	// State is that of TLS, nil without; Node is the name in the peer's certificate.
+	State *tls.ConnectionState
+	Node  string
 }
 
 // maxIntake is how many bytes a peer may send before the handshake of TLS is over:

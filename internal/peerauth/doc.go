@@ -1,0 +1,7 @@
+// Package peerauth finds out which node is at the other end of a connection. With tls.mode = "required"
+// certificates say so, in TLS 1.3 that both ends have to show theirs in; without, nodes believe each other's names.
+// What it does not take it explains: a Refusal says what came, what was expected, and what to do about it, and
+// Refusals remembers them.
+//
+// The owner decides besides whether that node is one of its peers.
+package peerauth
