@@ -75,7 +75,7 @@ func runLeaver(args []string) error {
 		}
 	}
 	fmt.Println("under way")
-	select {}
+	return daemontest.Stay()
 }
 
 // ends counts how handlers ended.

@@ -47,7 +47,7 @@ func runOffender(args []string) error {
 				_ = s.Close()
 			}
 			fmt.Println(err)
-			select {}
+			return daemontest.Stay()
 		case <-time.After(time.Millisecond):
 		}
 	}

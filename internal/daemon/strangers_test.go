@@ -136,7 +136,7 @@ func runStranger(args []string) error {
 		}
 	}
 	fmt.Println("done")
-	select {}
+	return daemontest.Stay()
 }
 
 // Processes that say anything on the worker socket are refused, cost nothing that

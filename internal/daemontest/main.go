@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/handoff"
@@ -20,6 +21,14 @@ var helpers = map[string]func(args []string) error{}
 // Helper makes the test binary run f when Spawn starts it under name. Call it
 // before Main.
 func Helper(name string, f func(args []string) error) { helpers[name] = f }
+
+// Stay is what a Helper does that is to be there until it is killed: it never returns. A select without cases would end the
+// process as a deadlock, if it is built without cgo and waits for nothing else.
+func Stay() error {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
 
 // tenants are services that cores have within themselves, by a variable of their environment.
 var tenants = map[string]daemon.Tenant{}

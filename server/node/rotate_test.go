@@ -34,7 +34,7 @@ func offend(args []string) error {
 		select {
 		case err := <-over:
 			fmt.Println(err)
-			select {}
+			return daemontest.Stay()
 		case <-time.After(time.Millisecond):
 		}
 	}
