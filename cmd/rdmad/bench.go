@@ -18,7 +18,7 @@ func newBench() *cobra.Command {
 		Short: "Measure calls from worker processes",
 		Long: "Start worker processes that attach to the daemon of this node and make calls to the service of\n" +
 			"\"rdmad echo\". Latencies are full round trips as callers see them. Every answer's content is\n" +
-			"checked.",
+			"checked. Answers of more than 1 KiB are read where they arrive.",
 		Example: "  rdmad sandbox -- rdmad bench call --clients 8 --depth 64",
 		RunE:    chooseCommand,
 	}

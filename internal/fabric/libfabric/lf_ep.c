@@ -1,6 +1,6 @@
 //go:build libfabric && cgo && linux
 
-#include "lf_shim.h"
+#include "lf_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ int lf_pd_close(struct lf_pd *p)
 	return rc;
 }
 
-static int needs(const struct lf_pd *p, int mode) { return (p->dev->info->domain_attr->mr_mode & mode) != 0; }
+int lf_needs(const struct lf_pd *p, int mode) { return (p->dev->info->domain_attr->mr_mode & mode) != 0; }
 
 // present makes sure that memory has pages, for providers that want them there.
 static void present(void *addr, uint64_t len)
@@ -48,16 +48,16 @@ static void present(void *addr, uint64_t len)
 		(void)*(volatile uint8_t *)(at < (uintptr_t)addr ? (uintptr_t)addr : at);
 }
 
-static int reg(struct lf_pd *p, void *addr, uint64_t len, uint64_t access, uint64_t key, struct fid_mr **mr)
+int lf_reg(struct lf_pd *p, void *addr, uint64_t len, uint64_t access, uint64_t key, struct fid_mr **mr)
 {
-	if (needs(p, FI_MR_ALLOCATED))
+	if (lf_needs(p, FI_MR_ALLOCATED))
 		present(addr, len);
-	return fi_mr_reg(p->domain, addr, len, access, 0, needs(p, FI_MR_PROV_KEY) ? 0 : key, 0, mr, NULL);
+	return fi_mr_reg(p->domain, addr, len, access, 0, lf_needs(p, FI_MR_PROV_KEY) ? 0 : key, 0, mr, NULL);
 }
 
 int lf_register(struct lf_pd *p, void *addr, uint64_t len, uint64_t access, uint64_t key, struct lf_mr *out)
 {
-	int rc = reg(p, addr, len, access, key, &out->mr);
+	int rc = lf_reg(p, addr, len, access, key, &out->mr);
 	if (rc)
 		return rc;
 	out->key = fi_mr_key(out->mr);
@@ -103,10 +103,10 @@ static int furnish(struct lf_ep *e, uint64_t key)
 		return -FI_ENOMEM;
 	}
 	e->reqs = (void *)(e->area + page + messages);
-	int rc = reg(e->pd, e->area, page, FI_REMOTE_WRITE | FI_REMOTE_READ, key, &e->anchor);
-	if (rc || !needs(e->pd, FI_MR_LOCAL))
+	int rc = lf_reg(e->pd, e->area, page, FI_REMOTE_WRITE | FI_REMOTE_READ, key, &e->anchor);
+	if (rc || !lf_needs(e->pd, FI_MR_LOCAL))
 		return rc;
-	rc = reg(e->pd, e->area + page, e->area_size - page, FI_SEND | FI_RECV | FI_READ | FI_WRITE, key + 1, &e->own);
+	rc = lf_reg(e->pd, e->area + page, e->area_size - page, FI_SEND | FI_RECV | FI_READ | FI_WRITE, key + 1, &e->own);
 	if (!rc)
 		e->desc = fi_mr_desc(e->own);
 	return rc;
@@ -122,8 +122,7 @@ static int hear(struct lf_pd *p, struct fid_ep *ep, struct fid_eq **eq)
 	return rc ? rc : fi_ep_bind(ep, &(*eq)->fid, 0);
 }
 
-// make also closes the gate of what listens, of which it sets listener.
-static int make(struct lf_pd *p, int wait, size_t depth, struct fid_cq **cq, struct fid_av **av, struct fid_eq **eq, struct fid_ep **ep, int32_t *listener)
+int lf_make(struct lf_pd *p, int wait, size_t depth, struct fid_cq **cq, struct fid_av **av, struct fid_eq **eq, struct fid_ep **ep, int32_t *listener)
 {
 	*listener = -1;
 	struct fi_cq_attr ca = {.size = depth, .format = FI_CQ_FORMAT_TAGGED, .wait_obj = wait ? FI_WAIT_FD : FI_WAIT_NONE};
@@ -171,7 +170,7 @@ int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial,
 		e->idle[e->idle_count] = e->idle_count;
 	e->fd = -1;
 	e->peer = FI_ADDR_UNSPEC;
-	int rc = make(p, wait && p->dev->waits, depth, &e->cq, &e->av, &e->eq, &e->ep, &e->listener);
+	int rc = lf_make(p, wait && p->dev->waits, depth, &e->cq, &e->av, &e->eq, &e->ep, &e->listener);
 	if (!rc && wait && p->dev->waits)
 		rc = fi_control(&e->cq->fid, FI_GETWAIT, &e->fd);
 	if (!rc)
@@ -186,12 +185,11 @@ int lf_ep_open(struct lf_pd *p, uint32_t sends, uint32_t recvs, uint32_t serial,
 	return 0;
 }
 
-static int shut(struct fid *f) { return f ? fi_close(f) : 0; }
+int lf_shut(struct fid *f) { return f ? fi_close(f) : 0; }
 
-// The endpoint is closed first: from then on nothing of it is under way.
-static int unmake(struct fid_cq *cq, struct fid_av *av, struct fid_eq *eq, struct fid_ep *ep)
+int lf_unmake(struct fid_cq *cq, struct fid_av *av, struct fid_eq *eq, struct fid_ep *ep)
 {
-	int a = shut(ep ? &ep->fid : NULL), b = shut(cq ? &cq->fid : NULL), c = shut(av ? &av->fid : NULL), d = shut(eq ? &eq->fid : NULL);
+	int a = lf_shut(ep ? &ep->fid : NULL), b = lf_shut(cq ? &cq->fid : NULL), c = lf_shut(av ? &av->fid : NULL), d = lf_shut(eq ? &eq->fid : NULL);
 	return a ? a : b ? b : c ? c : d;
 }
 
@@ -200,8 +198,8 @@ int lf_ep_close(struct lf_ep *e)
 	// One that has no peer was never looked at, so that nothing has begun to arrive.
 	if (e->pd->dev->sockets && e->ep && e->peer != FI_ADDR_UNSPEC)
 		lf_sever(e->ep, e->cq, e->av, e->peer, e->conns, e->settled ? e->conns_count : -1);
-	int rc = unmake(e->cq, e->av, e->eq, e->ep);
-	int a = shut(e->own ? &e->own->fid : NULL), b = shut(e->anchor ? &e->anchor->fid : NULL);
+	int rc = lf_unmake(e->cq, e->av, e->eq, e->ep);
+	int a = lf_shut(e->own ? &e->own->fid : NULL), b = lf_shut(e->anchor ? &e->anchor->fid : NULL);
 	rc = rc ? rc : a ? a : b;
 	if (rc)
 		return rc; // rather a leak than memory that the library may still use
@@ -212,22 +210,22 @@ int lf_ep_close(struct lf_ep *e)
 	return 0;
 }
 
-static int name_of(struct fid_ep *ep, uint8_t *out, uint32_t max)
+int lf_name_of(struct fid_ep *ep, uint8_t *out, uint32_t max)
 {
 	size_t n = max;
 	int rc = fi_getname(&ep->fid, out, &n);
 	return rc ? rc : (int)n;
 }
 
-int lf_ep_name(struct lf_ep *e, uint8_t *out, uint32_t max) { return name_of(e->ep, out, max); }
+int lf_ep_name(struct lf_ep *e, uint8_t *out, uint32_t max) { return lf_name_of(e->ep, out, max); }
 
 void lf_ep_anchor(struct lf_ep *e, uint64_t *addr, uint64_t *key)
 {
-	*addr = needs(e->pd, FI_MR_VIRT_ADDR) ? (uint64_t)(uintptr_t)e->area : 0;
+	*addr = lf_needs(e->pd, FI_MR_VIRT_ADDR) ? (uint64_t)(uintptr_t)e->area : 0;
 	*key = fi_mr_key(e->anchor);
 }
 
-static int insert(struct fid_av *av, const uint8_t *name, uint32_t len, fi_addr_t *out)
+int lf_insert(struct fid_av *av, const uint8_t *name, uint32_t len, fi_addr_t *out)
 {
 	// The library does not know how long the address is.
 	uint8_t whole[LF_ADDR + 8] = {0};
@@ -255,7 +253,7 @@ int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anch
 	e->anchor_key = anchor_key;
 	int rc = lf_ep_expect(e, name, len);
 	if (!rc)
-		rc = insert(e->av, name, len, &e->peer);
+		rc = lf_insert(e->av, name, len, &e->peer);
 	if (!rc)
 		lf_near_join(e, name, len);
 	return rc;
@@ -305,221 +303,4 @@ void lf_set_free(struct lf_set *s)
 	free(s->eps);
 	free(s->fids);
 	free(s);
-}
-
-// lf_ctl has buffers for messages, each with its context: the first CTL_IN for those that come, of which the last CTL_TAGGED are for tagged
-// ones, that nobody has a reason to send and that the library would keep; the rest for those that go, where the library takes no
-// message with the call.
-enum { CTL_IN = 34, CTL_TAGGED = 2, CTL_OUT = 32, CTL_BUFS = CTL_IN + CTL_OUT, CTL_MSG = 64 };
-
-struct lf_ctl {
-	struct lf_pd *pd;
-	struct fid_ep *ep;
-	struct fid_cq *cq;
-	struct fid_av *av;
-	struct fid_eq *eq;
-	struct fid_mr *mr;
-	void *desc;
-	struct ctl_buf {
-		struct fi_context2 ctx;
-		uint8_t bytes[CTL_MSG];
-		struct ctl_buf *next; // in its list
-	} *bufs, *idle, *free; // lists of buffers that are not posted, for messages that come and that go
-	size_t size;
-	int sending; // buffers for messages that go and are posted
-	int32_t listener;
-	// known are the nodes that are let in: those that were peers, the last one last.
-	struct lf_from known[LF_KNOWN];
-	int known_count;
-};
-
-static void put(struct ctl_buf **list, struct ctl_buf *b)
-{
-	b->next = *list;
-	*list = b;
-}
-
-// repost gives idle buffers back to the library, as many as it takes.
-static int repost(struct lf_ctl *c)
-{
-	while (c->idle) {
-		struct ctl_buf *b = c->idle;
-		ssize_t rc = b < c->bufs + CTL_IN - CTL_TAGGED ? fi_recv(c->ep, b->bytes, CTL_MSG, c->desc, FI_ADDR_UNSPEC, &b->ctx) :
-			fi_trecv(c->ep, b->bytes, CTL_MSG, c->desc, FI_ADDR_UNSPEC, 0, UINT64_MAX, &b->ctx);
-		if (rc)
-			return rc == -FI_EAGAIN ? 0 : (int)rc;
-		c->idle = b->next;
-	}
-	return 0;
-}
-
-static int ctl_start(struct lf_ctl *c, struct lf_dev *d, int *fd)
-{
-	int rc = lf_pd_open(d, &c->pd);
-	if (!rc)
-		rc = make(c->pd, d->waits, 256, &c->cq, &c->av, &c->eq, &c->ep, &c->listener);
-	*fd = -1;
-	if (!rc && d->waits)
-		rc = fi_control(&c->cq->fid, FI_GETWAIT, fd);
-	if (rc)
-		return rc;
-	c->size = CTL_BUFS * sizeof *c->bufs;
-	c->bufs = mmap(NULL, c->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (c->bufs == MAP_FAILED) {
-		c->bufs = NULL;
-		return -FI_ENOMEM;
-	}
-	if (needs(c->pd, FI_MR_LOCAL)) {
-		rc = reg(c->pd, c->bufs, c->size, FI_SEND | FI_RECV, 1, &c->mr);
-		if (rc)
-			return rc;
-		c->desc = fi_mr_desc(c->mr);
-	}
-	for (int i = 0; i < CTL_BUFS; i++)
-		put(i < CTL_IN ? &c->idle : &c->free, &c->bufs[i]);
-	return repost(c);
-}
-
-int lf_ctl_open(struct lf_dev *d, struct lf_ctl **out, int *fd)
-{
-	struct lf_ctl *c = calloc(1, sizeof *c);
-	if (!c)
-		return -FI_ENOMEM;
-	int rc = ctl_start(c, d, fd);
-	if (rc) {
-		lf_ctl_close(c);
-		return rc;
-	}
-	*out = c;
-	return 0;
-}
-
-int lf_ctl_close(struct lf_ctl *c)
-{
-	if (c->ep && c->pd->dev->sockets)
-		lf_sever(c->ep, c->cq, c->av, FI_ADDR_UNSPEC, NULL, -1);
-	int rc = c->pd ? unmake(c->cq, c->av, c->eq, c->ep) : 0;
-	int a = shut(c->mr ? &c->mr->fid : NULL), b = c->pd ? lf_pd_close(c->pd) : 0;
-	rc = rc ? rc : a ? a : b;
-	if (rc)
-		return rc;
-	if (c->bufs)
-		munmap(c->bufs, c->size);
-	free(c);
-	return 0;
-}
-
-int lf_ctl_name(struct lf_ctl *c, uint8_t *out, uint32_t max) { return name_of(c->ep, out, max); }
-
-// let_in opens the gate for a node. It stays open: a node whose last connection has ended has something to say still.
-static int let_in(struct lf_ctl *c, const uint8_t *name, uint32_t len)
-{
-	struct lf_from peer;
-	int rc = lf_from(name, len, &peer);
-	if (rc)
-		return rc;
-	for (int i = 0; i < c->known_count; i++)
-		if (!memcmp(&c->known[i], &peer, sizeof peer))
-			return 0;
-	if (c->known_count == LF_KNOWN)
-		memmove(c->known, c->known + 1, sizeof *c->known * (size_t)--c->known_count);
-	c->known[c->known_count++] = peer;
-	return lf_gate(c->listener, c->known, c->known_count, 1);
-}
-
-int lf_ctl_peer(struct lf_ctl *c, const uint8_t *name, uint32_t len, uint64_t *addr)
-{
-	int rc = c->listener < 0 ? 0 : let_in(c, name, len);
-	return rc ? rc : insert(c->av, name, len, addr);
-}
-
-void lf_ctl_forget(struct lf_ctl *c, uint64_t addr)
-{
-	fi_addr_t a = addr;
-	fi_av_remove(c->av, &a, 1, 0);
-}
-
-int lf_ctl_send(struct lf_ctl *c, uint64_t addr, const uint8_t *msg, uint32_t len)
-{
-	struct lf_dev *d = c->pd->dev;
-	if (d->injects && len <= d->info->tx_attr->inject_size)
-		return (int)fi_inject(c->ep, msg, len, addr);
-	struct ctl_buf *b = c->free;
-	if (len > CTL_MSG)
-		return -FI_EMSGSIZE;
-	if (!b)
-		return -FI_EAGAIN;
-	memcpy(b->bytes, msg, len);
-	int rc = (int)fi_send(c->ep, b->bytes, len, c->desc, addr, &b->ctx);
-	if (rc)
-		return rc;
-	c->free = b->next;
-	c->sending++;
-	return 0;
-}
-
-int lf_ctl_sending(const struct lf_ctl *c) { return c->sending; }
-
-// unheard drops what concerns no message: endpoints find out for themselves.
-static void unheard(struct lf_ctl *c)
-{
-	uint8_t event[256];
-	uint32_t kind;
-	struct fi_eq_err_entry x = {0};
-	ssize_t n = c->eq ? fi_eq_read(c->eq, &kind, event, sizeof event, 0) : -FI_EAGAIN;
-	while (n >= 0 || (n == -FI_EAVAIL && fi_eq_readerr(c->eq, &x, 0) >= 0))
-		n = fi_eq_read(c->eq, &kind, event, sizeof event, 0);
-}
-
-int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max)
-{
-	// Strangers may send for ever: what is no message is one as well, of one byte.
-	*out = 0;
-	for (;;) {
-		struct fi_cq_tagged_entry w;
-		ssize_t n = fi_cq_read(c->cq, &w, 1);
-		struct ctl_buf *b = NULL;
-		size_t len = 0;
-		if (n == -FI_EAGAIN) {
-			unheard(c);
-			return repost(c);
-		}
-		if (n == -FI_EAVAIL) {
-			struct fi_cq_err_entry e = {0};
-			n = fi_cq_readerr(c->cq, &e, 0);
-			if (n == -FI_EAGAIN)
-				return 0;
-			if (n < 0)
-				return (int)n;
-			b = e.op_context;
-		} else if (n < 0) {
-			return (int)n;
-		} else {
-			if (w.flags & (FI_RECV | FI_SEND))
-				b = w.op_context;
-			len = w.len < max ? w.len : max;
-		}
-		if (b < c->bufs || b >= c->bufs + CTL_BUFS)
-			return 1; // data that came with a stranger's write, or nothing of ours
-		if (b >= c->bufs + CTL_IN) {
-			put(&c->free, b);
-			c->sending--;
-			continue;
-		}
-		if (b < c->bufs + CTL_IN - CTL_TAGGED)
-			memcpy(out, b->bytes, len);
-		else
-			len = 0;
-		put(&c->idle, b);
-		int rc = repost(c);
-		if (rc)
-			return rc;
-		return len ? (int)len : 1;
-	}
-}
-
-int lf_ctl_arm(struct lf_ctl *c)
-{
-	struct fid *f = &c->cq->fid;
-	return fi_trywait(c->pd->dev->fabric, &f, 1) == 0;
 }
