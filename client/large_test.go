@@ -17,15 +17,22 @@ import (
 	"github.com/rdmad/rdmad/server"
 )
 
-// pattern returns n bytes that differ everywhere.
+// pattern returns n bytes that are others wherever a piece of a message could be misplaced.
 func pattern(n int, seed uint64) []byte {
 	b := make([]byte, (n+7)/8*8)
-	for i := 0; i < len(b); i += 8 {
+	period := min(len(b), patternPeriod)
+	for i := 0; i < period; i += 8 {
 		seed += 0x9e3779b97f4a7c15
 		binary.LittleEndian.PutUint64(b[i:], seed*seed>>7^seed)
 	}
+	for have := period; have < len(b); {
+		have += copy(b[have:], b[:have])
+	}
 	return b[:n]
 }
+
+// patternPeriod is after how many bytes a pattern begins again: none by which pieces of a message could be misplaced.
+const patternPeriod = 8 * 8191
 
 // largeHandlers are t/sum, which answers with the hash of its request, and t/make, which
 // answers with as many bytes of the pattern as its request says.
