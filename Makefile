@@ -27,9 +27,6 @@ WITH := $(subst $() $(),$(comma),$(strip $(RDMA) $(OFI)))
 # Not with libfabric: libraries that Debian's pulls in make every start of a program take 0.2 s.
 GO_BUILD = $(if $(RDMA),CGO_ENABLED=1 go build -tags $(RDMA),go build)
 
-# How many packages are tested at a time: most tests wait more than they compute.
-TEST_JOBS ?= $(shell expr 2 '*' $$(nproc))
-
 # "off" keeps make test from running the lab.
 LAB ?= on
 # The most time that the lab may take: its guest is an emulated machine.
@@ -62,10 +59,10 @@ build: toolchain ## Build the commands and examples into bin/, with RDMA if libi
 # go test also runs the seed corpora of all fuzz targets. What it vets once need not be vetted for each build.
 .PHONY: test
 test: toolchain ## Run all tests and fuzz seeds, those with concurrency under the race detector, and the lab if it can run.
-	go test -p $(TEST_JOBS) -timeout $(TEST_TIMEOUT) ./test ./...
+	go test -timeout $(TEST_TIMEOUT) ./test ./...
 	@if [[ -n "$$(command -v "$$(go env CC)")" ]]; then \
 		echo "go test -race"; \
-		CGO_ENABLED=1 go test -race -vet=off -p $(TEST_JOBS) -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES); \
+		CGO_ENABLED=1 go test -race -vet=off -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES); \
 	else \
 		echo "race detector: skipped, it needs a C compiler and $$(go env CC) is not there"; \
 	fi

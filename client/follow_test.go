@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -51,10 +52,10 @@ func TestStreamsAndLargePostsFollow(t *testing.T) {
 		}
 		return nil
 	})
-	offer()
-	if err := a.Connected("b"); err != nil {
+	if err := errors.Join(b.Connected("a"), a.Connected("b")); err != nil {
 		t.Fatal(err)
 	}
+	offer()
 	daemontest.Eventually(t, "b serves again", func() error {
 		st, err := a.Status(t.Context())
 		if err != nil {
