@@ -50,7 +50,8 @@ type Conn struct {
 // Attach connects to the daemon that listens on socket; empty means the
 // environment variable RDMAD_SOCKET or else DefaultSocket. The caller must
 // Close the connection. Errors: ErrNotRunning, ErrPermission, ErrVersion,
-// ErrLimit, or ctx's.
+// ErrLimit, ErrClosed if the daemon went away meanwhile, again and again (try later), one that wraps
+// os.ErrDeadlineExceeded if it has not answered within 10 s, or ctx's.
 func Attach(ctx context.Context, socket string, opts ...Option) (*Conn, error) {
 	o := options{name: filepath.Base(os.Args[0]), wait: defaultWait()}
 	for _, f := range opts {
@@ -85,7 +86,8 @@ func (c *Conn) Node() string { return c.session.Welcome.Node }
 func (c *Conn) Domain() string { return c.session.Welcome.Domain }
 
 // Done is closed when the connection has ended, by Close or because the daemon
-// is gone. Attach again to go on.
+// is gone. Attach again to go on: methods, queues and regions belong to the connection, and
+// are to be made anew.
 func (c *Conn) Done() <-chan struct{} { return c.session.Done() }
 
 // Call sends req to target and returns the answer, a new slice. It waits for

@@ -19,7 +19,7 @@ import (
 // if the target names one, else to another node as long as one serves the method. That goes
 // on until there is an answer, an error of the handler being one, or the context or the
 // connection ends, but for no more than 32 tries, between which the library waits for about
-// a millisecond at first and a second in the end, 16 s in all. Between them the daemon may
+// a millisecond at first and a second in the end, 11 to 22 s in all. Between them the daemon may
 // wait for a node besides (limits.connect_wait). Looking a target up for the first time
 // (Conn.Method) is not part of a request, and not tried again.
 //

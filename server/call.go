@@ -186,7 +186,7 @@ func (c *Call) dropped(n int) []byte {
 }
 
 // Cookie returns the number that the caller sent along, and 0 when the handler has
-// returned.
+// returned. The client package sends 0: it is for programs that write slots themselves (docs/layout.md).
 func (c *Call) Cookie() uint64 {
 	if c.open.Load() == 0 {
 		return 0

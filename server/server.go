@@ -57,7 +57,8 @@ type Server struct {
 // Attach connects to the daemon that listens on socket; empty means the
 // environment variable RDMAD_SOCKET or else /run/rdmad/rdmad.sock. The caller
 // must Close the server. Errors: ErrNotRunning, ErrPermission, ErrVersion,
-// ErrLimit, or ctx's.
+// ErrLimit, ErrClosed if the daemon went away meanwhile, again and again (try later), one that wraps
+// os.ErrDeadlineExceeded if it has not answered within 10 s, or ctx's.
 func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error) {
 	o := options{name: filepath.Base(os.Args[0]), workers: defaultWorkers, wait: defaultWait(), large: defaultLarge, streams: defaultStreams}
 	for _, f := range opts {

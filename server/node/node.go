@@ -30,8 +30,8 @@ type Config struct {
 	// Server are the options of the server that register gets.
 	Server []server.Option
 	// RegisterLimit is how long a core that replaces another, because of an upgrade, may take until
-	// register has returned. Then the program before it is started again. 0 means 10 s, and less is refused. There is no limit
-	// at other times.
+	// register has returned. Then the program before it is started again. 0 means 10 s, and less is refused. At other times
+	// it is 10 minutes, after which the core is started again, or none with node.hang_limit = "0s".
 	RegisterLimit time.Duration
 }
 
