@@ -62,10 +62,13 @@ func (d *Domain) look() {
 	}
 	for i, w := range k.slow {
 		k.slow[i] = nil
-		if list := w.overdue; !w.Spill(list) {
+		list := w.overdue
+		w.overdue = nil
+		// One that has gone since the look began may be buried, and the lanes unmapped: who saw to that has waited
+		// for what was begun before.
+		if w.Gone || !w.Spill(list) {
 			w.Spilling = false
 		}
-		w.overdue = nil
 	}
 	k.slow = k.slow[:0]
 	k.traffic = k.traffic || k.found

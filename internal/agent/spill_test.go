@@ -191,6 +191,27 @@ func TestOverdueOfTheGone(t *testing.T) {
 	allFree(t, r.out.Ring, 0)
 }
 
+// Nothing is begun for a worker that goes between the look at its answers and the end of that look: whoever buries it
+// unmaps what nobody else uses.
+func TestOverdueOfWhoGoesMeanwhile(t *testing.T) {
+	r := newSpillRig(t)
+	r.answered(t, 2, 8)
+	for range ripe - 1 {
+		r.look()
+	}
+	r.a.Commands.Do(r.d.OnLook)
+	r.a.cycle() // the ring is looked at, and the look has not ended
+	if len(r.d.Looks.slow) != 1 {
+		t.Fatalf("%d slow workers", len(r.d.Looks.slow))
+	}
+	r.d.Detach(r.slow.view)
+	r.d.Bury(r.slow.view)
+	r.a.cycle()
+	if len(r.lists) > 0 || len(r.d.Looks.slow) > 0 || r.slow.view.Spilling {
+		t.Errorf("%d lists, %d slow workers, spilling: %v", len(r.lists), len(r.d.Looks.slow), r.slow.view.Spilling)
+	}
+}
+
 // Words and headers that another process of the domain has overwritten cost nobody
 // slots that are on their way, and an answer that is damaged becomes an error.
 func TestSpillOfTheDamaged(t *testing.T) {

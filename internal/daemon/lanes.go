@@ -180,6 +180,9 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	var left []agent.Absence
 	d.agent.Commands.Call(func() { left, err = o.raise(d, s, pair, waiting, verdicts) })
 	if err != nil {
+		if s.Reason() == nil {
+			d.tellBroken(pair.Opening, o.info, false, err.Error()) // its end is up, and no device need tell it
+		}
 		return err
 	}
 	o.session, o.opened = s, time.Now()

@@ -86,3 +86,39 @@ func TestOutcastsOfOtherMemory(t *testing.T) {
 		t.Errorf("%d processes are kept out by the next core", len(left.outcasts))
 	}
 }
+
+// So it is if its domain gets other memory in the moment before it is disconnected: nothing is kept of it as a worker then.
+func TestOutcastOfMemoryThatWasReplacedJustNow(t *testing.T) {
+	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
+	core := successors(t, cfg)
+	first, end := core()
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.open(l)
+	offender, err := client.Attach(t.Context(), cfg.Node.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer offender.Close()
+	w := workerOf(t, first)
+	first.mu.Lock()
+	first.keepNoMore(keyOf(kindWorker, w.domain, w.id))
+	w.domain.retired = true // as replace does
+	first.mu.Unlock()
+	first.strikeOut(w.domain, w.view, 8, agent.BadMessage)
+	<-offender.Done()
+	first.mu.Lock()
+	w.domain.retired = false
+	first.mu.Unlock()
+	end()
+
+	second, end := core()
+	defer end()
+	second.mu.Lock()
+	defer second.mu.Unlock()
+	if second.outcasts[os.Getpid()] != 1 {
+		t.Errorf("kept out: %v", second.outcasts)
+	}
+}

@@ -62,7 +62,11 @@ func (c *conductor) strikeOut(d *domain, view *agent.Worker, n int, last agent.M
 	}
 	w.struck = n
 	c.castOut(w)
-	w.keepWorkerChange() // before its connection ends: the next core is not to believe it either
+	if d.retired { // just now: what is kept of its workers is gone
+		w.keepOutcast()
+	} else {
+		w.keepWorkerChange() // before its connection ends: the next core is not to believe it either
+	}
 	c.mu.Unlock()
 	atomic.AddUint64(&c.counts().StruckOut, 1)
 	why := w.offended()
@@ -190,8 +194,8 @@ func (c *conductor) replace(d, next *domain, why string) (ends []agent.Ending, w
 		d.agent.Domains = append(d.agent.Domains, next.view)
 	})
 	for id, w := range d.workers {
+		w.keepOutcast() // first: a core that dies in between has kept it out in one way or the other
 		c.keepNoMore(keyOf(kindWorker, d, id))
-		w.keepOutcast()
 		if _, ok := c.attached[w]; ok {
 			workers = append(workers, w) // it gives the memory up when it is told
 			continue

@@ -275,7 +275,7 @@ func (d *domainLeft) farewell(reason string) {
 		if err != nil {
 			continue // it sees the end all the same
 		}
-		_ = conn.Send(&attach.Message{Type: attach.TypeGoodbye, Reason: reason})
+		_ = conn.Offer(&attach.Message{Type: attach.TypeGoodbye, Reason: reason}) // one that does not read is not waited for
 		_ = conn.Close()
 	}
 }
