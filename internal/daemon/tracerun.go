@@ -33,6 +33,10 @@ type traceRun struct {
 	armed map[armedLink]armedAt
 	// asked are the goroutines that ask peers.
 	asked sync.WaitGroup
+	// methods are those that the trace is about, by domain, as of when the conductor last said that something has changed, which
+	// was known. Peers may have very many.
+	methods map[*domain]map[agent.RemoteMethod]bool
+	known   chan struct{}
 
 	mu sync.Mutex
 	// ready are traces that nobody has fetched, over why there will be no more. changed
@@ -306,21 +310,33 @@ func (r *traceRun) scope(d *domain) *agent.TraceScope {
 	if r.spec.Service == "" && r.spec.Method == "" {
 		return s
 	}
+	if r.known != c.changed {
+		r.methods, r.known = make(map[*domain]map[agent.RemoteMethod]bool), c.changed
+	}
+	if r.methods[d] == nil {
+		r.methods[d] = r.methodsOf(d)
+	}
+	s.Methods = r.methods[d]
+	return s
+}
+
+// methodsOf returns the methods of the domain that the trace is about; conductor.mu is held.
+func (r *traceRun) methodsOf(d *domain) map[agent.RemoteMethod]bool {
 	wanted := func(k methodKey) bool {
 		return (r.spec.Service == "" || k.service == r.spec.Service) && (r.spec.Method == "" || k.method == r.spec.Method)
 	}
-	s.Methods = make(map[agent.RemoteMethod]bool)
+	list := make(map[agent.RemoteMethod]bool)
 	for k, m := range d.methods {
 		if wanted(k) {
-			s.Methods[agent.RemoteMethod{ID: m.id}] = true
+			list[agent.RemoteMethod{ID: m.id}] = true
 		}
 	}
-	for _, l := range c.links {
+	for _, l := range r.conductor.links {
 		for k, e := range l.directory[d.name] {
 			if wanted(k) {
-				s.Methods[agent.RemoteMethod{Node: l.name, ID: e.ID}] = true
+				list[agent.RemoteMethod{Node: l.name, ID: e.ID}] = true
 			}
 		}
 	}
-	return s
+	return list
 }
