@@ -43,8 +43,9 @@ func (p Pending) Ready() bool { return p.f != nil && p.f.epoch.Load() == p.epoch
 
 // Wait waits for the answer, which must be released. With an error there is nothing to
 // release. When ctx ends before the outcome is known the request is given up, as by CallInPlace: it is
-// taken back, or its answer dropped, and the error is a *DeadlineError. Errors are those of Future.Wait besides,
-// ErrClosed after Conn.Close, and ErrInvalid if Wait was called before, also of a copy.
+// taken back, or its answer dropped, and the error is a *DeadlineError. Errors are those of Future.Wait besides;
+// for an answer that was there, too, ErrMaybeExecuted after Conn.Close, which has taken its memory away; and ErrInvalid if
+// Wait was called before, also of a copy.
 func (p Pending) Wait(ctx context.Context) (Answer, error) {
 	present(ctx)
 	f := p.f
@@ -53,7 +54,7 @@ func (p Pending) Wait(ctx context.Context) (Answer, error) {
 	}
 	m := f.m
 	if !m.conn.gate.enter() {
-		return Answer{}, m.closed()
+		return Answer{}, f.tooLate(ctx)
 	}
 	if _, err := m.inPlace(ctx, f); err != nil {
 		m.conn.gate.leave()
@@ -61,4 +62,20 @@ func (p Pending) Wait(ctx context.Context) (Answer, error) {
 	}
 	m.conn.arrived.take(f)
 	return Answer{f, p.epoch + 1}, nil
+}
+
+// tooLate returns the outcome of a request whose answer can be had no more, because the connection was closed.
+func (f *Future) tooLate(ctx context.Context) error {
+	select { // as in Future.Wait
+	case <-f.channel():
+	case <-f.m.conn.over:
+	case <-ctx.Done():
+	}
+	switch {
+	case !f.settled():
+		return f.m.late(ctx, true)
+	case f.err != nil:
+		return f.err
+	}
+	return fmt.Errorf("%s: %w: it was, and its answer was not fetched: %w", f.m.name, ErrMaybeExecuted, ErrClosed)
 }

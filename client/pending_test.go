@@ -231,18 +231,19 @@ func TestGoInPlaceGivenUp(t *testing.T) {
 	quiet(t, a, b)
 }
 
-// Close does not wait for answers that nobody has waited for, and is their outcome.
+// Close does not wait for answers that nobody has waited for, and takes them away. What they are outcomes of was executed, or may
+// have been; an error is what it was.
 func TestCloseBesidePending(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
 	g := newGate()
 	defer g.Open()
-	serve(t, b, 2, handlers{"gate": g.handle, "large": func(c *server.Call) error { return c.Reply(pattern(3<<20, 1)) }})
+	serve(t, b, 2, handlers{"gate": g.handle, "fail": func(*server.Call) error { return errors.New("no") }, "large": func(c *server.Call) error { return c.Reply(pattern(3<<20, 1)) }})
 	c, err := client.Attach(t.Context(), a.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var pending []client.Pending
-	for _, name := range []string{"echo", "gate", "large"} {
+	for _, name := range []string{"echo", "fail", "gate", "large"} {
 		p, err := method(t, c, "b/t/"+name).GoInPlace(t.Context(), []byte("x"))
 		if err != nil {
 			t.Fatal(err)
@@ -250,16 +251,21 @@ func TestCloseBesidePending(t *testing.T) {
 		pending = append(pending, p)
 	}
 	<-g.entered
-	if _, err := c.Call(t.Context(), "b/t/echo", nil); err != nil { // the first is there
-		t.Fatal(err)
-	}
+	daemontest.Eventually(t, "the first two are there", func() error {
+		if _, err := c.Call(t.Context(), "b/t/echo", nil); err != nil || !pending[0].Ready() || !pending[1].Ready() {
+			return fmt.Errorf("not yet: %w", err)
+		}
+		return nil
+	})
 	within(t, "Close", func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	for k, p := range pending {
-		if answer, err := p.Wait(t.Context()); !errors.Is(err, client.ErrClosed) || answer.Bytes() != nil {
+		answer, err := p.Wait(t.Context())
+		if failed := k == 1; errors.Is(err, client.ErrRemote) != failed || errors.Is(err, client.ErrClosed) == failed ||
+			errors.Is(err, client.ErrMaybeExecuted) == failed || errors.Is(err, client.ErrNotExecuted) || answer.Bytes() != nil {
 			t.Errorf("answer %d after Close: %v", k, err)
 		}
 	}

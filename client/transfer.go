@@ -159,7 +159,8 @@ func (t *transfer) await(ctx context.Context, k int, buf []byte, up bool) error 
 		switch {
 		case up && a.Kind == exchange.KindAck:
 			return nil
-		case up || a.Kind != exchange.KindData || a.Offset != uint64(p.off) || int(a.Length) != p.n:
+		case up || a.Kind != exchange.KindData || a.Offset != uint64(p.off) || int(a.Length) != p.n,
+			a.Flags&exchange.FlagRegion != 0 != (t.region != nil): // its bytes would be somewhere else
 			return exchange.ErrProtocol
 		case t.block != nil:
 			copy(buf[p.off:p.off+p.n], t.block.Mem()[t.place(k, p.off):])

@@ -286,12 +286,9 @@ func (c *Call) execute() (status slots.Status, text string) {
 	if err := c.header.CheckRequest(c.ring.Geometry(), c.run.Len); err != nil {
 		return slots.StatusInvalid, err.Error()
 	}
-	if c.batch == nil && !c.inline && c.header.Flags&slots.FlagPart != 0 && c.server.pool.closed.Load() {
-		// The monitor has it, because no worker takes anything any more; see takeParts.
-		c.dropLarge()
-		return slots.StatusNotExecuted, stopping
-	}
-	if c.inline && (c.header.Flags&slots.FlagPart != 0 || c.header.Refs > 0) || !c.inline && c.batch == nil {
+	// The monitor has a part if no worker takes anything any more; see takeParts.
+	closing := c.batch == nil && !c.inline && c.header.Flags&slots.FlagPart != 0 && c.server.pool.closed.Load()
+	if c.inline && (c.header.Flags&slots.FlagPart != 0 || c.header.Refs > 0) || !c.inline && c.batch == nil && !closing {
 		// The agent, or the monitor, has seen another header. With this one the agent would wait for itself, and
 		// the monitor would be inside a handler while nobody sees to the workers.
 		return slots.StatusInvalid, "the request was damaged in shared memory"
@@ -305,6 +302,10 @@ func (c *Call) execute() (status slots.Status, text string) {
 		if c.carried, ok = takeCarried(c.ring.Payload(c.run), &c.header, c.carried); !ok {
 			return slots.StatusInvalid, badCarried
 		}
+	}
+	if closing {
+		c.dropLarge()
+		return slots.StatusNotExecuted, stopping
 	}
 	handler := c.handler()
 	if handler == nil {
