@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,6 +112,30 @@ func TestScripts(t *testing.T) {
 			if out, err := c.CombinedOutput(); err != nil || len(out) > 0 && script != "files/postrm" {
 				t.Errorf("%s %s: %v\n%s", script, call, err, out)
 			}
+		}
+	}
+}
+
+// Where rpm exchanges one package for the other, the one that goes stops nothing; otherwise it does.
+func TestRPMExchange(t *testing.T) {
+	for status, want := range map[string]string{"0": "", "1": "systemctl --no-reload disable rdmad.socket\nsystemctl --no-reload disable rdmad.service\n"} {
+		bin := t.TempDir()
+		did := filepath.Join(bin, "did")
+		for name, text := range map[string]string{
+			"rpm":       "test \"$*\" = '-q --quiet rdmad rdmad-rdma' && exit " + status,
+			"systemctl": "case $1 in --no-reload) echo systemctl \"$@\" >>" + did + ";; esac",
+		} {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := exec.Command("sh", "files/prerm", "0")
+		c.Env = []string{"PATH=" + bin}
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if text, err := os.ReadFile(did); string(text) != want || err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("rpm -q says %s: %q, %v", status, text, err)
 		}
 	}
 }

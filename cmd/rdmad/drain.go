@@ -88,7 +88,10 @@ func (f *drainFlags) run(ctx context.Context, out io.Writer) error {
 	s, err = w.wait(ctx, s)
 	w.progress.end()
 	w.close()
-	if err != nil {
+	switch {
+	case errors.Is(err, errBack):
+		return fmt.Errorf("node %s is in service: %w", w.node, err)
+	case err != nil:
 		return fmt.Errorf("node %s is out of service, but whether it is drained is not known: %w", w.node, err)
 	}
 	if s.Drain != nil && !s.Drain.Complete && f.timeout > 0 {
@@ -127,6 +130,8 @@ type drainWait struct {
 // drainLook is how often the daemon is asked.
 const drainLook = 100 * time.Millisecond
 
+var errBack = errors.New("somebody has put it back, or the daemon was started anew")
+
 // wait returns the state in which the node is drained, or that after the time to wait.
 func (w *drainWait) wait(ctx context.Context, s *status.Node) (*status.Node, error) {
 	w.node = s.Node
@@ -134,7 +139,7 @@ func (w *drainWait) wait(ctx context.Context, s *status.Node) (*status.Node, err
 	for {
 		switch {
 		case s.Drain == nil:
-			return nil, errors.New("somebody has put it back into service, or the daemon was started anew")
+			return nil, errBack
 		case s.Drain.Complete || !time.Now().Before(end):
 			return s, nil
 		}

@@ -177,15 +177,15 @@ func (r *Result) tool() string {
 	return "ib_write_bw"
 }
 
-// compare fills in the ratio: one caller's round trip to two one-way writes, all
+// compare fills in the ratio, if there is a figure to compare with: one caller's round trip to two one-way writes, all
 // else to the rate at which the device takes writes of that size one by one.
 func (r *Result) compare(raw []RawResult) {
 	for _, w := range raw {
 		switch {
 		case w.Size != r.Size:
-		case r.Depth == 1 && r.Clients == 1 && w.Tool == "ib_write_lat":
+		case r.Depth == 1 && r.Clients == 1 && w.Tool == "ib_write_lat" && w.LatencyUS > 0:
 			r.Against, r.Ratio = "p50 / 2 x ib_write_lat", r.P50US/(2*w.LatencyUS)
-		case r.Depth*r.Clients > 1 && w.Tool == r.tool():
+		case r.Depth*r.Clients > 1 && w.Tool == r.tool() && w.Rate > 0:
 			r.Against, r.Ratio = "rate / "+w.Tool, r.Rate/w.Rate
 		}
 	}

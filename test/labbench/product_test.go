@@ -29,3 +29,13 @@ func TestLogsOfAFailedSandbox(t *testing.T) {
 		t.Errorf("the whole log: %v", err)
 	}
 }
+
+// Where a tool had no figure there is nothing to be compared with.
+func TestNoRatioToNothing(t *testing.T) {
+	for _, r := range []Result{{Workload: "call", Size: 64, Clients: 1, Depth: 1, P50US: 5}, {Workload: "call", Size: 64, Clients: 8, Depth: 8, Rate: 5}} {
+		r.compare([]RawResult{{Tool: "ib_write_lat", Size: 64}, {Tool: "ib_write_bw", Size: 64}})
+		if r.Ratio != 0 || r.Against != "" {
+			t.Errorf("%+v", r)
+		}
+	}
+}

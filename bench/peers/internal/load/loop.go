@@ -149,7 +149,11 @@ func (l *load) window(s system.Pipe) error {
 	defer record()
 	for now := l.now(); ; {
 		for begun-ended < l.job.Depth && (begun < l.job.Depth || now < l.limit) {
-			queue[first] = outstanding{stamp: l.stamp(req), begin: now}
+			stamp := l.stamp(req)
+			if l.job.Depth == 1 {
+				now = l.now() // as in calls: what was done with the last answer is not part of it
+			}
+			queue[first] = outstanding{stamp: stamp, begin: now}
 			if err := s.Send(req); err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rdmad/rdmad/bench/peers/internal/crew"
@@ -13,8 +14,10 @@ import (
 // idle looks at all systems together while their clients are connected and do nothing. Clients are not
 // counted: what they use is the same for all, and is Go's.
 func (r *run) idle(ctx context.Context, setting Setting, round int, w *Workload, all []*instance) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.options.Idle+cellLimit, errors.New("no end of the idle clients"))
-	defer cancel()
+	// Each has a time of its own: one that hangs is no fault of the others.
+	bounded := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeoutCause(ctx, cellLimit, fmt.Errorf("the idle clients have not done their call within %v", cellLimit))
+	}
 	type look struct {
 		in   *instance
 		pids []int
@@ -33,7 +36,10 @@ func (r *run) idle(ctx context.Context, setting Setting, round int, w *Workload,
 			continue
 		}
 		l := &look{in: in}
-		if err := in.settle(ctx, w); err != nil {
+		within, cancel := bounded()
+		err := in.settle(within, w)
+		cancel()
+		if err != nil {
 			fail(in, err)
 			continue
 		}
@@ -63,7 +69,9 @@ func (r *run) idle(ctx context.Context, setting Setting, round int, w *Workload,
 		used, err := crew.CPU(l.pids)
 		elapsed := time.Since(begin)
 		if err == nil {
-			err = l.in.release(ctx, w)
+			within, cancel := bounded()
+			err = l.in.release(within, w)
+			cancel()
 		}
 		if err != nil {
 			fail(l.in, err)
