@@ -56,7 +56,7 @@ build: toolchain ## Build the commands and examples into bin/, with RDMA if libi
 	$(GO_BUILD) -o bin/ ./cmd/... ./examples/...
 
 # ./test is first, since it takes longest, and what comes last has nothing beside it.
-# go test also runs the seed corpora of all fuzz targets. What it vets once need not be vetted for each build.
+# go test also runs the seed corpora of all fuzz targets. It has vetted the packages before the race detector gets them.
 .PHONY: test
 test: toolchain ## Run all tests and fuzz seeds, those with concurrency under the race detector, and the lab if it can run.
 	go test -timeout $(TEST_TIMEOUT) ./test ./...
@@ -230,7 +230,7 @@ lint: toolchain ## Check formatting, go vet, staticcheck and the C compiler's wa
 	$(if $(RDMA),CGO_ENABLED=1 go vet -tags $(RDMA)$(comma)faultpoints ./internal/fabric/verbs)
 	$(if $(OFI),CGO_ENABLED=1 go vet -tags $(OFI)$(comma)faultpoints ./internal/fabric/libfabric)
 
-# The profile would have everything compiled for the command once more, also the standard library.
+# arm64 without the command's profile: by that everything would be compiled once more, also the standard library.
 .PHONY: cross
 cross: toolchain ## Build everything for the supported platforms, without cgo.
 	GOOS=linux GOARCH=amd64 go build ./...

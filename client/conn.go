@@ -166,6 +166,16 @@ func (c *Conn) Close() error {
 	return nil
 }
 
+// outcome waits, at a gate that is shut, for the outcome that Close gives, or for the end of ctx. Close waits for all who have entered,
+// and the caller may be one of them, elsewhere: it gives outcomes before.
+func (c *Conn) outcome(ctx context.Context, f *Future) {
+	select {
+	case <-f.channel():
+	case <-c.over:
+	case <-ctx.Done():
+	}
+}
+
 // addLane is told of each lane by the session, before the answer that names it.
 func (c *Conn) addLane(l attach.Lane, r *slots.Ring) {
 	c.mu.Lock()

@@ -142,12 +142,7 @@ func (f *Future) Wait(ctx context.Context) ([]byte, error) {
 			c.wait.until(ctx, f)
 			c.gate.leave()
 		} else {
-			// Close waits for all who have entered, and the caller may be one of them, elsewhere: it gives outcomes before.
-			select {
-			case <-f.channel():
-			case <-c.over:
-			case <-ctx.Done():
-			}
+			c.outcome(ctx, f)
 		}
 		if !f.settled() {
 			return nil, f.m.late(ctx, true)

@@ -66,11 +66,7 @@ func (p Pending) Wait(ctx context.Context) (Answer, error) {
 
 // tooLate returns the outcome of a request whose answer can be had no more, because the connection was closed.
 func (f *Future) tooLate(ctx context.Context) error {
-	select { // as in Future.Wait
-	case <-f.channel():
-	case <-f.m.conn.over:
-	case <-ctx.Done():
-	}
+	f.m.conn.outcome(ctx, f)
 	switch {
 	case !f.settled():
 		return f.m.late(ctx, true)

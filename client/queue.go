@@ -131,11 +131,7 @@ func (q *Queue) wait(ctx context.Context, ready *Future) bool {
 		q.conn.wait.until(ctx, ready)
 		q.conn.gate.leave()
 	} else {
-		select {
-		case <-ready.channel():
-		case <-q.conn.over:
-		case <-ctx.Done():
-		}
+		q.conn.outcome(ctx, ready)
 	}
 	return ready.settled()
 }

@@ -12,29 +12,40 @@ import (
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
 )
+
+// served starts the next core with a socket for workers.
+func served(t *testing.T, cfg *config.Config, core func() (*conductor, func())) (c *conductor, end func()) {
+	t.Helper()
+	c, end = core()
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.open(l)
+	return c, end
+}
+
+// attached attaches a process to c.
+func attached(t *testing.T, cfg *config.Config, c *conductor) (*client.Conn, *worker) {
+	t.Helper()
+	conn, err := client.Attach(t.Context(), cfg.Node.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, workerOf(t, c)
+}
 
 // A process that was disconnected for its offences is kept out by every later core, also when its domain has got other memory
 // since, and until it is dead.
 func TestOutcastsOfOtherMemory(t *testing.T) {
 	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
 	core := successors(t, cfg)
-	serve := func() (*conductor, func()) {
-		c, end := core()
-		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.open(l)
-		return c, end
-	}
+	serve := func() (*conductor, func()) { return served(t, cfg, core) }
 	first, end := serve()
-	offender, err := client.Attach(t.Context(), cfg.Node.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	offender, w := attached(t, cfg, first)
 	defer offender.Close()
-	w := workerOf(t, first)
 	first.strikeOut(w.domain, w.view, 8, agent.BadMessage)
 	<-offender.Done()
 	first.rotate(w.domain, w.pid)
@@ -91,18 +102,9 @@ func TestOutcastsOfOtherMemory(t *testing.T) {
 func TestOutcastOfMemoryThatWasReplacedJustNow(t *testing.T) {
 	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
 	core := successors(t, cfg)
-	first, end := core()
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.open(l)
-	offender, err := client.Attach(t.Context(), cfg.Node.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, end := served(t, cfg, core)
+	offender, w := attached(t, cfg, first)
 	defer offender.Close()
-	w := workerOf(t, first)
 	first.mu.Lock()
 	first.keepNoMore(keyOf(kindWorker, w.domain, w.id))
 	w.domain.retired = true // as replace does

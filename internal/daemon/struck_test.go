@@ -17,18 +17,9 @@ func TestNextCoreKnowsOffenders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := parsed(t, "[limits]\ndomain_strikes = 0\n[observe]\ncounters = \"off\"\n") // it keeps its memory
 			core := successors(t, cfg)
-			first, end := core()
-			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			first.open(l)
-			offender, err := client.Attach(t.Context(), cfg.Node.Socket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			first, end := served(t, cfg, core)
+			offender, w := attached(t, cfg, first)
 			defer offender.Close()
-			w := workerOf(t, first)
 			if dismissed {
 				first.strikeOut(w.domain, w.view, 8, agent.BadMessage)
 				<-offender.Done()
@@ -43,7 +34,8 @@ func TestNextCoreKnowsOffenders(t *testing.T) {
 
 			second, end := core()
 			defer end()
-			if l, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"}); err != nil {
+			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Node.Socket, Net: "unixpacket"})
+			if err != nil {
 				t.Fatal(err)
 			}
 			again := workerOf(t, second)

@@ -7,7 +7,6 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/handoff"
@@ -22,12 +21,13 @@ var helpers = map[string]func(args []string) error{}
 // before Main.
 func Helper(name string, f func(args []string) error) { helpers[name] = f }
 
-// Stay is what a Helper does that is to be there until it is killed: it never returns. A select without cases would end the
+// Stay is what a Helper does that is to be there until it is killed, or told to end. A select without cases would end the
 // process as a deadlock, if it is built without cgo and waits for nothing else.
 func Stay() error {
-	for {
-		time.Sleep(time.Hour)
-	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	<-ctx.Done()
+	return nil
 }
 
 // tenants are services that cores have within themselves, by a variable of their environment.
