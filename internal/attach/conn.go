@@ -21,7 +21,7 @@ import (
 // goroutine, Recv from one.
 type Conn struct {
 	sock *net.UnixConn
-	mu   sync.Mutex // serialises Send: one message, one write
+	turn chan struct{} // holds one: who sends has put it there. One message, one write
 	// spare is the descriptor that Reserve keeps back, if spared; both belong to who calls Recv.
 	spare  int
 	spared bool
@@ -35,7 +35,7 @@ var buffers = sync.Pool{New: func() any { return new([MaxMessage]byte) }}
 
 // NewConn wraps a SOCK_SEQPACKET connection, which it owns from then on.
 func NewConn(sock *net.UnixConn) *Conn {
-	return &Conn{sock: sock, patience: sendTimeout}
+	return &Conn{sock: sock, turn: make(chan struct{}, 1), patience: sendTimeout}
 }
 
 // sendTimeout bounds a Send to a process that does not read.
@@ -44,7 +44,10 @@ const sendTimeout = 5 * time.Second
 // Send writes a message with descriptors, which stay the caller's. Errors: ErrClosed when the other side is gone,
 // ErrBusy, and nothing is sent, when it has read nothing for some seconds and the socket's buffer is full, ErrLimit for a
 // message that is too long.
-func (c *Conn) Send(m *Message, fds ...int) error {
+func (c *Conn) Send(m *Message, fds ...int) error { return c.sendWithin(c.patience, m, fds...) }
+
+// sendWithin is Send that waits no longer than patience, also for others who send.
+func (c *Conn) sendWithin(patience time.Duration, m *Message, fds ...int) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("attach: encode %s message: %w", m.Type, err)
@@ -52,12 +55,14 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 	if len(data) > MaxMessage {
 		return fmt.Errorf("%w: %s message of %d bytes, at most %d", ErrLimit, m.Type, len(data), MaxMessage)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.sock.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
+	until := time.Now().Add(patience)
+	if !c.begin(patience) {
+		return fmt.Errorf("%w: send %s: others have waited for as long", ErrBusy, m.Type)
+	}
+	defer func() { <-c.turn }()
+	if err := c.sock.SetWriteDeadline(until); err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	until := time.Now().Add(c.patience)
 	err = shm.SendFDs(c.sock, data, fds...)
 	for errors.Is(err, unix.ETOOMANYREFS) && time.Now().Before(until) {
 		time.Sleep(handPause) // others have not taken theirs; see Hand
@@ -70,6 +75,23 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 		return fmt.Errorf("%w: send %s: %w", ErrClosed, m.Type, err)
 	}
 	return nil
+}
+
+// begin waits until nobody else sends, and says whether that was within patience.
+func (c *Conn) begin(patience time.Duration) bool {
+	select {
+	case c.turn <- struct{}{}:
+		return true
+	default:
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case c.turn <- struct{}{}:
+		return true
+	case <-late.C:
+		return false
+	}
 }
 
 // Offer is Send for what can wait: it returns ErrBusy, and sends nothing, while the

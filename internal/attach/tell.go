@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // backlog is what the daemon is told as soon as it reads again. There is little of it: a message for each region, lane and
@@ -56,15 +57,18 @@ func (s *Session) tellLater() {
 	}
 }
 
+// insistence is how long one try of insist takes: after that it looks whether it is still to go on.
+const insistence = 100 * time.Millisecond
+
 // insist sends a message to a daemon that may stand still, until ctx or the connection ends.
 func (s *Session) insist(ctx context.Context, m *Message) error {
-	for {
-		err := s.conn.Send(m)
-		switch {
-		case !errors.Is(err, ErrBusy):
+	for ctx.Err() == nil {
+		patience := insistence
+		if end, ok := ctx.Deadline(); ok {
+			patience = min(patience, max(time.Until(end), 0))
+		}
+		if err := s.conn.sendWithin(patience, m); !errors.Is(err, ErrBusy) {
 			return err
-		case ctx.Err() != nil:
-			return ctx.Err()
 		}
 		select {
 		case <-s.quiet:
@@ -72,4 +76,5 @@ func (s *Session) insist(ctx context.Context, m *Message) error {
 		default:
 		}
 	}
+	return ctx.Err()
 }

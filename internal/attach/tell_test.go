@@ -1,6 +1,8 @@
 package attach_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -51,6 +53,13 @@ func TestTellWhoStandsStill(t *testing.T) {
 		if err := s.Tell(&attach.Message{Type: attach.TypeFree, Region: &attach.RegionInfo{Index: i}}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	attach.Hurry(s, time.Minute) // what who asks is not to wait for
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := s.Ask(short, &attach.Message{Type: attach.TypePing}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 5*time.Second {
+		t.Errorf("asked who stands still: %v after %v", err, time.Since(began))
 	}
 	asked := make(chan error, 1)
 	go func() {

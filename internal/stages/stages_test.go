@@ -33,3 +33,14 @@ func TestTraceOfALyingPeer(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// A caller's stamps that cannot be are left out: one that says nothing of when it began would have waited since the node started.
+func TestStampsThatCannotBe(t *testing.T) {
+	const now = 1e15
+	for _, at := range [][2]int64{{0, now - 900}, {-5, now - 900}, {now - 800, now - 900}, {now - 900, now + 1e9}} {
+		e := Request{Began: at[0], Published: at[1], Posted: now - 700, Settled: now, Taken: now}
+		if got := e.Split(nil, now); got.claim != 0 || got.queue != 0 || got.Total != 700 || len(got.Notes) == 0 {
+			t.Errorf("began %d, published %d: %+v", at[0], at[1], got)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func (e *Request) Split(p *peerproto.Stage, now int64) (t Times) {
 	switch {
 	case e.Published == 0:
 		t.note("the caller has left no stamps (it was not asked in time, or has an older library): without claim and queue")
-	case e.Published > e.Posted+Slack || e.Began > e.Published:
+	case e.Published > e.Posted+Slack || e.Began > e.Published || e.Began <= 0:
 		t.note("the caller's stamps make no sense: without claim and queue")
 	default:
 		t.stamped = true

@@ -205,7 +205,7 @@ int lf_ep_close(struct lf_ep *e)
 		return rc; // rather a leak than memory that the library may still use
 	if (e->area)
 		munmap(e->area, e->area_size);
-	free(e->near_done);
+	lf_near_part(e);
 	free(e);
 	return 0;
 }

@@ -9,12 +9,15 @@
 #include "lf_shim.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 void lf_near_join(struct lf_ep *e, const uint8_t *name, uint32_t len)
 {
@@ -29,9 +32,32 @@ void lf_near_join(struct lf_ep *e, const uint8_t *name, uint32_t len)
 	// See name_for. A process of another name space has another number here.
 	if (sscanf(text, "fi_shm://rdmad-%llu-%d-", &space, &pid) != 2 || stat("/proc/self/ns/pid", &own) || own.st_ino != space || pid < 1)
 		return;
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0)
+		return;
 	e->near_done = calloc(e->sends, sizeof *e->near_done);
-	if (e->near_done)
-		e->near = pid;
+	if (!e->near_done) {
+		close(fd);
+		return;
+	}
+	e->near_fd = fd;
+	e->near = pid;
+}
+
+void lf_near_part(struct lf_ep *e)
+{
+	if (!e->near_done)
+		return;
+	close(e->near_fd);
+	free(e->near_done);
+}
+
+// gone reports whether the process has ended. Its number may be another one's since then, so that is asked after each
+// copy: what was copied before an answer of "no" was the peer's.
+static int gone(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	return poll(&p, 1, 0) > 0;
 }
 
 // fetch copies n bytes of another process and returns 0 or an errno.
@@ -55,6 +81,8 @@ int lf_near_read(struct lf_ep *e, const struct lf_send *s, struct lf_req *r)
 		return 0;
 	// A read of nothing only asks whether the peer is there.
 	int err = s->len ? fetch(e->near, s->addr, s->remote, s->len) : fetch(e->near, (uint64_t)(uintptr_t)&r->operand, e->anchor_addr, 1);
+	if (gone(e->near_fd))
+		err = ESRCH;
 	if (err == EPERM || err == ENOSYS) {
 		e->near = 0; // the provider has another way then
 		return 0;

@@ -123,9 +123,9 @@ struct lf_ep {
 		int32_t fd;
 		uint64_t inode;
 	} conns[LF_CONNS];
-	// Reads that were done without the library, see lf_near.c: near is the peer's process, or 0, near_done a ring of
-	// their completions.
-	int32_t near;
+	// Reads that were done without the library, see lf_near.c: near is the peer's process, or 0, near_fd its pidfd,
+	// open as long as there is near_done, a ring of their completions.
+	int32_t near, near_fd;
 	uint32_t near_head, near_tail;
 	struct lf_wc *near_done;
 };
@@ -232,10 +232,11 @@ ssize_t lf_write(struct lf_ep *e, const struct lf_send *s, struct lf_req *r, uin
 int lf_post(struct lf_ep *e, const struct lf_send *ring, uint32_t mask, uint32_t from, uint32_t n, int *rc);
 int lf_recv(struct lf_ep *e, const struct lf_recv *wrs, int n, int *rc);
 // lf_near_join finds out whether the memory of an endpoint's peer can be read without the library, lf_near_read does so,
-// or returns 0, and lf_near_take moves completions of such reads into out.
+// or returns 0, lf_near_take moves completions of such reads into out, and lf_near_part gives up what join has.
 void lf_near_join(struct lf_ep *e, const uint8_t *name, uint32_t len);
 int lf_near_read(struct lf_ep *e, const struct lf_send *s, struct lf_req *r);
 int lf_near_take(struct lf_ep *e, struct lf_wc *out, int max);
+void lf_near_part(struct lf_ep *e);
 // lf_poll moves completions of the endpoints of a set into out, those of each in turn.
 int lf_poll(struct lf_set *s, struct lf_wc *out, int max);
 int lf_poll_one(struct lf_ep *e, struct lf_wc *out, int max);

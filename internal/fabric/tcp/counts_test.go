@@ -58,12 +58,15 @@ func newPairWith(t testing.TB, cfg Config) *pair {
 }
 
 // batch is n writes of size bytes, the last one signaled and with an immediate.
-func (p *pair) batch(n, size int) []fabric.SendWR {
-	to := p.mem[1].Remote()
+func (p *pair) batch(n, size int) []fabric.SendWR { return p.batchFrom(0, n, size) }
+
+// batchFrom is batch of either side.
+func (p *pair) batchFrom(side, n, size int) []fabric.SendWR {
+	to := p.mem[1-side].Remote()
 	wrs := make([]fabric.SendWR, n)
 	for i := range wrs {
 		wrs[i] = fabric.SendWR{
-			ID: uint64(i), Op: fabric.OpWrite, Local: fabric.Local{Region: p.mem[0], Offset: uint64(i * size), Len: uint32(size)},
+			ID: uint64(i), Op: fabric.OpWrite, Local: fabric.Local{Region: p.mem[side], Offset: uint64(i * size), Len: uint32(size)},
 			RemoteAddr: to.Addr + uint64(i*size), RemoteKey: to.Key,
 		}
 	}

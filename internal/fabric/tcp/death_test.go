@@ -96,16 +96,7 @@ func (p *pair) starve(t *testing.T) {
 func TestStuckSocket(t *testing.T) {
 	watchFDs(t)
 	p := newPair(t)
-	wrs := p.batch(1, 1<<20)
-	wrs[0].Flags = 0
-	for range 64 {
-		if n, err := p.ep[0].PostSend(wrs); n != 1 || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if s := p.ep[0].Stats(); s.Stuck == 0 || s.BytesOut == 64*(1<<20+headerSize) {
-		t.Fatalf("nothing got stuck: %+v", s)
-	}
+	p.fill(t, 0)
 	if _, err := p.ep[1].PostRecv(make([]fabric.RecvWR, 64)); err != nil {
 		t.Fatal(err)
 	}
@@ -124,5 +115,58 @@ func TestStuckSocket(t *testing.T) {
 	}
 	if n := p.ep[0].Stats().BytesOut; n != 64*(1<<20+headerSize) {
 		t.Errorf("%d bytes sent", n)
+	}
+}
+
+// A peer that is silent for too long is told from one that has closed the connection, whoever is told of it first: the
+// one who reads, the one who writes, after which a read says "end of stream", or nobody, where an arrival waits for a receive.
+func TestSilentPeer(t *testing.T) {
+	watchFDs(t)
+	for _, first := range []string{"read", "write", "starved"} {
+		t.Run(first, func(t *testing.T) {
+			p := newPair(t)
+			if first == "starved" {
+				p.starve(t)
+			}
+			const side = 1
+			e := p.ep[side]
+			must(t, unix.SetsockoptInt(e.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 200))
+			p.fill(t, side)
+			polled := []unix.PollFd{{Fd: int32(e.fd)}}
+			for deadline := time.Now().Add(patience); polled[0].Revents&unix.POLLERR == 0; {
+				if _, err := unix.Poll(polled, int(patience/time.Millisecond)); err != nil && err != unix.EINTR {
+					t.Fatal(err)
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("the kernel has not given the peer up")
+				}
+			}
+			if first == "write" {
+				e.stuck = false // as if there had been room for a moment
+				wrs := p.batchFrom(side, 1, 64)
+				if n, err := e.PostSend(wrs); n != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			got := p.sleepUntilGone(t, side)
+			if last := got[len(got)-1]; last.Status != fabric.StatusRetryExceeded || last.Vendor != uint32(unix.ETIMEDOUT) {
+				t.Errorf("%+v", last)
+			}
+		})
+	}
+}
+
+// fill posts until the socket of a side takes no more, which the other one does not read.
+func (p *pair) fill(t *testing.T, side int) {
+	t.Helper()
+	wrs := p.batchFrom(side, 1, 1<<20)
+	wrs[0].Flags = 0
+	for range 64 {
+		if n, err := p.ep[side].PostSend(wrs); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if !p.ep[side].stuck {
+		t.Fatalf("nothing got stuck: %+v", p.ep[side].Stats())
 	}
 }

@@ -78,7 +78,8 @@ type Endpoint struct {
 	cramped  bool   // a completion of the last turn found no room
 	stuck    bool   // the socket takes no bytes until it is writable
 	spent    bool   // the last flush has left something to another turn
-	severed  bool   // writing failed; reading will find out why
+	severed  bool   // the connection is gone; reading will find out why
+	broke    error  // what a write said of that, nil if none was told
 	events   uint32 // what the poller watches
 
 	queued bool      // in cq's ready list, or having its turn

@@ -102,7 +102,7 @@ func (e *Endpoint) receive(c []fabric.Completion) int {
 		if e.severed {
 			// The connection is gone, so the arrival that waits for a
 			// receive will not be acknowledged.
-			e.fail(fabric.StatusFlushed, VendorEndOfStream)
+			e.endOfStream()
 		}
 		return n
 	}
@@ -159,7 +159,7 @@ func (e *Endpoint) read() bool {
 		return false
 	}
 	if n == 0 {
-		e.fail(fabric.StatusFlushed, VendorEndOfStream)
+		e.endOfStream()
 		return false
 	}
 	e.stats.BytesIn += uint64(n)
@@ -179,13 +179,35 @@ func (e *Endpoint) readError(err error) {
 	case errors.Is(err, unix.EINTR):
 	case errors.Is(err, unix.EAGAIN) && !e.severed:
 		e.readable = false
-	case errors.Is(err, unix.ETIMEDOUT), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
+	case unreachable(err):
 		e.fail(fabric.StatusRetryExceeded, vendorOf(err))
 	case errors.Is(err, unix.EFAULT):
 		e.fail(fabric.StatusLocalProtection, vendorOf(err))
 	default:
 		e.fail(fabric.StatusFlushed, vendorOf(err))
 	}
+}
+
+// endOfStream ends a connection that brings no more bytes. After an error the kernel reports the end of the stream to
+// whoever asks next, so one that a write was told of, or that nobody was told of yet, says whether the peer has closed the
+// connection or was not heard of any more.
+func (e *Endpoint) endOfStream() {
+	err := e.broke
+	if err == nil {
+		if code, _ := unix.GetsockoptInt(e.fd, unix.SOL_SOCKET, unix.SO_ERROR); code != 0 {
+			err = unix.Errno(code)
+		}
+	}
+	if unreachable(err) {
+		e.fail(fabric.StatusRetryExceeded, vendorOf(err))
+		return
+	}
+	e.fail(fabric.StatusFlushed, VendorEndOfStream)
+}
+
+// unreachable reports whether err says that the peer has not answered, rather than what it answered.
+func unreachable(err error) bool {
+	return errors.Is(err, unix.ETIMEDOUT) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)
 }
 
 // parse handles what is in the buffer. It stops for want of bytes, of a posted

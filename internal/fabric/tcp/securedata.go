@@ -97,7 +97,7 @@ func (e *Endpoint) push() bool {
 	case errors.Is(err, unix.EINTR):
 		return true
 	default:
-		e.sever()
+		e.sever(err)
 	}
 	return false
 }
@@ -180,7 +180,7 @@ func (e *Endpoint) readSecuredError(err error) {
 		e.readError(errno)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		// Frames have lengths, so that a lost end is not taken for an end.
-		e.fail(fabric.StatusFlushed, VendorEndOfStream)
+		e.endOfStream()
 	default:
 		e.fail(fabric.StatusFatal, VendorTLS)
 	}

@@ -210,15 +210,15 @@ func (e *Endpoint) flushPlain() {
 			e.jam()
 		case errors.Is(err, unix.EINTR):
 		default:
-			e.sever()
+			e.sever(err)
 		}
 	}
 }
 
 // sever deals with a socket that takes no bytes any more. The peer may have said why:
-// read on, it ends with the reason.
-func (e *Endpoint) sever() {
-	e.severed, e.readable = true, true
+// read on, it ends with the reason. Where it has not, err is the reason: the socket tells it once.
+func (e *Endpoint) sever(err error) {
+	e.severed, e.readable, e.broke = true, true, err
 	e.cq.push(e)
 }
 
