@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,6 +137,56 @@ func TestRPMExchange(t *testing.T) {
 		}
 		if text, err := os.ReadFile(did); string(text) != want || err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("rpm -q says %s: %q, %v", status, text, err)
+		}
+	}
+}
+
+// A package that is installed over a running daemon tells that, with what systemctl has since version 230, and says so where
+// it cannot.
+func TestUpgradeOfRunningDaemon(t *testing.T) {
+	script, err := os.ReadFile("files/postinst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, running := range []bool{true, false} {
+		dir := t.TempDir()
+		daemon := exec.Command("sh", "-c", "trap 'exit 7' USR2; echo ready; while :; do sleep 0.01; done")
+		out, err := daemon.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := daemon.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		pid := daemon.Process.Pid
+		if !running {
+			pid = 0
+		}
+		for name, text := range map[string]string{
+			"systemctl":        fmt.Sprintf("case \"$*\" in 'show --property=MainPID --value rdmad.service') echo %d ;; 'daemon-reload' | '--quiet is-active rdmad.service') ;; *) exit 1 ;; esac", pid),
+			"systemd-sysusers": "", "systemd-tmpfiles": "",
+			"postinst": strings.ReplaceAll(string(script), "/run/systemd/system", dir),
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := exec.Command("sh", filepath.Join(dir, "postinst"), "configure", "1.0")
+		c.Env = []string{"PATH=" + dir}
+		said, err := c.CombinedOutput()
+		if err != nil || strings.Contains(string(said), "rdmad upgrade") == running {
+			t.Errorf("running %v: %v\n%s", running, err, said)
+		}
+		if !running {
+			if err := daemon.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := daemon.Wait(); (daemon.ProcessState.ExitCode() == 7) != running {
+			t.Errorf("running %v: the daemon ended with %v", running, err)
 		}
 	}
 }

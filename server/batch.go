@@ -22,7 +22,7 @@ const quickHandler = int64(2 * time.Microsecond)
 // monitor can therefore give what waits in a batch behind a slow handler to another
 // worker, and report what is finished, without asking the batch's worker.
 type batch struct {
-	// hints, n, order, turn and rescued are written with pool.mu held; the batch's own
+	// hints, n, order, turn, rescued and told are written with pool.mu held; the batch's own
 	// worker reads hints and n without it.
 	hints [maxBatch]slots.Hint
 	n     int
@@ -30,8 +30,10 @@ type batch struct {
 	order orderKey
 	// turn counts the batches of this worker.
 	turn uint64
-	// rescued: the monitor has taken care of the batch.
+	// rescued: the monitor has offered what had not begun to other workers. told is how many of the hints it has reported,
+	// each time when the worker was inside one handler for long.
 	rescued bool
+	told    int
 	// call is the one that the batch's worker uses.
 	call atomic.Pointer[Call]
 	// served is how many of the hints have been dealt with; the next one is in
@@ -67,7 +69,7 @@ func (p *pool) refill(b *batch) bool {
 	if b.n > 0 {
 		p.serving--
 	}
-	for _, h := range b.hints[:served] {
+	for _, h := range b.hints[b.told:served] {
 		// A full ring loses the hint; the daemon then finds the answer by looking
 		// at all words of its lanes. Hints of what another worker has served, or
 		// nobody, do no harm.
@@ -98,7 +100,7 @@ func (p *pool) refill(b *batch) bool {
 	}
 	b.turn++
 	p.unmapRetired()
-	b.rescued = false
+	b.rescued, b.told = false, 0
 	b.served.Store(0)
 	nudge := false
 	if b.n > 0 {
@@ -161,7 +163,7 @@ func (p *pool) serveBatch(c *Call, b *batch) {
 
 // rescue looks for batches whose worker has been inside one handler since the last
 // tick. What is finished is reported, and what has not begun is offered to other
-// workers. It reports whether something was.
+// workers, once. It reports whether something was offered.
 func (p *pool) rescue() (offered bool) {
 	reported := false
 	p.mu.Lock()
@@ -170,14 +172,18 @@ func (p *pool) rescue() (offered bool) {
 		turn, served := b.turn, b.served.Load()
 		stuck := turn == b.lastTurn && served == b.lastServed && int(served) < b.n
 		b.lastTurn, b.lastServed = turn, served
-		if !stuck || b.rescued || b.n == 1 {
+		if !stuck || b.n == 1 {
 			continue
 		}
-		b.rescued = true
-		for _, h := range b.hints[:served] {
+		for _, h := range b.hints[b.told:served] {
 			p.up.Stage(h)
 			reported = true
 		}
+		b.told = int(served)
+		if b.rescued {
+			continue // nobody was free to take the rest, and its worker has gone on, to another slow handler
+		}
+		b.rescued = true
 		if rest := b.hints[served+1 : b.n]; len(rest) > 0 {
 			p.again = append(p.again, rest...)
 			offered = true

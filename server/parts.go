@@ -102,6 +102,7 @@ func (p *pool) linger(c *Call, t *time.Ticker) {
 		if !running && over.IsZero() {
 			over, asked = now, now
 		}
+		p.rescue() // what has been answered does not wait for the handler behind it
 		// Before the judgement: this process may have been the one that did not run.
 		if p.serveParts(c) {
 			asked = now

@@ -1,9 +1,13 @@
 package server
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
+	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/exchange"
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -37,5 +41,42 @@ func TestMonitorTrustsNoHeader(t *testing.T) {
 				t.Errorf("the answer has status %v, want %v", a.Status, x.status)
 			}
 		})
+	}
+}
+
+// A server that closes reports what its workers have answered, also while one behind them runs.
+func TestAnswersOfAServerThatCloses(t *testing.T) {
+	r := newExchangeRig(t)
+	p := &r.s.pool
+	mem := shm.AlignedBytes(slots.WorkerSegmentSize)
+	r.s.session.Rings = slots.NewWorkerRings(mem)
+	daemon := slots.NewWorkerRings(mem)
+	b := &batch{n: 3, turn: 1}
+	for k := range b.n {
+		b.hints[k] = slots.MakeHint(fuzzLane, k, 1)
+	}
+	p.batches, p.serving = append(p.batches, b), 1
+	b.served.Store(1) // and the second one's handler does not return
+	p.closed.Store(true)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		ticker := time.NewTicker(tick)
+		defer ticker.Stop()
+		p.linger(&Call{server: r.s}, ticker)
+	}()
+	daemontest.Eventually(t, "the first answer is reported", func() error {
+		if h, ok := daemon.Up.Pop(); !ok || h.Index() != 0 {
+			return fmt.Errorf("hint %v, %v", h, ok)
+		}
+		return nil
+	})
+	b.served.Store(3)
+	p.refill(b)
+	<-over
+	for k := 1; k < 3; k++ {
+		if h, ok := daemon.Up.Pop(); !ok || h.Index() != k {
+			t.Errorf("answer %d: hint %v, %v", k, h, ok)
+		}
 	}
 }

@@ -54,6 +54,71 @@ func TestSlowHandlerInABatch(t *testing.T) {
 	}
 }
 
+// Nor does a second slow handler of the same batch hold up the answer of the first, while nobody else is free.
+func TestTwoSlowHandlersInABatch(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s := attach(t, b, server.Workers(2))
+	stay := newGate()
+	defer stay.Open()
+	hold, first, second := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	defer close(hold)
+	defer close(first)
+	defer close(second)
+	handle(t, s, "stay", stay.handle)
+	handle(t, s, "hold", func(*server.Call) error { <-hold; return nil })
+	handle(t, s, "first", func(*server.Call) error { <-first; return nil })
+	handle(t, s, "second", func(*server.Call) error { <-second; return nil })
+	handle(t, s, "quick", func(*server.Call) error { return nil })
+	start(t, s)
+	methods := map[string]*client.Method{}
+	for _, name := range []string{"stay", "hold", "first", "second", "quick"} {
+		methods[name] = caller(t, a, "b/t/"+name)
+	}
+	if _, err := methods["stay"].Go(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	<-stay.entered
+	for place := range 20 {
+		futures := map[string]*client.Future{}
+		var quick []*client.Future
+		for k := range 400 {
+			name := "quick"
+			switch k {
+			case 0:
+				name = "hold" // so that all others wait, and are taken in batches
+			case 300 + place:
+				name = "first"
+			case 302 + place:
+				name = "second"
+			}
+			f, err := methods[name].Go(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if futures[name] = f; name == "quick" {
+				quick = append(quick, f)
+			}
+		}
+		ctx := soon(t)
+		hold <- struct{}{}
+		for k, f := range quick[:299+place] {
+			if _, err := f.Wait(ctx); err != nil {
+				t.Fatalf("at %d: quick one at %d: %v", place, k, err)
+			}
+		}
+		first <- struct{}{}
+		if _, err := futures["first"].Wait(ctx); err != nil {
+			t.Fatalf("at %d: the first slow handler has returned, the second has not: %v", place, err)
+		}
+		second <- struct{}{}
+		for _, f := range append(quick[299+place:], futures["second"], futures["hold"]) {
+			if _, err := f.Wait(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // Slow handlers do not hold up quick ones, in whatever order they start and end.
 func TestSlowHandlersDoNotBlock(t *testing.T) {
 	a, b := daemontest.Pair(t, "")

@@ -249,6 +249,20 @@ func TestSocketActivation(t *testing.T) {
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("a socket elsewhere: %v", err)
 	}
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	port, err := other.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	cmd = l.service(t, config, []*os.File{workers, port}, names)
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("a port that is not node.listen's: %v", err)
+	}
 }
 
 // A service manager that is not there, whose variable is left over, does not keep the node from serving; one that has passed

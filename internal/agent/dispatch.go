@@ -47,7 +47,8 @@ type Worker struct {
 	// many it finished in aheadTime before that.
 	ended, ahead int
 	// leaving: it is to finish them and gets no others, unless they belong to one. Withdrawn: so it has said.
-	leaving, Withdrawn bool
+	// tookBack: what it had not begun with then was taken back.
+	leaving, Withdrawn, tookBack bool
 	// Handlers is how many it works on at once; 0 if it has not said.
 	Handlers int
 	// uses has a bit for each lane that a client has, bytes is the size of its

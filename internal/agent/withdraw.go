@@ -5,12 +5,12 @@ import (
 )
 
 // Withdraw gives a worker no new requests. It stays among those that serve its methods, for the parts of exchanges
-// that it has begun with.
+// that it has begun with. It looks through all requests of the domain, once: whoever asks again has what it wants.
 func (d *Domain) Withdraw(w *Worker) {
-	if w.Gone {
+	if w.Gone || w.tookBack {
 		return
 	}
-	w.Withdrawn = true
+	w.Withdrawn, w.tookBack = true, true
 	d.LeaveInline(w)
 	d.takeBack(w)
 	d.leaveHomes()

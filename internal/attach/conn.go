@@ -120,7 +120,9 @@ const handed = 4096
 // them, who may have as many under way as a process may have open (RLIMIT_NOFILE), unless it has CAP_SYS_RESOURCE: processes
 // that ask and do not read could keep a daemon from sending any to anybody.
 func (c *Conn) Hand(m *Message, fds ...int) error {
-	for until := time.Now().Add(c.patience); ; time.Sleep(handPause) {
+	until, pause := time.Now().Add(c.patience), handPause
+	for ; ; time.Sleep(pause) {
+		pause = min(2*pause, handLongest)
 		if err := c.offer(m, handed, fds); !errors.Is(err, ErrBusy) || time.Now().After(until) {
 			return err
 		}
@@ -130,6 +132,9 @@ func (c *Conn) Hand(m *Message, fds ...int) error {
 // handPause is how often Hand looks whether the other side has read, and Send whether anybody has: no event of a socket tells of
 // the one or the other.
 const handPause = time.Millisecond
+
+// handLongest is what that grows to for a process that does not read: many of them must not keep the daemon busy.
+const handLongest = 32 * handPause
 
 // outgoing returns how much of the socket's buffer what was sent and not read takes,
 // and its size.

@@ -145,7 +145,9 @@ func (s section) compareElements(from, to *Config) (changes []Change) {
 	for _, name := range mine.names {
 		path := s.name + "[" + name + "]"
 		if j, ok := theirs.at[name]; ok {
-			changes = append(changes, s.compare(path, s.at(from, mine.at[name]), s.at(to, j))...)
+			a, b := s.at(from, mine.at[name]), s.at(to, j)
+			changes = append(changes, s.compare(path, a, b)...)
+			changes = append(changes, compareAdmitted(path, a, b)...)
 			continue
 		}
 		changes = append(changes, Change{path, s.values(s.at(from, mine.at[name])), nil, how.Live, how.Scope})
@@ -157,6 +159,24 @@ func (s section) compareElements(from, to *Config) (changes []Change) {
 	}
 	if len(changes) == 0 && !slices.Equal(mine.names, theirs.names) {
 		changes = append(changes, Change{s.name, mine.names, theirs.names, how.Live, how.Scope})
+	}
+	return changes
+}
+
+// compareAdmitted compares, of domains that admit the same names, what these were looked up as: whom that admits has changed
+// with the numbers. A domain that names nobody admits whoever runs the daemon, which is not who compares.
+func compareAdmitted(path string, from, to any) (changes []Change) {
+	a, ok := from.(*Domain)
+	b, same := to.(*Domain)
+	if !ok || !same {
+		return nil
+	}
+	users, groups := applies["domain.users"], applies["domain.groups"]
+	if len(a.Users) > 0 && slices.Equal(a.Users, b.Users) && !slices.Equal(a.UIDs, b.UIDs) {
+		changes = append(changes, Change{join(path, "uids"), a.UIDs, b.UIDs, users.Live, users.Scope})
+	}
+	if len(a.Groups) > 0 && slices.Equal(a.Groups, b.Groups) && !slices.Equal(a.GIDs, b.GIDs) {
+		changes = append(changes, Change{join(path, "gids"), a.GIDs, b.GIDs, groups.Live, groups.Scope})
 	}
 	return changes
 }

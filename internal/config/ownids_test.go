@@ -33,3 +33,29 @@ func TestOwnNeedsNoUsers(t *testing.T) {
 		t.Errorf("after a reload that leaves bob alone: %+v", d)
 	}
 }
+
+// A name that is another number now is a change: other processes are admitted. A domain that names nobody admits who runs the
+// daemon, who is not the one that compares.
+func TestOtherNumbersOfTheSameNames(t *testing.T) {
+	const doc = "[[domain]]\nname = \"d\"\nusers = [\"alice\"]\ngroups = [\"dba\"]\n"
+	now := fakeSystem()
+	now.uid++
+	now.user = func(string) (uint32, error) { return 7300, nil }
+	now.group = func(string) (uint32, error) { return 7401, nil }
+	wanted, errs := parse("test.toml", []byte(doc), now)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	old := mustParse(t, doc)
+	merged, changes, err := Merge(old, wanted)
+	if err != nil || len(changes) != 2 || changes[0].Path != "domain[d].uids" || changes[1].Path != "domain[d].gids" || !changes[0].Live || !changes[1].Live {
+		t.Errorf("changes %+v, %v", changes, err)
+	}
+	if merged.Digest() != wanted.Digest() {
+		t.Error("the merged configuration has other numbers than the wanted one")
+	}
+	alone, errs := parse("test.toml", nil, now)
+	if changes := Compare(mustParse(t, ""), alone); len(errs) > 0 || len(changes) > 0 {
+		t.Errorf("a domain that names nobody: %+v, %v", changes, errs)
+	}
+}

@@ -314,7 +314,7 @@ func domainKeys() []key {
 			"The domain; both ends of a lane use the same name. Unique."),
 		bind("users", []any{}, func(d *Domain) *[]string { return &d.Users },
 			idList("users"),
-			"Users whose processes are admitted. With users and groups both empty: the user that runs the daemon."),
+			"Users whose processes are admitted. Names are looked up when the file is read, also where LDAP or another directory serves them (getent). With users and groups both empty: the user that runs the daemon."),
 		bind("groups", []any{}, func(d *Domain) *[]string { return &d.Groups },
 			idList("groups"),
 			"Groups: processes are admitted that have one of them, as their primary group or otherwise, when they connect."),

@@ -29,18 +29,22 @@ func thisSystem() system {
 		hostname: host,
 		uid:      uint32(os.Geteuid()),
 		user: func(name string) (uint32, error) {
-			u, err := user.Lookup(name)
-			if err != nil {
-				return 0, err
-			}
-			return numericID(u.Uid)
+			return lookUp(func(name string) (string, error) {
+				u, err := user.Lookup(name)
+				if err != nil {
+					return "", err
+				}
+				return u.Uid, nil
+			}, "passwd", name)
 		},
 		group: func(name string) (uint32, error) {
-			g, err := user.LookupGroup(name)
-			if err != nil {
-				return 0, err
-			}
-			return numericID(g.Gid)
+			return lookUp(func(name string) (string, error) {
+				g, err := user.LookupGroup(name)
+				if err != nil {
+					return "", err
+				}
+				return g.Gid, nil
+			}, "group", name)
 		},
 	}
 }

@@ -84,7 +84,7 @@ type ServiceCounts struct {
 // NodeCounts is what the conductor counts. Unlike the rest it is written by several
 // goroutines, with locked instructions, and not once per message.
 type NodeCounts struct {
-	RefusedConnections uint64 `json:"refused_connections" unit:"connections" help:"Connections that were refused, or broke the protocol, before the other side had said who it is."`
+	RefusedConnections uint64 `json:"refused_connections" unit:"connections" help:"Connections of workers and of peers that were refused, or that ended because the other side broke the protocol."`
 	StruckOut          uint64 `json:"struck_out" unit:"workers" help:"Workers disconnected for their offences (limits.strikes)."`
 	Rotations          uint64 `json:"rotations" unit:"memories" help:"Domains that got new memory (limits.domain_strikes)."`
 	WorkersAttached    uint64 `json:"workers_attached" unit:"workers" help:"Processes that have attached, those adopted from an earlier core not included."`

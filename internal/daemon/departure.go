@@ -36,7 +36,10 @@ func (c *conductor) detach(w *worker) {
 		return
 	}
 	if w.spiller != nil {
-		w.spiller.end()
+		c.mu.Lock()
+		cut := w.bye || w.struck > 0
+		c.mu.Unlock()
+		w.spiller.end(cut)
 	}
 	d := w.domain
 	faultpoint.Here("detach.begun")
@@ -63,13 +66,16 @@ func (c *conductor) detach(w *worker) {
 	if !dead && !retired {
 		return // the core is stopping: nobody will use the slots again
 	}
-	c.bury(w, hangup)
+	c.bury(w, dead, hangup)
 	c.freeRegions(w)
 	faultpoint.Here("bury.freed")
 	c.mu.Lock()
 	delete(d.workers, w.id)
 	d.keepNoMore(keyOf(kindWorker, d, w.id))
 	c.mu.Unlock()
+	if dead {
+		_ = w.seg.Discard() // a process that has said goodbye may hold on to it
+	}
 	_ = w.seg.Close()
 	d.dropUnused()
 	c.dispose(d)
@@ -80,10 +86,11 @@ func (c *conductor) detach(w *worker) {
 }
 
 // bury has the agent free what a worker held that is certain not to touch it any more, and
-// tells those who answer its requests. hangup is when its connection ended.
-func (c *conductor) bury(w *worker, hangup int64) {
+// tells those who answer its requests. dead: its process is; if not, it has lost its domain's memory, as have all others of the
+// domain. hangup is when its connection ended.
+func (c *conductor) bury(w *worker, dead bool, hangup int64) {
 	d, now, died := w.domain, shm.Nanotime(), int64(0)
-	if !w.bye {
+	if dead && !w.bye {
 		died = now
 		atomic.AddUint64(&c.counts().WorkersDead, 1)
 	}

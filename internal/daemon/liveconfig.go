@@ -131,10 +131,11 @@ func (c *conductor) applyReloads() {
 	}
 }
 
-// configStatus describes the configuration in force.
+// configStatus describes the configuration in force, and whom it admits by numbers: those who ask may have other users, or be on
+// another machine.
 func (c *conductor) configStatus() *status.Config {
 	cfg := c.live()
-	s := &status.Config{Digest: cfg.Digest(), TOML: string(cfg.TOML())}
+	s := &status.Config{Digest: cfg.Digest(), TOML: string(cfg.Own())}
 	if c.told != nil {
 		s.Source, s.Overrides, s.Reload = c.told.Source, c.told.Overrides, c.told.Reload.Load()
 	}

@@ -322,9 +322,18 @@ func (c *conductor) freeRegions(w *worker) {
 		r.free()
 		d := r.domain
 		d.agent.Commands.Call(func() { r.view.Revoke(d.view) })
-		for _, b := range d.allBulks() {
-			b.revoke(r)
-		}
+	}
+	// Peers that read slowly keep the process's id from nobody. What was not said when a region is released need not be.
+	if len(mine) > 0 {
+		c.spawn(func() {
+			for _, b := range w.domain.allBulks() {
+				for _, r := range mine {
+					b.revoke(r)
+				}
+			}
+		})
+	}
+	for _, r := range mine {
 		r.disown()
 	}
 }

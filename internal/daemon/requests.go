@@ -20,8 +20,10 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 	case attach.TypeBye:
 		c.mu.Lock()
 		faultpoint.Here("bye.heard")
-		w.bye = true
-		w.keepWorkerChange()
+		if !w.bye {
+			w.bye = true
+			w.keepWorkerChange()
+		}
 		c.mu.Unlock()
 		return nil
 	case attach.TypeMapped:

@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -266,9 +267,14 @@ func (c *conductor) dispose(d *domain) {
 	if done {
 		delete(c.retired, d)
 	}
+	lanes := slices.Collect(maps.Values(d.lanes))
 	c.mu.Unlock()
 	if !done {
 		return
+	}
+	// What a process has asked for before it was detached may be about to give it one.
+	for _, l := range lanes {
+		l.withhold()
 	}
 	d.using.Lock()
 	defer d.using.Unlock()

@@ -154,6 +154,9 @@ func TestDomainRotation(t *testing.T) {
 	if st.PIDs.Core != core || st.Counters["struck_out"] != 1 || st.Counters["rotations"] != 1 || d.Held != 1 {
 		t.Errorf("core %d, was %d; %+v; %v", st.PIDs.Core, core, d, st.Counters)
 	}
+	if n := st.Counters["worker_dead"]; n != 0 {
+		t.Errorf("%d processes count as dead, and all live", n)
+	}
 	if err := a.KillCore(); err != nil {
 		t.Fatal(err)
 	}

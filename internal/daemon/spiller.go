@@ -227,12 +227,13 @@ func (s *spiller) held() int {
 }
 
 // end gives up the descriptors of a worker that is detached. It may still read what it
-// was sent.
-func (s *spiller) end() {
+// was sent, unless that is cut, because it has said goodbye or is not trusted: its id is free then, and with the next one it
+// may be sent as much again.
+func (s *spiller) end(cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
 	for len(s.sent) > 0 {
-		s.drop(false)
+		s.drop(cut)
 	}
 }

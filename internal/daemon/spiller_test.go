@@ -90,7 +90,7 @@ func newSpillerRig(t *testing.T, limits config.Limits) *spillerRig {
 		r.view.Register(spillMethod, service)
 	})
 	t.Cleanup(func() {
-		r.s.end()
+		r.s.end(false)
 		cancel()
 		c.tasks.Wait()
 		r.a.Commands.Do(func() { r.a.Stop = true })
@@ -386,7 +386,7 @@ func TestSpillsAreFew(t *testing.T) {
 	if err := r.s.send(slots.NewSpill(0)); err != nil {
 		t.Error(err)
 	}
-	r.s.end()
+	r.s.end(false)
 	if len(r.s.sent) != 0 {
 		t.Error("one is kept")
 	}

@@ -261,10 +261,12 @@ func (c *conductor) dropUnknown(l *leftovers) {
 		}
 		d.farewell("the node has no domain " + printable.Text(name) + " any more")
 		for _, i := range l.items {
-			if _, rest, _ := strings.Cut(i.Key, "/"); rest == name || strings.HasPrefix(rest, name+"/") {
+			if _, rest, _ := strings.Cut(i.Key, "/"); strings.HasPrefix(rest, name+"/") {
 				c.keepNoMore(i.Key)
+				faultpoint.Here("unknown.dropping")
 			}
 		}
+		c.keepNoMore(domainKey(name)) // last: the next core takes what has no domain for a reason to begin anew
 	}
 }
 

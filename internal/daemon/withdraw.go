@@ -13,13 +13,14 @@ func (c *conductor) withdraw(w *worker) (*attach.Message, error) {
 		return nil, fmt.Errorf("%w: only services withdraw", attach.ErrInvalid)
 	}
 	c.mu.Lock()
+	again := w.withdrawn
 	w.withdrawn = true
 	served := false
 	for _, m := range w.domain.methods {
 		served = served || m.workers[w]
 		delete(m.workers, w)
 	}
-	if _, attached := c.attached[w]; attached {
+	if _, attached := c.attached[w]; attached && !again {
 		w.keepWorkerChange()
 	}
 	c.mu.Unlock()

@@ -32,10 +32,11 @@ func (s *supervisor) writePID() error {
 	if err != nil {
 		return fmt.Errorf("pid file: %w", err)
 	}
+	cerr := f.Chmod(0o644) // whatever the umask is
 	n, err := fmt.Fprintf(f, "%d\n", os.Getpid())
 	made, serr := f.Stat()
 	s.pidFile = made
-	if err = errors.Join(err, serr, f.Truncate(int64(n)), f.Close()); err != nil {
+	if err = errors.Join(cerr, err, serr, f.Truncate(int64(n)), f.Close()); err != nil {
 		return fmt.Errorf("pid file: %w", err)
 	}
 	return nil

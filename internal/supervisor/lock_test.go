@@ -20,7 +20,7 @@ import (
 func TestLock(t *testing.T) {
 	cfg := configOf(t, "")
 	lock, pid := config.LockFile(cfg.Node.Socket), config.PIDFile(cfg.Node.Socket)
-	if err := errors.Join(os.WriteFile(lock, []byte("1234567\n"), 0o644), os.WriteFile(pid, []byte("1234567890\n"), 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile(lock, []byte("1234567\n"), 0o644), os.WriteFile(pid, []byte("1234567890\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	first, second := &supervisor{cfg: cfg, log: zerolog.Nop()}, &supervisor{cfg: cfg, log: zerolog.Nop()}

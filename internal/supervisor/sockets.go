@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -84,6 +85,9 @@ func (s *supervisor) adoptSockets(passed []*os.File) error {
 		case isLocal && kind == unix.SOCK_SEQPACKET:
 			return fmt.Errorf("the socket unit listens at %s, node.socket is %s: make them the same", local.Name, s.cfg.Node.Socket)
 		case !isLocal && kind == unix.SOCK_STREAM && s.cfg.Node.Listen != "" && s.bootstrap == nil:
+			if has, wants := portOf(address), s.cfg.Node.Listen; !listensAt(has, wants) {
+				return fmt.Errorf("the socket unit listens at port %d (ListenStream=), node.listen is %s: make them the same", has, wants)
+			}
 			s.bootstrap = f
 		case !isLocal && kind == unix.SOCK_STREAM:
 			_ = f.Close() // a node without peers listens for none
@@ -92,6 +96,27 @@ func (s *supervisor) adoptSockets(passed []*os.File) error {
 		}
 	}
 	return nil
+}
+
+// portOf returns the port of a socket's own address, 0 if it has none.
+func portOf(address unix.Sockaddr) int {
+	switch a := address.(type) {
+	case *unix.SockaddrInet4:
+		return a.Port
+	case *unix.SockaddrInet6:
+		return a.Port
+	}
+	return 0
+}
+
+// listensAt says whether a port is that of node.listen, by which peers are told where the node is. Port 0 there is any.
+func listensAt(port int, listen string) bool {
+	_, text, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	want, err := strconv.Atoi(text)
+	return err == nil && (want == 0 || want == port)
 }
 
 // removeOldSocket removes the socket that a dead daemon has left at path: the caller knows that it is dead. All else that

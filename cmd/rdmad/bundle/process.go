@@ -28,8 +28,11 @@ func Processes(socket string) (pids []int, err error) {
 		file = config.LockFile(socket)
 		text, err = readShort(file)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("no daemon has the socket: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("which process has the socket: %w", err)
 	}
 	owner, err := strconv.Atoi(strings.TrimSpace(text))
 	if err == nil && owner <= 0 {

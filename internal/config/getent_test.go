@@ -1,0 +1,43 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Names that are in no file of this machine, but that its directories know, are found; what they answer is not trusted.
+func TestNamesOfDirectories(t *testing.T) {
+	bin := t.TempDir()
+	script := `#!/bin/sh
+case "$1 $2" in
+"passwd rdmad-far") echo "rdmad-far:*:7301:7400:of LDAP:/home/far:/bin/sh" ;;
+"group rdmad-far") echo "rdmad-far:*:7400:a,b" ;;
+"group rdmad-other") echo "somebody:*:7400:" ;;
+"group rdmad-odd") echo "rdmad-odd:*:-1:" ;;
+"group rdmad-short") echo "rdmad-short" ;;
+*) exit 2 ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(bin, "getent"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	this := thisSystem()
+	if id, err := this.user("rdmad-far"); id != 7301 || err != nil {
+		t.Errorf("user: %d, %v", id, err)
+	}
+	if id, err := this.group("rdmad-far"); id != 7400 || err != nil {
+		t.Errorf("group: %d, %v", id, err)
+	}
+	for name, want := range map[string]string{"rdmad-other": "unknown group", "rdmad-odd": "not an id", "rdmad-short": "unknown group", "rdmad-nobody": "unknown group"} {
+		if id, err := this.group(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %d, %v; want %q", name, id, err, want)
+		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := this.user("rdmad-far"); err == nil || !strings.Contains(err.Error(), "unknown user") {
+		t.Errorf("without getent: %v", err)
+	}
+}
