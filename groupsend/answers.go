@@ -49,6 +49,20 @@ func (p *Answers) Ready() Waiting { return Waiting{Messages: p.ready.n, Bytes: p
 // Pending returns how many answers wait to be posted.
 func (p *Answers) Pending() int { return p.ready.n }
 
+// Overlaps reports whether an answer that waits to be posted has one of the run slots at index, which the caller has
+// checked to be in the ring.
+func (p *Answers) Overlaps(index, run int) bool {
+	if p.ready.n == 0 {
+		return false
+	}
+	for i := max(0, index-p.geo.MaxRun+1); i < index+run; i++ {
+		if p.ready.has(i) && i+int(p.items[i].run) > index {
+			return true
+		}
+	}
+	return false
+}
+
 // Plan posts groups with at most limit writes and forgets the answers in them. It returns
 // how many answers it posted and whether some are left.
 func (p *Answers) Plan(c Poster, limit int) (messages int, more bool) {

@@ -2,6 +2,7 @@ package groupsend_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/rdmad/rdmad/groupsend"
@@ -17,9 +18,15 @@ type circleClerk struct {
 	taken  []int
 	why    error
 	leaves bool
+	// late are slots of messages that are right, and yet refused.
+	late map[int]bool
 }
 
 func (c *circleClerk) Admit(i int, w slots.Word, _ *slots.Header, bad error) groupsend.Verdict {
+	if c.late[i] {
+		c.ring.Take(i, w)
+		return groupsend.Refuse
+	}
 	if bad == nil {
 		c.taken = append(c.taken, i)
 		return groupsend.Send
@@ -51,6 +58,22 @@ func (c *circleClerk) chain(t *testing.T, after ...int) {
 		if !c.ring.Publish(u, 1) {
 			t.Fatal("not published")
 		}
+	}
+}
+
+// A message that is refused, such as one that is too late, is out of the way of the one that comes after it, wherever that lies: nobody
+// else would tell of it.
+func TestRefusedInAChain(t *testing.T) {
+	ring, _ := newRing(t, slots.Geometry{SlotSize: 128, Slots: 16, MaxRun: 4})
+	clerk := &circleClerk{ring: ring, late: map[int]bool{1: true}}
+	clerk.chain(t, 1, 2, 2)
+	plan := groupsend.NewRequests(ring, 4)
+	more := true
+	for n := 0; more && n < 16; n++ {
+		_, more = plan.Plan(clerk, 100)
+	}
+	if more || !slices.Equal(clerk.taken, []int{2, 0}) || len(clerk.wrong) > 0 {
+		t.Errorf("taken %v, wrong %v, more %v", clerk.taken, clerk.wrong, more)
 	}
 }
 

@@ -95,8 +95,9 @@ func (p *Requests) Plan(c Clerk, limit int) (messages int, more bool) {
 			return messages, true
 		}
 		p.held = false
-		took := 0
-		if took, limit, more = p.planHoles(c, limit); took == 0 && !more {
+		took, had := 0, limit
+		// What was refused is out of the way of others, too, and counts in the limit.
+		if took, limit, more = p.planHoles(c, limit); took == 0 && limit == had && !more {
 			// Whoever publishes the one before it tells us, unless that is there already.
 			if took = p.breakCircles(c, limit); took == 0 {
 				break

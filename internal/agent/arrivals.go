@@ -72,6 +72,10 @@ func (l *InLane) request(i int) (run int, ok bool) {
 			return 0, false
 		}
 	}
+	if l.answers.Overlaps(i, run) {
+		l.violation("a request over another whose answer is not sent")
+		return 0, false
+	}
 	if rec := &l.records[i]; rec.seen && !slots.TicketNewer(h.Ticket, rec.ticket) {
 		l.violation("a request that was seen before")
 		return 0, false

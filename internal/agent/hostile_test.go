@@ -228,6 +228,36 @@ func (l *OutLane) nextTaken(i int) int {
 	return i
 }
 
+// A peer that uses a slot again before it has the answer breaks the protocol, also where a tool follows what it sends: groups of answers are
+// of what was there before.
+func TestRequestOverAnswerThatIsNotSent(t *testing.T) {
+	for _, second := range []int{0, 1} { // over the first of two answers, or over the second alone
+		_, b, _, l := remoteLane(t)
+		b.d.Tracer = NewTracer(b.d)
+		b.addService()
+		at := rigGeometry.Slots - 2
+		request := func(i, run int, ticket uint64, method uint32) {
+			h := slots.Header{Ticket: ticket, Run: uint16(run), Kind: slots.KindRequest, Method: method, Answer: 8}
+			if run > 1 {
+				h.Length = uint32(rigGeometry.SlotSize)
+			}
+			h.Encode(l.Ring.HeaderAt(i))
+			l.immediate(uint32(i)<<8 | 1)
+		}
+		const nobodys = rigMethod + 1
+		request(at, 1, 1, nobodys)
+		request(at+1, 1, 2, nobodys)
+		if n := l.answers.Pending(); n != 2 || l.Pair == nil {
+			t.Fatalf("%d answers wait", n)
+		}
+		request(at+second, 2-second, 3, rigMethod)
+		if l.Pair != nil {
+			t.Errorf("the lane is up after a request over the answer in slot %d", at+second)
+		}
+		b.a.cycle()
+	}
+}
+
 // The hostile peer requests.
 func FuzzInLaneRequests(f *testing.F) {
 	r := rand.New(rand.NewPCG(5, 6))
@@ -243,6 +273,7 @@ func FuzzInLaneRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in := script(data)
 		a, b, _, l := remoteLane(t)
+		b.d.Tracer = NewTracer(b.d)
 		service := b.addService()
 		ticket := uint64(0)
 		for step := 0; len(in) > 0 && l.Pair != nil && step < 2000; step++ {

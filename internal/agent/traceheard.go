@@ -146,7 +146,8 @@ func (e *heardTrace) look(now int64) {
 func (t *Tracer) answering(l *InLane, g groupsend.Group) {
 	now := shm.Nanotime()
 	end := g.Index
-	for range g.Count {
+	// The records are what the peer has written since; the group is of what it wrote then.
+	for n := 0; n < g.Count && end < len(l.records); n++ {
 		end += int(l.records[end].run)
 	}
 	for k := range t.heard {
