@@ -67,6 +67,7 @@ func (s *laneSet) claim(ctx context.Context, w wish) (l *lane, u slots.Run, clos
 	first, n := s.first(), len(s.lanes)
 	for {
 		var full *lane
+		var why error // of full
 		closed = false
 		for i := range n {
 			l = s.lanes[(first+i)%n]
@@ -77,14 +78,14 @@ func (s *laneSet) claim(ctx context.Context, w wish) (l *lane, u slots.Run, clos
 			case !errors.Is(err, ErrBackpressure):
 				return l, u, closed, err
 			case full == nil:
-				full = l
+				full, why = l, err
 			}
 		}
 		if full == nil {
 			return nil, u, true, slots.ErrClosed
 		}
 		if w.noWait {
-			return nil, u, closed, ErrBackpressure
+			return nil, u, closed, why
 		}
 		// Whoever frees slots of this lane ends the wait. It is bounded because
 		// another lane may have room before.

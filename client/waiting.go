@@ -242,11 +242,11 @@ func (w *waiting) reapIfFree() bool {
 	return n > 0
 }
 
-// reap completes every future whose answer has been announced. Only the holder
-// of lead may call it.
+// reap completes every future whose answer has been announced, but for those that are while it is at work: who calls it may have what
+// it waits for, and the goroutines that it completes calls of may make others for ever. Only the holder of lead may call it.
 func (w *waiting) reap() (completed int) {
 	rings := w.conn.session.Rings
-	for {
+	for range rings.Down.Len() {
 		h, ok := rings.Down.Pop()
 		if !ok {
 			break

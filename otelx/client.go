@@ -95,6 +95,9 @@ func (m *Method) CallFunc(ctx context.Context, req []byte, f func(answer []byte)
 	defer func() {
 		if !returned { // f has panicked
 			span.SetAttributes(ErrorKey.String("panic"))
+			if answered {
+				span.SetAttributes(OutcomeKey.String(OutcomeExecuted))
+			}
 			span.SetStatus(codes.Error, "the callback panicked")
 			span.End()
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -416,6 +417,9 @@ func TestSpansOfAbandoned(t *testing.T) {
 				if s.SpanKind == trace.SpanKindClient && s.Name == "t/"+name {
 					if s.Status.Code != codes.Error {
 						t.Errorf("%s: %+v", name, s.Status)
+					}
+					if executed := slices.Contains(s.Attributes, otelx.OutcomeKey.String(otelx.OutcomeExecuted)); executed != (name == "echo") {
+						t.Errorf("%s: %+v", name, s.Attributes)
 					}
 					return nil
 				}

@@ -1,6 +1,10 @@
 package server
 
-import "github.com/rdmad/rdmad/internal/attach"
+import (
+	"context"
+
+	"github.com/rdmad/rdmad/internal/attach"
+)
 
 // kept returns a block for n bytes if there is one that nobody uses.
 func (x *exchanges) kept(n int) *attach.Block { return x.server.session.Pool.Kept(n) }
@@ -9,7 +13,12 @@ func (x *exchanges) kept(n int) *attach.Block { return x.server.session.Pool.Kep
 func (x *exchanges) take(n int) *attach.Block {
 	// What is in memory of its own goes through stages, which must not find that blocks have
 	// all that the daemon gives this process.
-	if n < attach.BlockFrom || x.server.ops.staging.ready() != nil {
+	if n < attach.BlockFrom {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(x.server.base, attach.BlockWait)
+	defer cancel()
+	if x.server.ops.staging.ready(ctx) != nil {
 		return nil
 	}
 	return x.server.session.Pool.Take(x.server.base, n)

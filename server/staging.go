@@ -30,14 +30,18 @@ func (s *staging) init(session *attach.Session) {
 	s.free = make(chan uint16, stages)
 }
 
-// ready makes the region if there is none yet.
-func (s *staging) ready() error {
+// ready makes the region if there is none yet. A daemon that stands still is waited for until ctx ends, and then the
+// error is ErrClosed.
+func (s *staging) ready(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.region != nil {
 		return nil
 	}
-	r, err := s.session.AllocRegion(context.Background(), stages*stageSize)
+	r, err := s.session.AllocRegion(ctx, stages*stageSize)
+	if err != nil && ctx.Err() != nil {
+		return ErrClosed
+	}
 	if err != nil {
 		return err
 	}

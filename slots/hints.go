@@ -222,6 +222,15 @@ func (q *HintRing) Empty() bool {
 	return q.pos == q.limit && (n == 0 || n > HintEntries)
 }
 
+// Len returns how many hints Pop would find, at most HintEntries. Only the consumer calls it.
+func (q *HintRing) Len() int {
+	n := q.tail.Load() - q.pos
+	if n > HintEntries {
+		n = q.limit - q.pos // a tail from nowhere: what was there before
+	}
+	return int(n)
+}
+
 // Backlog returns how many hints the consumer has not said to have taken, at
 // most HintEntries. Only the producer calls it.
 func (q *HintRing) Backlog() int {

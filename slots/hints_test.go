@@ -63,7 +63,7 @@ func TestHintRingMatchesAQueue(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if c.Empty() != (len(queue) == 0) || p.Backlog() < len(queue) || p.Backlog() > len(queue)+63 {
+				if c.Empty() != (len(queue) == 0) || c.Len() != len(queue) || p.Backlog() < len(queue) || p.Backlog() > len(queue)+63 {
 					t.Fatalf("empty %v, backlog %d, want %d", c.Empty(), p.Backlog(), len(queue))
 				}
 			},

@@ -17,9 +17,9 @@ const (
 	poolCount = 64
 	// blockIdle is how long a block that nobody uses is kept.
 	blockIdle = 10 * time.Second
-	// blockWait bounds the wait for the daemon to make a block, and blockPause is for how long
+	// BlockWait bounds the wait for the daemon to make a block, and blockPause is for how long
 	// it is not asked again when it has made none.
-	blockWait  = 10 * time.Second
+	BlockWait  = 10 * time.Second
 	blockPause = time.Second
 )
 
@@ -90,7 +90,7 @@ func (m *Pool) Take(ctx context.Context, n int) *Block {
 	if b != nil || n < BlockFrom || !m.reserve(blockSize(n)) {
 		return b
 	}
-	asking, cancel := context.WithTimeout(ctx, blockWait)
+	asking, cancel := context.WithTimeout(ctx, BlockWait)
 	defer cancel()
 	r, err := m.session.allocRegion(asking, blockSize(n))
 	if err != nil {

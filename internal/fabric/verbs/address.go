@@ -98,6 +98,8 @@ type address struct {
 	mtu int
 	// reads is how many reads and atomics of the peer this end takes at a time.
 	reads int
+	// grh: this end's port, of InfiniBand, takes no packets without a global route header (IBV_QPF_GRH_REQUIRED).
+	grh   bool
 	token token
 
 	// Of ConnectOOB only: the queue pair, the first packet sequence number, and
@@ -132,7 +134,7 @@ func (a address) String() string {
 //	24  [16]  GID
 //	40  [16]  token
 //	56  u8    reads and atomics taken at a time
-//	57  u8    0
+//	57  u8    1: a port of InfiniBand that takes packets with a global route header only; else 0
 //	58  u16   port of the connection manager
 //	60  [16]  its IP address, IPv4 mapped to IPv6
 //
@@ -148,6 +150,9 @@ func (a address) encode() []byte {
 	copy(b[24:], gid[:])
 	copy(b[40:], a.token[:])
 	b[56] = byte(a.reads)
+	if a.grh {
+		b[57] = 1
+	}
 	if a.mode == wireOOB {
 		le.PutUint32(b[8:], a.qpn)
 		le.PutUint32(b[12:], a.psn)
@@ -171,7 +176,7 @@ func decodeAddress(b []byte) (address, error) {
 	if b[0] != addressVersion {
 		return a, fmt.Errorf("%w: version %d, want %d", errAddress, b[0], addressVersion)
 	}
-	if int(b[2]) >= len(wireLinks) || b[2] == 0 || int(b[3]) >= len(wireGIDTypes) || b[3] == 0 || b[57] != 0 {
+	if int(b[2]) >= len(wireLinks) || b[2] == 0 || int(b[3]) >= len(wireGIDTypes) || b[3] == 0 || b[57] > 1 {
 		return a, fmt.Errorf("%w: link layer %d, GID type %d", errAddress, b[2], b[3])
 	}
 	le := binary.LittleEndian
@@ -184,6 +189,7 @@ func decodeAddress(b []byte) (address, error) {
 		gid:       netip.AddrFrom16([16]byte(b[24:40])),
 		token:     token(b[40:56]),
 		reads:     int(b[56]),
+		grh:       b[57] == 1,
 	}
 	if a.token == (token{}) {
 		return a, fmt.Errorf("%w: no token", errAddress)
@@ -193,6 +199,9 @@ func decodeAddress(b []byte) (address, error) {
 	}
 	if (a.linkLayer == linkInfiniBand) != (a.gidType == gidIB) {
 		return a, fmt.Errorf("%w: a GID of type %s on %s", errAddress, a.gidType, a.linkLayer)
+	}
+	if a.grh && a.linkLayer != linkInfiniBand {
+		return a, fmt.Errorf("%w: a global route header for %s", errAddress, a.linkLayer)
 	}
 	if a.lid > maxUnicastLID || a.linkLayer == linkEthernet && a.lid != 0 {
 		return a, fmt.Errorf("%w: LID %#x", errAddress, a.lid)

@@ -26,9 +26,11 @@ func goodAddress(mode wireMode) address {
 func TestAddressRoundTrip(t *testing.T) {
 	ib := goodAddress(wireOOB)
 	ib.linkLayer, ib.gidType, ib.gid, ib.lid = linkInfiniBand, gidIB, netip.MustParseAddr("fe80::1"), 7
+	global := ib
+	global.grh = true
 	v6 := goodAddress(wireCM)
 	v6.listen = netip.MustParseAddrPort("[2001:db8::1]:1")
-	for _, a := range []address{goodAddress(wireOOB), goodAddress(wireCM), ib, v6} {
+	for _, a := range []address{goodAddress(wireOOB), goodAddress(wireCM), ib, global, v6} {
 		b := a.encode()
 		got, err := decodeAddress(b)
 		if err != nil || got != a || len(b) > fabric.MaxAddress {
@@ -69,7 +71,8 @@ func TestAddressRefused(t *testing.T) {
 		"IPv4 nowhere":     {oob, func(b []byte) []byte { clear(b[36:40]); return b }},
 		"IPv4 everybody":   {oob, func(b []byte) []byte { copy(b[36:40], "\xff\xff\xff\xff"); return b }},
 		"no token":         {oob, func(b []byte) []byte { clear(b[40:56]); return b }},
-		"padding":          {oob, func(b []byte) []byte { b[57] = 1; return b }},
+		"padding":          {oob, func(b []byte) []byte { b[57] = 2; return b }},
+		"a route header":   {oob, func(b []byte) []byte { b[57] = 1; return b }},
 		"a listener":       {oob, func(b []byte) []byte { b[58] = 1; return b }},
 		"listening port 0": {cm, func(b []byte) []byte { b[58], b[59] = 0, 0; return b }},
 		"listening nowhere": {cm, func(b []byte) []byte {

@@ -229,9 +229,9 @@ func (d *Device) path(a address) cPath {
 		sl: cUint8(d.cfg.ServiceLevel), traffic_class: cUint8(d.cfg.TrafficClass), hop_limit: cUint8(d.cfg.HopLimit),
 	}
 	// On InfiniBand the LID is enough within a subnet, and the GID prefix says
-	// whether it is the same.
+	// whether it is the same, unless one of the ports wants more (ibv_modify_qp(3)).
 	here, there := d.gid.Addr.As16(), a.gid.As16()
-	if d.port.LinkLayer == linkEthernet || [8]byte(here[:]) != [8]byte(there[:]) {
+	if d.port.LinkLayer == linkEthernet || [8]byte(here[:]) != [8]byte(there[:]) || d.port.GRHRequired || a.grh {
 		p.is_global = 1
 	}
 	for i, b := range there {

@@ -195,7 +195,7 @@ func (e *Endpoint) create() error {
 	e.qpn = e.lib.number()
 	e.addr = address{
 		mode: wireOOB, linkLayer: d.port.LinkLayer, gidType: d.gid.Type, gid: d.gid.Addr, lid: lid, mtu: d.mtu,
-		reads: d.reads(), token: newToken(),
+		reads: d.reads(), grh: d.port.LinkLayer == linkInfiniBand && d.port.GRHRequired, token: newToken(),
 	}
 	if d.cm != nil {
 		e.addr.mode, e.addr.listen = wireCM, d.cm.listen

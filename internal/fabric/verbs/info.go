@@ -42,6 +42,8 @@ type PortInfo struct {
 	MaxMTU    int `json:"max_mtu"`
 	ActiveMTU int `json:"active_mtu"`
 	LID       int `json:"lid"`
+	// GRHRequired: a port of InfiniBand that takes packets with a global route header only, as of a virtual function.
+	GRHRequired bool `json:"grh_required,omitempty"`
 	// GIDs are the filled entries of the GID table.
 	GIDs []GID `json:"gids"`
 	// Chosen is the index of the GID that AutoGID stands for, -1 if there is

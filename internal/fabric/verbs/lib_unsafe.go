@@ -122,7 +122,7 @@ func queryPort(ctx cContext, port int) (p PortInfo, gids, pkeys int, maxMsg uint
 	if err := call(fmt.Sprintf("ibv_query_port %d", port), C.vs_query_port(ctx, C.int(port), &a)); err != nil {
 		return p, 0, 0, 0, err
 	}
-	p = PortInfo{Number: port, MaxMTU: int(a.max_mtu), ActiveMTU: int(a.active_mtu), LID: int(a.lid)}
+	p = PortInfo{Number: port, MaxMTU: int(a.max_mtu), ActiveMTU: int(a.active_mtu), LID: int(a.lid), GRHRequired: a.grh_required != 0}
 	p.State = fmt.Sprintf("STATE_%d", a.state)
 	if int(a.state) < len(portStates) {
 		p.State = portStates[a.state]

@@ -143,10 +143,13 @@ int vs_cm_ready(struct rdma_cm_id *id, struct vs_qp *q, const struct vs_link *l)
 	a.max_dest_rd_atomic = l->max_dest_rd;
 	a.min_rnr_timer = l->min_rnr_timer;
 	if (a.ah_attr.is_global) {
-		a.ah_attr.grh.traffic_class = l->path.traffic_class;
+		if (l->path.traffic_class)
+			a.ah_attr.grh.traffic_class = l->path.traffic_class;
 		a.ah_attr.grh.hop_limit = l->path.hop_limit;
 	}
-	a.ah_attr.sl = l->path.sl;
+	// 0 is not to take the place of what the subnet's manager, or the system's default (default_roce_tos), has for the path.
+	if (l->path.sl)
+		a.ah_attr.sl = l->path.sl;
 	rc = vs_code(ibv_modify_qp(q->qp, &a, mask | IBV_QP_MIN_RNR_TIMER));
 	if (rc)
 		return rc;

@@ -102,6 +102,7 @@ int vs_query_port(struct ibv_context *ctx, int port, struct vs_port *out)
 	out->lid = a.lid;
 	out->gids = a.gid_tbl_len;
 	out->pkeys = a.pkey_tbl_len;
+	out->grh_required = (a.flags & IBV_QPF_GRH_REQUIRED) != 0;
 	return 0;
 }
 

@@ -11,8 +11,9 @@ int vs_failed(void) { return errno > 0 ? -errno : -EIO; }
 
 int vs_code(int rc)
 {
-	if (rc == 0)
-		return 0;
+	// Some providers return the negative of an errno, and leave errno as it was.
+	if (rc == 0 || rc < -1)
+		return rc;
 	return rc > 0 ? -rc : vs_failed();
 }
 
@@ -315,6 +316,7 @@ int vs_post_send(struct vs_qp *q, const struct vs_send *wrs, int n, int *posted)
 		}
 	}
 	struct ibv_send_wr *bad = NULL;
+	errno = 0;
 	int rc = vs_code(ibv_post_send(q->qp, q->swr, &bad));
 	*posted = rc ? (bad ? (int)(bad - q->swr) : 0) : n;
 	return rc;
@@ -338,6 +340,7 @@ int vs_post_recv(struct vs_qp *q, const struct vs_recv *wrs, int n, int *posted)
 		w->num_sge = r->len > 0;
 	}
 	struct ibv_recv_wr *bad = NULL;
+	errno = 0;
 	int rc = vs_code(ibv_post_recv(q->qp, q->rwr, &bad));
 	*posted = rc ? (bad ? (int)(bad - q->rwr) : 0) : n;
 	return rc;

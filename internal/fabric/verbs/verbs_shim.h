@@ -27,6 +27,7 @@ struct vs_limits {
 struct vs_port {
 	uint32_t max_msg;
 	int32_t state, link_layer, max_mtu, active_mtu, lid, gids, pkeys;
+	int32_t grh_required; // 1: no packets without a global route header
 };
 
 struct vs_gid {

@@ -1,0 +1,26 @@
+package client
+
+import "testing"
+
+// A claim that waits for many slots has them kept for it in turns with others, each twice as long as the one before.
+func TestTurnsOfALongClaim(t *testing.T) {
+	const since = 1000
+	begin, turn := since+waitsLong, keptFor
+	if keptUntil(since, begin-1) != 0 {
+		t.Error("others are kept off at once")
+	}
+	for range 20 {
+		for _, at := range []int64{begin, begin + turn/2, begin + turn - 1} {
+			if until := keptUntil(since, at); until != begin+turn {
+				t.Errorf("after %d: until %d, want %d", at-since, until, begin+turn)
+			}
+		}
+		for _, at := range []int64{begin + turn, begin + 2*turn - 1} {
+			if until := keptUntil(since, at); until != 0 {
+				t.Errorf("after %d: until %d, and it is the turn of others", at-since, until)
+			}
+		}
+		begin += 2 * turn
+		turn *= 2
+	}
+}
