@@ -12,7 +12,7 @@ func TestNamesOfDirectories(t *testing.T) {
 	bin := t.TempDir()
 	script := `#!/bin/sh
 case "$1 $2" in
-"passwd rdmad-far") echo "rdmad-far:*:7301:7400:of LDAP:/home/far:/bin/sh" ;;
+"passwd rdmad-far") echo "rdmad-far:*:7301:7400:of LDAP:/nonexistent:/bin/sh" ;;
 "group rdmad-far") echo "rdmad-far:*:7400:a,b" ;;
 "group rdmad-other") echo "somebody:*:7400:" ;;
 "group rdmad-odd") echo "rdmad-odd:*:-1:" ;;

@@ -140,7 +140,9 @@ func newConductor(cfg *config.Config, supervisor int, orphaned <-chan struct{}, 
 	}
 	// A node without peers needs no fabric: its lanes are all local.
 	if len(cfg.Peers) > 0 {
-		if c.fabrics, err = newFabricOpener(cfg, log, c.dataSecurity()).open(); err != nil {
+		o := newFabricOpener(cfg, log, c.dataSecurity())
+		o.again = again
+		if c.fabrics, err = o.open(); err != nil {
 			return nil, err
 		}
 		c.warnOfPlainData()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
@@ -39,6 +40,7 @@ type fabricOpener struct {
 	// security is for data connections of tcp; nil: none.
 	security tcp.Security
 	nodes    string // the directory of device nodes
+	again    bool   // the core goes on for one that has died
 }
 
 func newFabricOpener(cfg *config.Config, log zerolog.Logger, security tcp.Security) *fabricOpener {
@@ -136,7 +138,13 @@ func (o *fabricOpener) openWith(f *openFabric, p fabric.Provider) error {
 			o.log.Info().Str("advertise", advertise).Msg("no route to a peer was found to learn this node's address from; set fabric.advertise if peers cannot reach it at this one")
 		}
 	}
-	dev, err := p.Open(fabric.Options{Listen: o.cfg.Fabric.Listen, Advertise: advertise})
+	listen := o.cfg.Fabric.Listen
+	dev, err := p.Open(fabric.Options{Listen: listen, Advertise: advertise})
+	if host, _, split := net.SplitHostPort(listen); o.again && split == nil && errors.Is(err, unix.EADDRINUSE) {
+		// Somebody was quicker than this core. Peers learn the port from this node, and processes go on.
+		event.FabricPortTaken.On(&o.log).Err(err).Msg("another process listens at fabric.listen: this core takes data connections at a port of the kernel's choice")
+		dev, err = p.Open(fabric.Options{Listen: net.JoinHostPort(host, "0"), Advertise: advertise})
+	}
 	if err != nil {
 		return err
 	}

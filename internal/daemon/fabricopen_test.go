@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
 	"github.com/rdmad/rdmad/internal/fabric/libfabric"
@@ -238,5 +240,31 @@ func TestOpenDeviceNodes(t *testing.T) {
 		if warned := strings.Contains(log.String(), "every local user"); warned != (c.warned != "") || !strings.Contains(log.String(), c.warned) {
 			t.Errorf("%s with %v: %s", c.provider, c.modes, log.String())
 		}
+	}
+}
+
+// A core that goes on for one that has died does so where somebody has taken the port of fabric.listen meanwhile; the first one
+// says that it is taken.
+func TestFabricPortTaken(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	cfg := config.Default()
+	cfg.Fabric.Provider, cfg.Fabric.Listen = tcpName, other.Addr().String()
+	var log bytes.Buffer
+	o := newFabricOpener(cfg, zerolog.New(&log), nil)
+	if fs, err := o.open(); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("%v, %v", fs, err)
+	}
+	o.again = true
+	fs, err := o.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fs[0].device.Close()
+	if !strings.Contains(log.String(), string(event.FabricPortTaken)) || !strings.Contains(log.String(), cfg.Fabric.Listen) {
+		t.Errorf("said: %s", log.String())
 	}
 }

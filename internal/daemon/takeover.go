@@ -260,14 +260,21 @@ func (c *conductor) dropUnknown(l *leftovers) {
 			continue
 		}
 		d.farewell("the node has no domain " + printable.Text(name) + " any more")
-		for _, i := range l.items {
-			if _, rest, _ := strings.Cut(i.Key, "/"); strings.HasPrefix(rest, name+"/") {
-				c.keepNoMore(i.Key)
-				faultpoint.Here("unknown.dropping")
-			}
+		for _, key := range l.keysOf(name) {
+			c.keepNoMore(key)
 		}
-		c.keepNoMore(domainKey(name)) // last: the next core takes what has no domain for a reason to begin anew
 	}
+}
+
+// keysOf returns the keys of what is left of a domain, its own as the last: what has no domain would be a reason for the
+// next core to begin anew, if this one dies between.
+func (l *leftovers) keysOf(name string) (keys []string) {
+	for _, i := range l.items {
+		if _, rest, _ := strings.Cut(i.Key, "/"); strings.HasPrefix(rest, name+"/") {
+			keys = append(keys, i.Key)
+		}
+	}
+	return append(keys, domainKey(name))
 }
 
 // farewell tells the workers that are left of a domain why they are not.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -191,5 +192,17 @@ func TestTakeOverWithoutADomain(t *testing.T) {
 	left.close()
 	if m, _, err := worker.Recv(); err != nil || m.Type != attach.TypeGoodbye || !strings.Contains(m.Reason, "no domain default any more") {
 		t.Errorf("the worker got %+v, %v", m, err)
+	}
+}
+
+// What is left of a domain that this node does not have any more goes before the domain: a core that dies in between leaves nothing without its
+// domain, for which the next one would end the attachments of all.
+func TestUnknownDomainGoesLast(t *testing.T) {
+	l := &leftovers{}
+	for _, key := range []string{"node", "domain/x", "domain/xx", "worker/x/1", "worker/xx/1", "method/x/3"} {
+		l.items = append(l.items, &depot.Item{Key: key})
+	}
+	if got, want := l.keysOf("x"), []string{"worker/x/1", "method/x/3", "domain/x"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

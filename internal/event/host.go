@@ -6,6 +6,7 @@ import "github.com/rs/zerolog"
 const (
 	FabricFallback  Code = "fabric-fallback"
 	FabricNoTCP     Code = "fabric-no-tcp"
+	FabricPortTaken Code = "fabric-port-taken"
 	FabricEvent     Code = "fabric-event"
 	FabricClose     Code = "fabric-close"
 	DeviceOpenToAll Code = "device-open-to-all"
@@ -31,6 +32,13 @@ var hostEvents = []Info{
 		Cause:   "fabric.listen cannot be listened on.",
 		Action:  "Correct fabric.listen.",
 		Shown:   "not: needs an RDMA device",
+	},
+	{
+		Code: FabricPortTaken, Level: zerolog.WarnLevel,
+		Meaning: "A core that went on for another one found the port of fabric.listen taken, and takes data connections at another one, which peers are told.",
+		Cause:   "A program that listened there between the two, such as one that was given the port by chance (ip_local_port_range).",
+		Action:  "If a firewall lets peers connect to the configured port only, end that program (`ss -ltnp`) and run `rdmad upgrade`. Keep the port from others: `sysctl net.ipv4.ip_local_reserved_ports`.",
+		Shown:   "TestFabricPortTaken",
 	},
 	{
 		Code: FabricEvent, Level: zerolog.WarnLevel,

@@ -110,7 +110,15 @@ func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 	if p != nil {
 		vector = d.slept % max(1, vectors(d.ctx))
 	}
-	lib, err := createQueue(d.ctx, min(depth, d.info.Limits.MaxCQE), p != nil, vector)
+	depth = min(depth, d.info.Limits.MaxCQE)
+	lib, err := createQueue(d.ctx, depth, p != nil, vector)
+	if err == nil {
+		if fixed := fixedDepth(lib.resize(lib.capacity()), d.info.Limits.MaxCQE); fixed > lib.capacity() {
+			if err = lib.destroy(); err == nil {
+				lib, err = createQueue(d.ctx, fixed, p != nil, vector)
+			}
+		}
+	}
 	if err != nil {
 		if errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EINVAL) {
 			err = &LimitError{What: "completion queue", Asked: uint64(depth), Limit: uint64(d.info.Limits.MaxCQE), Err: err}
@@ -126,6 +134,16 @@ func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 	}
 	d.queues[q] = struct{}{}
 	return q, nil
+}
+
+// fixedDepth is how many completions a queue is to hold from the beginning, where refused says that the device cannot resize
+// one: as many as some 300 lanes have. 0: it can.
+func fixedDepth(refused error, limit int) int {
+	const enough = 1 << 18
+	if errors.Is(refused, unix.EOPNOTSUPP) || errors.Is(refused, unix.ENOSYS) {
+		return min(enough, limit)
+	}
+	return 0
 }
 
 // watch registers the queue's descriptors with its poller.
@@ -185,6 +203,9 @@ func (q *cq) reserve(room int) error {
 		}
 		if err := q.lib.resize(min(limit, max(need, 2*q.lib.capacity()))); err != nil {
 			return &LimitError{What: "completion queue", Asked: uint64(need), Limit: uint64(limit), Err: err}
+		}
+		if have := q.lib.capacity(); need > have {
+			return &LimitError{What: "completion queue, which the device has not resized,", Asked: uint64(need), Limit: uint64(have), Hint: "use fewer lanes per agent"}
 		}
 		q.stats.Resizes++
 	}
