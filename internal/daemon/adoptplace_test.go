@@ -157,3 +157,25 @@ func TestHaveOfDroppedLane(t *testing.T) {
 		t.Error("the lane counts as given")
 	}
 }
+
+// A process of a domain whose memory is unmapped is given no lane of it, whatever it has asked for before it was detached.
+func TestLaneOfUnmappedDomain(t *testing.T) {
+	class := config.Class{Name: "same", SlotSize: 128, Slots: 64, MaxRun: 4}
+	a := newAdoption(t, &config.Config{Classes: []config.Class{class}})
+	d, err := a.conductor.newDomain(config.Domain{Name: "gone"}, a.agent, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, _, _, err := d.newLane("b", class, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{domain: d, given: make(map[uint16]bool)}
+	a.agent.Commands.Call(func() { a.agent.Domains = nil })
+	d.cut, a.conductor.retired = true, map[*domain]struct{}{d: {}}
+	a.conductor.dispose(d)
+	w.give(info)
+	if len(w.given) > 0 {
+		t.Errorf("given: %v", w.given)
+	}
+}
