@@ -4,7 +4,7 @@
 // nothing and takes no lock for a message; what it does once, for a lane, a worker or an
 // answer that nobody takes, may, and so may inline handlers.
 //
-//   - A Domain (domain.go, dispatch.go) is a domain's lanes, workers and methods.
+//   - A Domain (domain.go, domainlanes.go, worker.go, dispatch.go) is a domain's lanes, workers and methods.
 //
 //   - An OutLane (outlane.go) is the requesting end of a lane, with the journal of what was
 //     sent (journal.go); an InLane (inlane.go) is the answering end, with the mirror of the

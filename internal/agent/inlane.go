@@ -112,60 +112,6 @@ func NewInLane(d *Domain, id uint16, r *slots.Ring, v *vault.Vault, groupMax int
 	}
 }
 
-// dispatch gives the recorded request in slot i to a service worker, or queues
-// it while all are full, or refuses it.
-func (l *InLane) dispatch(i int) {
-	rec := &l.records[i]
-	m := l.domain.Method(rec.method)
-	if m == nil || (len(m.workers) == 0 || rec.to == 0 && m.deserted()) && !l.domain.Expecting {
-		l.refuse(i, slots.StatusNoService, "nobody serves it")
-		return
-	}
-	if rec.alone && m.Inline != nil && !l.domain.Expecting && m.Inline.hasMapped(l.id) {
-		l.domain.soon.add(Queued{l, i, rec.ticket})
-		return
-	}
-	if rec.to != 0 && m.worker(rec.to) == nil {
-		l.refuseGone(i)
-		return
-	}
-	if rec.order != 0 {
-		if m.orders == nil {
-			m.orders = new(orders)
-		}
-		if m.orders.queued > 0 { // perhaps of the same order
-			m.enqueue(l, i)
-			return
-		}
-	}
-	w := m.choose(rec, l.id)
-	if w != nil && rec.to == 0 && rec.order == 0 && m.mustWait(i, l, w) {
-		return
-	}
-	if w == nil || !l.give(i, w) {
-		m.enqueue(l, i)
-	}
-}
-
-// give delivers the request in slot i to w. False: w has no room.
-func (l *InLane) give(i int, w *Worker) bool {
-	rec := &l.records[i]
-	l.Ring.Deliver(i, int(rec.run), w.ID, rec.ticket)
-	h := slots.MakeHint(l.id, i, rec.ticket)
-	if rec.order != 0 {
-		h = h.WithOrder()
-	}
-	// A worker whose ring is full may have picked the request by a hint of the last core, which gave it the same one.
-	if !l.domain.hint(w, h) && l.Ring.Withdraw(i, slots.MakeWord(slots.Recv, int(rec.run), w.ID, rec.ticket)) {
-		w.stuffed = true
-		return false
-	}
-	l.assign(i, w)
-	l.countWait(rec)
-	w.outstanding++
-	return true
-}
-
 // finished takes the answer of slot i that worker w says to have finished.
 func (l *InLane) finished(i int, w *Worker) bool {
 	if i >= l.geo.Slots {

@@ -384,3 +384,10 @@ func (s *script) word() uint64 {
 	}
 	return binary.LittleEndian.Uint64(b[:])
 }
+
+// unsettled reports whether the id of a buried worker must not be used again yet.
+func (d *Domain) unsettled(id int) bool {
+	var ids CallerSet
+	d.UnsettledIDs(&ids)
+	return ids.Has(uint16(id))
+}

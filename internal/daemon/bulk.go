@@ -34,7 +34,7 @@ type bulk struct {
 	pd      fabric.ProtectionDomain
 	// made is when the connection for this node's operations was made last.
 	made  time.Time
-	pause rest
+	pause backoff
 	// accept is the newest connection that the peer has asked for, nil before the first. connecting are those that
 	// are being made in pd.
 	accept     *acceptance

@@ -225,7 +225,7 @@ func (c *conductor) serve(ctx context.Context, bootstrap net.Listener, handOver 
 	select {
 	case <-handOver:
 		c.vacate()
-		c.rest()
+		c.haltAgents()
 		return errHandOver
 	case err := <-c.tenancy.left:
 		return err // the next core begins with new ones
@@ -236,13 +236,13 @@ func (c *conductor) serve(ctx context.Context, bootstrap net.Listener, handOver 
 	return err
 }
 
-// restTimeout bounds how long a core that hands over waits for its agents: one that
+// haltTimeout bounds how long a core that hands over waits for its agents: one that
 // does not come to rest is as if it had been killed.
-const restTimeout = time.Second
+const haltTimeout = time.Second
 
-// rest makes the agents stop between two cycles, for ever: the process is about to end,
+// haltAgents makes the agents stop between two cycles, for ever: the process is about to end,
 // and whoever asks one of them something until then waits.
-func (c *conductor) rest() {
+func (c *conductor) haltAgents() {
 	resting := make(chan struct{}, len(c.agents))
 	for _, a := range c.agents {
 		a.Commands.Do(func() {
@@ -250,7 +250,7 @@ func (c *conductor) rest() {
 			select {}
 		})
 	}
-	late := time.After(restTimeout)
+	late := time.After(haltTimeout)
 	for range c.agents {
 		select {
 		case <-resting:

@@ -52,7 +52,7 @@ func (c *conductor) detach(w *worker) {
 	}
 	w.pager.close() // its process has learnt of the end from its own end of the connection
 	faultpoint.Here("detach.done")
-	stop := c.lingers(w)
+	stop := c.rotateIfItStays(w)
 	c.mu.Lock()
 	// A core that has died may have had its goodbye. The word of one that was disconnected for what it has written
 	// counts for nothing: it may go on writing.

@@ -11,6 +11,13 @@
 //   - A tenant (tenants.go) is a service in the core's process. It attaches like any
 //     other; agents may call its handlers themselves.
 //
-// Lock order: outgoing.mu and domain.making before conductor.mu, worker.mu alone. A command
-// of an agent may be waited for with one of them held.
+// Lock order, from the outside in:
+//
+//  1. conductor.serving (out of service), conductor.rotating, domain.making;
+//  2. outgoing.mu, worker.mu, region.mu, session.publishing;
+//  3. conductor.mu;
+//  4. laneInfo.mu, session.mu, spiller.mu, conductor.identifying, which are held for a moment or, as laneInfo.mu, while
+//     something is sent.
+//
+// A command of an agent may be waited for with one of them held.
 package daemon

@@ -199,28 +199,6 @@ func domainMemory(name string, left *domainLeft) (seg *shm.Segment, bell *shm.Be
 	return seg, bell, nil
 }
 
-// admit returns the domain for a process with the given credentials: the first
-// that lists its user, else the first that lists its primary group, else the first that
-// lists one of its other groups.
-func (c *conductor) admit(uid, gid uint32, others []uint32) *domain {
-	for _, d := range c.allDomains() {
-		if slices.Contains(d.policy.Load().UIDs, uid) {
-			return d
-		}
-	}
-	for _, d := range c.allDomains() {
-		if slices.Contains(d.policy.Load().GIDs, gid) {
-			return d
-		}
-	}
-	for _, d := range c.allDomains() {
-		if slices.ContainsFunc(d.policy.Load().GIDs, func(gid uint32) bool { return slices.Contains(others, gid) }) {
-			return d
-		}
-	}
-	return nil
-}
-
 func (c *conductor) domainNamed(name string) *domain {
 	for _, d := range c.allDomains() {
 		if d.name == name {

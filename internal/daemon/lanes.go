@@ -38,7 +38,7 @@ type outgoing struct {
 	mu      sync.Mutex
 	session *session // nil while down
 	opened  time.Time
-	pause   rest
+	pause   backoff
 	refused string // why it could not be opened last, as logged
 }
 

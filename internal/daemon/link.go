@@ -109,7 +109,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (l *link) dialLoop(ctx context.Context) {
 	c := l.conductor
 	wait := firstRetry
-	var pause rest
+	var pause backoff
 	for ctx.Err() == nil {
 		if s := l.current(); s != nil {
 			begun := time.Now()

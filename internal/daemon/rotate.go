@@ -94,9 +94,9 @@ func (w *worker) dismiss(why string) {
 	_ = w.conn.Close()
 }
 
-// lingers sees to it that a worker that was disconnected for its offences and lives on
+// rotateIfItStays sees to it that a worker that was disconnected for its offences and lives on
 // loses its memory, unless stop is called before.
-func (c *conductor) lingers(w *worker) (stop func() bool) {
+func (c *conductor) rotateIfItStays(w *worker) (stop func() bool) {
 	c.mu.Lock()
 	struck := w.struck
 	c.mu.Unlock()

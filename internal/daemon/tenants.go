@@ -118,7 +118,7 @@ func (c *conductor) tenantsAgent(domain string, worker int, f func(*agent.Domain
 }
 
 // vacateTime is how long tenants may take to finish what they have begun when the core hands
-// over. Together with restTimeout it is less than the supervisor waits.
+// over. Together with haltTimeout it is less than the supervisor waits.
 const vacateTime = time.Second
 
 // vacate gives the tenants time to finish what they have begun, and no new requests, which the next

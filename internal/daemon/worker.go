@@ -214,18 +214,6 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	return w, nil
 }
 
-// place finds the domain of a new process.
-func (c *conductor) place(w *worker) error {
-	w.domain = c.admit(w.uid, w.gid, w.groups)
-	if w.domain == nil && w.role == attach.RoleTool && mayOperate(w.uid) {
-		w.domain = c.allDomains()[0] // tools get nothing of it
-	}
-	if w.domain == nil {
-		return fmt.Errorf("%w: no domain of node %s admits user %d or one of its groups %v (see [[domain]] in its config)", attach.ErrPermission, c.node, w.uid, w.someGroups())
-	}
-	return nil
-}
-
 // bell is what wakes the agent of the worker's domain. All of its processes share one, and each can have it keep those who ring it waiting (F_SETFL,
 // and a full counter): who is in this process gets the agent's own, or a worker could stop the core.
 func (w *worker) bell() *shm.Bell {

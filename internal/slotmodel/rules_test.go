@@ -61,7 +61,7 @@ var mutants = []struct {
 	// The same of a service process.
 	{certainDeath, "certain-death-of-services", "daemon worker.awaitDeath, agent Domain.Bury", killOne, trampled},
 	// An attach id is given out again when no slot on the wire carries it.
-	{idOnceSettled, "id-once-settled", "daemon domain.freeID, agent Domain.unsettled", killOfTwo, stuck},
+	{idOnceSettled, "id-once-settled", "daemon domain.freeID, agent Domain.UnsettledIDs", killOfTwo, stuck},
 	// What was sent is not sent again over a new connection.
 	{nothingAgain, "nothing-again", "agent OutLane.Down", lossOne, twice},
 	// What was sent on a lane that is lost may have been executed.
