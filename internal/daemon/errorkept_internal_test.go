@@ -1,77 +1,25 @@
-package daemon_test
+package daemon
 
 import (
-	"fmt"
+	"encoding/json"
+	"strings"
 	"testing"
 
-	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
 )
 
-// counted waits until a node has counted an event, and returns its entry.
-func counted(t *testing.T, n *daemontest.Node, code event.Code) (found event.Entry) {
-	t.Helper()
-	daemontest.Eventually(t, fmt.Sprintf("node %s counts %s", n.Name, code), func() error {
-		st, err := n.Status(t.Context())
-		if err != nil {
-			return err
+// What is kept of errors leaves room for what else is kept of the node, whatever is in their texts.
+func TestErrorsThatAreKept(t *testing.T) {
+	for _, text := range []string{"short", strings.Repeat("<", 400)} {
+		list := make([]event.Entry, keptErrors)
+		for i := range list {
+			list[i] = event.Entry{Code: event.LaneRefused, Subject: "peer " + text[:5], Text: text}
 		}
-		for _, e := range st.Errors {
-			if e.Code == code {
-				found = e
-				return nil
-			}
+		kept := fitting(list, depot.MaxMeta/2)
+		data, err := json.Marshal(kept)
+		if err != nil || len(data) > depot.MaxMeta/2+2 || len(kept) < 8 || text == "short" && len(kept) < keptErrors {
+			t.Errorf("%d entries of %d bytes are kept: %v", len(kept), len(data), err)
 		}
-		return fmt.Errorf("errors: %+v", st.Errors)
-	})
-	return found
-}
-
-// What the core and the supervisor count is in the status, below the level of the log
-// too, and is still there after the core has died.
-func TestErrorsOutliveTheCore(t *testing.T) {
-	a, b := daemontest.Pair(t, "")
-	// Where both have dialled, one link has taken the place of the other.
-	var links uint64
-	for _, e := range statusOf(t, a).Errors {
-		if e.Code == event.PeerDisconnected {
-			links = e.Count
-		}
-	}
-	if err := b.Halt(); err != nil {
-		t.Fatal(err)
-	}
-	var first event.Entry
-	daemontest.Eventually(t, "another link is lost", func() error {
-		if first = counted(t, a, event.PeerDisconnected); first.Count <= links {
-			return fmt.Errorf("%+v", first)
-		}
-		return nil
-	})
-	if first.Subject != "peer b" || first.Level != "warn" || first.Process != "core" || first.Count != links+1 || first.Text == "" {
-		t.Errorf("peer-disconnected: %+v, %d before", first, links)
-	}
-	counted(t, a, event.PeerUnreachable)
-	// What is kept is kept once in a second: the second error is there when the first of the
-	// next round is.
-	daemontest.Eventually(t, "the next core knows", func() error {
-		if err := a.KillCore(); err != nil {
-			return err
-		}
-		died := counted(t, a, event.CoreDied)
-		if died.Process != "supervisor" || died.Text == "" || died.Level != "error" {
-			return fmt.Errorf("core-died: %+v", died)
-		}
-		again := counted(t, a, event.PeerDisconnected)
-		if !again.First.Equal(first.First) {
-			return fmt.Errorf("first seen %v, before %v", again.First, first.First)
-		}
-		return nil
-	})
-	if err := b.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Connected("b"); err != nil {
-		t.Fatal(err)
 	}
 }
