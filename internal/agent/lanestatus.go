@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/status"
 )
 
@@ -22,7 +23,7 @@ func (d *Domain) LaneStatus(domain string, names map[uint16]attach.Lane) []statu
 			state = "up"
 		}
 		if pair != nil {
-			path = Describe(pair.Endpoint)
+			path = fabric.Describe(pair.Endpoint)
 		}
 		ls = append(ls, status.Lane{ID: id, Domain: domain, Peer: n.Peer, Class: n.Class, Number: n.Number, Direction: direction, State: state,
 			Slots: n.Geometry.Slots, SlotSize: n.Geometry.SlotSize, Busy: busy, Requests: moved.requests, Groups: moved.groups, Path: path, LaneCounted: status.CountedOfLane(row)})

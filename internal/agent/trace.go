@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/shm"
 )
@@ -21,7 +22,7 @@ type FoundTrace struct {
 func (t *Tracer) Found(e *SentTrace) FoundTrace {
 	f := FoundTrace{Sent: *e, Lane: e.lane.id, Node: e.lane.peerName()}
 	if p := e.lane.Pair; p != nil {
-		f.Device = Describe(p.Endpoint)
+		f.Device = fabric.Describe(p.Endpoint)
 	}
 	if e.lane.Local != nil {
 		if h := t.Find(e.Mark); h != nil {

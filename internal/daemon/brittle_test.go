@@ -9,6 +9,7 @@ import (
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
 	"github.com/rdmad/rdmad/internal/fabric/verbs"
+	"github.com/rdmad/rdmad/internal/fabrics"
 )
 
 // BrittleEnv names a file: in a core that has the variable the provider verbs is one over
@@ -32,12 +33,12 @@ func init() {
 	}
 	firstPenalty = 200 * time.Millisecond
 	maxGraves = 256
-	libibverbs = verbsPackage{
-		built: true,
-		devices: func() ([]verbs.DeviceInfo, error) {
+	fabrics.Libibverbs = fabrics.VerbsPackage{
+		Built: true,
+		Devices: func() ([]verbs.DeviceInfo, error) {
 			return []verbs.DeviceInfo{{Name: "brittle0", Ports: []verbs.PortInfo{{Number: 1, State: "ACTIVE", GIDs: make([]verbs.GID, 1)}}}}, nil
 		},
-		open: func(verbs.Config) (fabric.Provider, error) { return brittle{tcp.New(tcp.Config{}), file}, nil },
+		Open: func(verbs.Config) (fabric.Provider, error) { return brittle{tcp.New(tcp.Config{}), file}, nil },
 	}
 }
 

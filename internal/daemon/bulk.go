@@ -89,7 +89,7 @@ func (b *bulk) prepare(s *session) error {
 	if b.session != nil {
 		return fmt.Errorf("%w: the connection to %s is just being replaced", attach.ErrNoService, b.peer)
 	}
-	pd, err := s.fabric.device.AllocPD()
+	pd, err := s.fabric.Device.AllocPD()
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (b *bulk) register(r *region) (fabric.MemoryRegion, error) {
 	}
 	// All rights: what a handler may do the peer's daemon knows, call by call.
 	access := fabric.AccessRemoteWrite | fabric.AccessRemoteRead
-	if b.session.fabric.device.Caps().Atomics {
+	if b.session.fabric.Device.Caps().Atomics {
 		access |= fabric.AccessRemoteAtomic
 	}
 	mr, err := b.pd.Register(r.view.Mem, access)
@@ -216,7 +216,7 @@ func (b *bulk) tryUnexport(r *region) (late *session, done bool) {
 		return nil, false // the peer may have been told again
 	}
 	delete(b.exports, r)
-	if s.fabric.device.Caps().LateAccess {
+	if s.fabric.Device.Caps().LateAccess {
 		late = s
 	}
 	if err := mr.Close(); err != nil {
@@ -339,7 +339,7 @@ func (b *bulk) connect(ctx context.Context, s *session) (*agent.ActiveEnd, error
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	e, err := agent.NewActiveEnd(d.agent, s.fabric.device, d.agent.CQs[s.fabric.number], c.tags.Add(1), b.peer)
+	e, err := agent.NewActiveEnd(d.agent, s.fabric.Device, d.agent.CQs[s.fabric.Number], c.tags.Add(1), b.peer)
 	if err != nil {
 		return nil, err
 	}
@@ -352,7 +352,7 @@ func (b *bulk) connect(ctx context.Context, s *session) (*agent.ActiveEnd, error
 		err = e.Endpoint.Connect(ctx, answer.Lane.Address, fabric.Active)
 	}
 	e.Opening = agent.Opening{Session: s, Seq: question.Seq}
-	renews := s.fabric.device.Caps().LateAccess
+	renews := s.fabric.Device.Caps().LateAccess
 	d.agent.Commands.Call(func() { b.view.Mover.Renews = renews })
 	e.Atomics = e.Atomics && err == nil && !answer.Lane.NoAtomics
 	if err != nil {

@@ -65,7 +65,7 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	b.mu.Lock()
 	err = b.prepare(s)
 	if err == nil {
-		e.Endpoint, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.CQs[s.fabric.number], Tag: e.Tag, SendDepth: 1, Peer: b.peer})
+		e.Endpoint, err = b.pd.CreateEndpoint(fabric.EndpointAttr{CQ: d.agent.CQs[s.fabric.Number], Tag: e.Tag, SendDepth: 1, Peer: b.peer})
 	}
 	if err == nil {
 		b.connecting.Add(1) // not after suspend: the session has ended then, and prepare says so
@@ -77,7 +77,7 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	defer b.connecting.Done()
 	fabric.Expect(e.Endpoint, m.Lane.Address)
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
-		Address: e.Endpoint.Address(), NoAtomics: !s.fabric.device.Caps().Atomics,
+		Address: e.Endpoint.Address(), NoAtomics: !s.fabric.Device.Caps().Atomics,
 	}})
 	if err == nil {
 		err = e.Endpoint.Connect(ctx, m.Lane.Address, fabric.Passive)

@@ -16,6 +16,7 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
+	"github.com/rdmad/rdmad/internal/fabrics"
 	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/poller"
@@ -95,7 +96,7 @@ func newLinkRig(t *testing.T) *linkRig {
 		t.Fatal(err)
 	}
 	dev := &strictDevice{Device: inner, waiting: make(chan struct{}, 1)}
-	c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*openFabric{{name: "tcp", device: dev}}, links: map[string]*link{}, formerLinks: map[string]*link{},
+	c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*fabrics.Fabric{{Name: "tcp", Device: dev}}, links: map[string]*link{}, formerLinks: map[string]*link{},
 		changed: make(chan struct{}), retired: map[*domain]struct{}{}, held: map[*domain]struct{}{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	a, err := agent.New("test", agent.IdleStrategy{}, 16, []fabric.Device{dev}, zerolog.Nop())

@@ -18,6 +18,7 @@ import (
 	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabrics"
 	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/turnstile"
@@ -43,7 +44,7 @@ type conductor struct {
 	salt        uint32 // of method ids; see methodID
 	started     time.Time
 	supervisor  int
-	fabrics     []*openFabric // the best first; none for a node without peers
+	fabrics     []*fabrics.Fabric // the best first; none for a node without peers
 	agents      []*agent.Agent
 	agentsDone  sync.WaitGroup
 	tags        atomic.Uint64
@@ -140,16 +141,16 @@ func newConductor(cfg *config.Config, supervisor int, orphaned <-chan struct{}, 
 	}
 	// A node without peers needs no fabric: its lanes are all local.
 	if len(cfg.Peers) > 0 {
-		o := newFabricOpener(cfg, log, c.dataSecurity())
-		o.again = again
-		if c.fabrics, err = o.open(); err != nil {
+		o := fabrics.NewOpener(cfg, log, c.dataSecurity())
+		o.Again = again
+		if c.fabrics, err = o.Open(); err != nil {
 			return nil, err
 		}
 		c.warnOfPlainData()
 	}
 	var devices []fabric.Device
 	for _, f := range c.fabrics {
-		devices = append(devices, f.device)
+		devices = append(devices, f.Device)
 	}
 	idle := agent.IdleFor(cfg)
 	if err := c.openCounters(); err != nil {
@@ -220,7 +221,9 @@ func (c *conductor) serve(ctx context.Context, bootstrap net.Listener, handOver 
 		c.spawn(func() { l.dialLoop(ctx) })
 	}
 	c.spawn(c.applyReloads)
-	c.spawn(c.watchFabric)
+	if len(c.fabrics) > 0 {
+		c.spawn(func() { c.fabrics[0].Watch(c.ctx, &c.log) })
+	}
 	c.spawn(c.keepErrors)
 	select {
 	case <-handOver:
@@ -371,8 +374,8 @@ func (c *conductor) stop() {
 		d.close()
 	}
 	for _, f := range c.fabrics {
-		if err := f.device.Close(); err != nil {
-			event.FabricClose.On(&c.log).Err(err).Str("provider", f.name).Msg("closing the fabric device")
+		if err := f.Device.Close(); err != nil {
+			event.FabricClose.On(&c.log).Err(err).Str("provider", f.Name).Msg("closing the fabric device")
 		}
 	}
 	if err := c.counters.Close(); err != nil {

@@ -42,7 +42,7 @@ func (c *conductor) openCounters() error {
 	}
 	n := c.counts()
 	n.Peers = uint64(len(c.cfg.Peers))
-	if len(c.fabrics) > 0 && c.fabrics[0].fallback != "" {
+	if len(c.fabrics) > 0 && c.fabrics[0].Fallback != "" {
 		n.FabricFallback = 1
 	}
 	return nil

@@ -11,17 +11,18 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/fabrics"
 	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
 // Anybody can connect to the bootstrap socket and say anything.
 func FuzzHandshake(f *testing.F) {
-	c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*openFabric{{name: "tcp"}}, links: map[string]*link{}}
+	c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*fabrics.Fabric{{Name: "tcp"}}, links: map[string]*link{}}
 	c.links["a"] = newLink(c, config.Peer{Name: "a", Address: "x"})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	f.Cleanup(c.cancel)
 	var good bytes.Buffer
-	a := &conductor{node: "a", fabrics: []*openFabric{{name: "tcp"}}, incarnation: "1"}
+	a := &conductor{node: "a", fabrics: []*fabrics.Fabric{{Name: "tcp"}}, incarnation: "1"}
 	for _, m := range []*peerproto.Message{a.hello(newLink(a, config.Peer{Name: "b"})), {Type: peerproto.TypeReady, Clock: 7}} {
 		if err := peerproto.Write(&good, m); err != nil {
 			f.Fatal(err)

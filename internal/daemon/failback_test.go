@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/fabric/tcp"
+	"github.com/rdmad/rdmad/internal/fabrics"
 	"github.com/rdmad/rdmad/internal/peerauth"
 )
 
@@ -14,7 +16,7 @@ import (
 func TestFailbackAfterALongHandshake(t *testing.T) {
 	r := newLinkRig(t)
 	defer r.stop()
-	r.fabrics = append([]*openFabric{{name: "verbs"}}, r.fabrics...)
+	r.fabrics = append([]*fabrics.Fabric{{Name: "verbs"}}, r.fabrics...)
 	for _, offered := range []bool{true, false} {
 		troubled := &trouble{until: time.Now().Add(time.Hour)}
 		r.link.troubles["verbs"] = troubled
@@ -25,7 +27,7 @@ func TestFailbackAfterALongHandshake(t *testing.T) {
 		r.link.troubles["verbs"] = troubled
 		troubled.until = time.Now() // by now it is offered
 		h := *mine
-		h.Node, h.Session, h.Fabrics = "a", 8, []string{tcpName}
+		h.Node, h.Session, h.Fabrics = "a", 8, []string{tcp.Name}
 		ours, theirs := net.Pipe()
 		ch := &peerauth.Channel{Conn: ours, Raw: ours}
 		s, err := newSession(r.link, ch, bufio.NewReader(ch), &h, mine, 0)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/fabrics"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
 )
@@ -63,8 +64,8 @@ func (l *link) offers() []string {
 	var names []string
 	for i, f := range c.fabrics {
 		last := i == len(c.fabrics)-1 && len(names) == 0
-		if t := l.troubles[f.name]; last || t == nil || time.Now().After(t.until) {
-			names = append(names, f.name)
+		if t := l.troubles[f.Name]; last || t == nil || time.Now().After(t.until) {
+			names = append(names, f.Name)
 		}
 	}
 	return names
@@ -72,13 +73,13 @@ func (l *link) offers() []string {
 
 // commonFabric is the fabric for a session: the first offer of the node that dialled
 // that the other one offers too.
-func (c *conductor) commonFabric(dialled, taken *peerproto.Hello) (*openFabric, error) {
+func (c *conductor) commonFabric(dialled, taken *peerproto.Hello) (*fabrics.Fabric, error) {
 	for _, name := range dialled.Fabrics {
 		if !slices.Contains(taken.Fabrics, name) {
 			continue
 		}
 		for _, f := range c.fabrics {
-			if f.name == name {
+			if f.Name == name {
 				return f, nil
 			}
 		}
@@ -106,16 +107,16 @@ func (c *conductor) fabricFailed(s *session, err error) {
 		c.mu.Unlock()
 		return
 	}
-	t := l.troubles[s.fabric.name]
+	t := l.troubles[s.fabric.Name]
 	if t == nil {
 		t = new(trouble)
-		l.troubles[s.fabric.name] = t
+		l.troubles[s.fabric.Name] = t
 	}
 	leave := t.failed(time.Now())
 	penalty := t.penalty
 	c.mu.Unlock()
 	if leave {
-		event.FabricLeft.On(&c.log).Err(err).Str("peer", l.name).Str("provider", s.fabric.name).Dur("for", penalty).Msg("leaving a fabric that keeps failing")
+		event.FabricLeft.On(&c.log).Err(err).Str("peer", l.name).Str("provider", s.fabric.Name).Dur("for", penalty).Msg("leaving a fabric that keeps failing")
 		s.end(fmt.Errorf("%w: %w", errFailover, err))
 	}
 }
@@ -131,7 +132,7 @@ func (l *link) failback(s *session) {
 		if f == s.fabric {
 			break
 		}
-		if t := l.troubles[f.name]; t != nil && !slices.Contains(s.offered, f.name) {
+		if t := l.troubles[f.Name]; t != nil && !slices.Contains(s.offered, f.Name) {
 			withheld = true
 			if t.until.After(at) {
 				at = t.until
@@ -146,7 +147,7 @@ func (l *link) failback(s *session) {
 	defer again.Stop()
 	select {
 	case <-again.C:
-		c.log.Info().Str("peer", l.name).Str("provider", s.fabric.name).Msg("trying the better fabric again")
+		c.log.Info().Str("peer", l.name).Str("provider", s.fabric.Name).Msg("trying the better fabric again")
 		s.end(errFailback)
 	case <-s.done:
 	case <-c.ctx.Done():

@@ -319,7 +319,7 @@ func (o *outgoing) isUp(d *domain) (up, draining bool) {
 // endpoint makes an unconnected endpoint for a ring: the peer will reach the
 // ring's slots and nothing else.
 func (d *domain) endpoint(s *session, ring *slots.Ring) (*agent.EndpointPair, error) {
-	p, err := agent.NewEndpointPair(s.fabric.device, d.agent.CQs[s.fabric.number], d.conductor.tags.Add(1), ring, s.link.name)
+	p, err := agent.NewEndpointPair(s.fabric.Device, d.agent.CQs[s.fabric.Number], d.conductor.tags.Add(1), ring, s.link.name)
 	if err == nil {
 		p.Pin(&d.conductor.counts().PinnedBytes, len(ring.Slots()))
 	}

@@ -232,7 +232,7 @@ func (l *link) leave(s *session) {
 
 func (l *link) serveSession(s *session) {
 	c := l.conductor
-	c.log.Info().Str("peer", l.name).Str("incarnation", s.incarnation).Str("provider", s.fabric.name).Msg("peer connected")
+	c.log.Info().Str("peer", l.name).Str("incarnation", s.incarnation).Str("provider", s.fabric.Name).Msg("peer connected")
 	c.mu.Lock()
 	restarted := l.incarnation != "" && l.incarnation != s.incarnation
 	replaced := l.core != s.core

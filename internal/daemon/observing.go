@@ -83,7 +83,7 @@ func (w watched) Snapshot() (*counters.Snapshot, error) { return w.counters.Snap
 func (w watched) Facts() observe.Facts {
 	var f observe.Facts
 	if len(w.fabrics) > 0 {
-		f.Fabric, f.Detail = w.fabrics[0].name, w.fabrics[0].detail
+		f.Fabric, f.Detail = w.fabrics[0].Name, w.fabrics[0].Detail
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
+	"github.com/rdmad/rdmad/internal/fabrics"
 	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/internal/turnstile"
@@ -29,7 +30,7 @@ func (c *conductor) dataSecurity() tcp.Security {
 // warnOfPlainData says that TLS does not reach the data, unless the operator has said
 // so.
 func (c *conductor) warnOfPlainData() {
-	if c.guard.Required() && slices.ContainsFunc(c.fabrics, func(f *openFabric) bool { return f.name == tcpName }) && c.cfg.TLS.Data == "" {
+	if c.guard.Required() && slices.ContainsFunc(c.fabrics, func(f *fabrics.Fabric) bool { return f.Name == tcp.Name }) && c.cfg.TLS.Data == "" {
 		event.TLSDataPlain.On(&c.log).Msg(`tls.mode = "required" protects bootstrap connections only: requests, answers and regions go over TCP unencrypted. ` +
 			`Set tls.data = "tls" to encrypt them too. Or use a network you trust or IPsec, and set tls.data = "plain" to say that you know; see docs/security.md`)
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/fabric/tcp"
+	"github.com/rdmad/rdmad/internal/fabrics"
 	"github.com/rdmad/rdmad/internal/nodecert"
 	"github.com/rdmad/rdmad/internal/peerauth"
 )
@@ -103,10 +105,10 @@ func TestWarningOfPlainData(t *testing.T) {
 		provider, data string
 		warns          bool
 	}{
-		{guard, tcpName, "", true}, {guard, tcpName, "plain", false}, {guard, "verbs", "", false}, {new(peerauth.Guard), tcpName, "", false},
+		{guard, tcp.Name, "", true}, {guard, tcp.Name, "plain", false}, {guard, "verbs", "", false}, {new(peerauth.Guard), tcp.Name, "", false},
 	} {
 		var log bytes.Buffer
-		c := &conductor{log: zerolog.New(&log), cfg: &config.Config{TLS: config.TLS{Data: test.data}}, guard: test.guard, fabrics: []*openFabric{{name: test.provider}}}
+		c := &conductor{log: zerolog.New(&log), cfg: &config.Config{TLS: config.TLS{Data: test.data}}, guard: test.guard, fabrics: []*fabrics.Fabric{{Name: test.provider}}}
 		c.warnOfPlainData()
 		if got := strings.Contains(log.String(), "docs/security.md"); got != test.warns {
 			t.Errorf("%+v: %q", test, log.String())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/fabrics"
 	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
@@ -26,7 +27,7 @@ type session struct {
 	incarnation string
 	core        int64  // which core of the incarnation
 	id, lost    uint64 // see peerproto.Hello
-	fabric      *openFabric
+	fabric      *fabrics.Fabric
 	offered     []string // the fabrics that this node has offered for it
 	dialler     string   // the name of the node that dialled
 	clock       peerClock

@@ -9,6 +9,7 @@ import (
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/fabric/tcp"
 	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/internal/version"
 )
@@ -59,8 +60,8 @@ func (c *conductor) nodeStatus() *status.Node {
 	}
 	if len(c.fabrics) > 0 {
 		f := c.fabrics[0]
-		s.DataTLS = f.name == tcpName && c.dataSecurity() != nil
-		s.Fabric, s.FabricWanted, s.FallbackReason, s.FabricDetail = f.name, f.wanted, f.fallback, f.detail
+		s.DataTLS = f.Name == tcp.Name && c.dataSecurity() != nil
+		s.Fabric, s.FabricWanted, s.FallbackReason, s.FabricDetail = f.Name, f.Wanted, f.Fallback, f.Detail
 	}
 	return s
 }
@@ -179,7 +180,7 @@ func (l *link) status() status.Peer {
 		p.Error = l.lastErr.Error()
 	}
 	if l.session != nil {
-		p.State, p.Fabric = "connected", l.session.fabric.name
+		p.State, p.Fabric = "connected", l.session.fabric.Name
 		p.TLS = channelStatus(l.session.conn)
 		if l.draining {
 			p.State = "draining"

@@ -73,7 +73,7 @@ func (r *traceRun) describe(d *domain, f *agent.FoundTrace, p *peerproto.Stage, 
 		t.Path.Queued, t.Path.Redispatched = p.Queued, p.Again
 	}
 	if s != nil {
-		t.Path.Provider, t.Path.Address = s.fabric.name, s.link.dialled()
+		t.Path.Provider, t.Path.Address = s.fabric.Name, s.link.dialled()
 		if !s.traces {
 			t.Notes = append(t.Notes, "node "+f.Node+" runs a version that does not take part in traces")
 		}

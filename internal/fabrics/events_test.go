@@ -1,4 +1,4 @@
-package daemon
+package fabrics
 
 import (
 	"bytes"
@@ -23,11 +23,11 @@ func (d *eventfulDevice) Events() <-chan verbs.Event { return d.events }
 func TestFabricEvents(t *testing.T) {
 	var log bytes.Buffer
 	d := &eventfulDevice{events: make(chan verbs.Event, 2)}
-	c := &conductor{ctx: context.Background(), log: zerolog.New(&log), fabrics: []*openFabric{{device: d}}}
+	to := zerolog.New(&log)
 	d.events <- verbs.Event{Kind: verbs.EventPortError, Device: "rxe0", Port: 1}
 	d.events <- verbs.Event{Kind: verbs.EventPortActive, Device: "rxe0", Port: 1}
 	close(d.events)
-	c.watchFabric() // ends with the device
+	(&Fabric{Device: d}).Watch(context.Background(), &to) // ends with the device
 	lines := strings.Split(log.String(), "\n")
 	if len(lines) != 3 || !strings.Contains(lines[0], `"level":"warn"`) || !strings.Contains(lines[0], "port error") ||
 		!strings.Contains(lines[1], `"level":"info"`) || !strings.Contains(lines[1], "port active") {
@@ -35,8 +35,6 @@ func TestFabricEvents(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	c = &conductor{ctx: ctx, fabrics: []*openFabric{{device: &eventfulDevice{events: make(chan verbs.Event)}}}}
-	c.watchFabric() // ends with the conductor
-	c = &conductor{ctx: context.Background(), fabrics: []*openFabric{{device: struct{ fabric.Device }{}}}}
-	c.watchFabric() // a device without events
+	(&Fabric{Device: &eventfulDevice{events: make(chan verbs.Event)}}).Watch(ctx, &to) // ends with its context
+	(&Fabric{Device: struct{ fabric.Device }{}}).Watch(context.Background(), &to)      // a device without events
 }

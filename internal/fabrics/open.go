@@ -1,4 +1,4 @@
-package daemon
+package fabrics
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -22,59 +21,74 @@ import (
 	"github.com/rdmad/rdmad/internal/rdmasys"
 )
 
-// tcpName is the name of the provider that is always there.
-const tcpName = "tcp"
-
-// verbsPackage is what fabricOpener needs of package verbs.
-type verbsPackage struct {
-	built   bool
-	devices func() ([]verbs.DeviceInfo, error)
-	open    func(verbs.Config) (fabric.Provider, error)
+// Fabric is an open device with how it came to be chosen.
+type Fabric struct {
+	Device fabric.Device
+	// Name is the provider in use, Wanted the one that the config names.
+	Name, Wanted string
+	// Fallback says why tcp is used although something better was asked for;
+	// empty otherwise.
+	Fallback string
+	// Detail is what the device says of itself, if it does.
+	Detail string
+	// Number is its place among those that the node has, and in agent.CQs.
+	Number int
 }
 
-// fabricOpener opens the device that a config asks for.
-type fabricOpener struct {
-	cfg   *config.Config
-	log   zerolog.Logger
-	verbs verbsPackage
+// VerbsPackage is what Opener needs of package verbs.
+type VerbsPackage struct {
+	Built   bool
+	Devices func() ([]verbs.DeviceInfo, error)
+	Open    func(verbs.Config) (fabric.Provider, error)
+}
+
+// Libibverbs is the package as it was built. Programs that are made for tests have another.
+var Libibverbs = VerbsPackage{Built: verbs.Built, Devices: verbs.Devices, Open: verbs.New}
+
+// Opener opens the devices that a config asks for.
+type Opener struct {
+	// Verbs is Libibverbs, or a test's.
+	Verbs VerbsPackage
+	// Again: the core goes on for one that has died, and so does without what others have taken meanwhile.
+	Again bool
+
+	cfg *config.Config
+	log zerolog.Logger
 	// security is for data connections of tcp; nil: none.
 	security tcp.Security
 	nodes    string // the directory of device nodes
-	again    bool   // the core goes on for one that has died
 }
 
-func newFabricOpener(cfg *config.Config, log zerolog.Logger, security tcp.Security) *fabricOpener {
-	return &fabricOpener{cfg: cfg, log: log, security: security, nodes: deviceNodes, verbs: libibverbs}
+// NewOpener returns an opener whose data connections over tcp have the given security, nil for none.
+func NewOpener(cfg *config.Config, log zerolog.Logger, security tcp.Security) *Opener {
+	return &Opener{cfg: cfg, log: log, security: security, nodes: deviceNodes, Verbs: Libibverbs}
 }
 
-// libibverbs is the package as it was built; tests have another.
-var libibverbs = verbsPackage{built: verbs.Built, devices: verbs.Devices, open: verbs.New}
-
-// open opens the devices, the best first: with the provider "auto" there is tcp behind
+// Open opens the devices, the best first: with the provider "auto" there is tcp behind
 // verbs, for links that verbs does not carry. It runs in the core, which forks nothing
 // afterwards. Only "auto" falls back to tcp, and never silently.
-func (o *fabricOpener) open() ([]*openFabric, error) {
+func (o *Opener) Open() ([]*Fabric, error) {
 	f, err := o.openBest()
 	if err != nil {
 		return nil, err
 	}
-	if f.wanted != "auto" || f.name == tcpName {
-		return []*openFabric{f}, nil
+	if f.Wanted != "auto" || f.Name == tcp.Name {
+		return []*Fabric{f}, nil
 	}
-	spare := &openFabric{wanted: f.wanted, number: 1}
+	spare := &Fabric{Wanted: f.Wanted, Number: 1}
 	if err := o.openTCP(spare); err != nil {
-		event.FabricNoTCP.On(&o.log).Err(err).Msg("there is no tcp behind " + f.name)
-		return []*openFabric{f}, nil
+		event.FabricNoTCP.On(&o.log).Err(err).Msg("there is no tcp behind " + f.Name)
+		return []*Fabric{f}, nil
 	}
-	return []*openFabric{f, spare}, nil
+	return []*Fabric{f, spare}, nil
 }
 
 // openBest opens the best device.
-func (o *fabricOpener) openBest() (*openFabric, error) {
-	f := &openFabric{wanted: o.cfg.Fabric.Provider}
+func (o *Opener) openBest() (*Fabric, error) {
+	f := &Fabric{Wanted: o.cfg.Fabric.Provider}
 	var err error
-	switch f.wanted {
-	case tcpName:
+	switch f.Wanted {
+	case tcp.Name:
 		err = o.openTCP(f)
 	case verbs.Name:
 		err = o.openVerbs(f)
@@ -85,28 +99,28 @@ func (o *fabricOpener) openBest() (*openFabric, error) {
 			err = o.openVerbs(f)
 		}
 		if err != nil {
-			f.fallback = err.Error()
-			event.FabricFallback.On(&o.log).Str("reason", f.fallback).Msg("fabric.provider = \"auto\" falls back to tcp; for more see: rdmad doctor")
+			f.Fallback = err.Error()
+			event.FabricFallback.On(&o.log).Str("reason", f.Fallback).Msg("fabric.provider = \"auto\" falls back to tcp; for more see: rdmad doctor")
 			err = o.openTCP(f)
 		}
 	default:
 		err = fmt.Errorf("%w by this build", fabric.ErrNotSupported)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("fabric.provider = %q: %w", f.wanted, err)
+		return nil, fmt.Errorf("fabric.provider = %q: %w", f.Wanted, err)
 	}
-	if o.security != nil && f.name != tcpName {
+	if o.security != nil && f.Name != tcp.Name {
 		return nil, errors.Join(fmt.Errorf("fabric.provider = %q has chosen %s, of which TLS cannot encrypt the data, but tls.data = %q: "+
-			"set fabric.provider = %q, or tls.data = \"plain\" and see docs/security.md", f.wanted, f.name, config.TLSDataTLS, tcpName), f.device.Close())
+			"set fabric.provider = %q, or tls.data = \"plain\" and see docs/security.md", f.Wanted, f.Name, config.TLSDataTLS, tcp.Name), f.Device.Close())
 	}
-	if f.name == verbs.Name {
+	if f.Name == verbs.Name {
 		o.warnOfOpenNodes()
 	}
-	o.log.Info().Str("provider", f.name).Str("wanted", f.wanted).Str("device", f.detail).Msg("fabric open")
+	o.log.Info().Str("provider", f.Name).Str("wanted", f.Wanted).Str("device", f.Detail).Msg("fabric open")
 	return f, nil
 }
 
-func (o *fabricOpener) openTCP(f *openFabric) error {
+func (o *Opener) openTCP(f *Fabric) error {
 	err := o.openWith(f, tcp.New(tcp.Config{Security: o.security, Congestion: o.cfg.Fabric.Congestion}))
 	if errors.Is(err, tcp.ErrCongestion) {
 		return fmt.Errorf("fabric.congestion_control = %q: %w", o.cfg.Fabric.Congestion, err)
@@ -114,15 +128,15 @@ func (o *fabricOpener) openTCP(f *openFabric) error {
 	return err
 }
 
-func (o *fabricOpener) openVerbs(f *openFabric) error {
-	p, err := o.verbs.open(verbsConfig(o.cfg.Verbs))
+func (o *Opener) openVerbs(f *Fabric) error {
+	p, err := o.Verbs.Open(verbsConfig(o.cfg.Verbs))
 	if err != nil {
 		return err
 	}
 	return o.openWith(f, p)
 }
 
-func (o *fabricOpener) openLibfabric(f *openFabric) error {
+func (o *Opener) openLibfabric(f *Fabric) error {
 	p, err := libfabric.New(libfabricConfig(o.cfg.Libfabric))
 	if err != nil {
 		return err
@@ -130,7 +144,7 @@ func (o *fabricOpener) openLibfabric(f *openFabric) error {
 	return o.openWith(f, p)
 }
 
-func (o *fabricOpener) openWith(f *openFabric, p fabric.Provider) error {
+func (o *Opener) openWith(f *Fabric, p fabric.Provider) error {
 	advertise := o.cfg.Fabric.Advertise
 	if advertise == "" {
 		routed := false
@@ -140,7 +154,7 @@ func (o *fabricOpener) openWith(f *openFabric, p fabric.Provider) error {
 	}
 	listen := o.cfg.Fabric.Listen
 	dev, err := p.Open(fabric.Options{Listen: listen, Advertise: advertise})
-	if host, _, split := net.SplitHostPort(listen); o.again && split == nil && errors.Is(err, unix.EADDRINUSE) {
+	if host, _, split := net.SplitHostPort(listen); o.Again && split == nil && errors.Is(err, unix.EADDRINUSE) {
 		// Somebody was quicker than this core. Peers learn the port from this node, and processes go on.
 		event.FabricPortTaken.On(&o.log).Err(err).Msg("another process listens at fabric.listen: this core takes data connections at a port of the kernel's choice")
 		dev, err = p.Open(fabric.Options{Listen: net.JoinHostPort(host, "0"), Advertise: advertise})
@@ -148,11 +162,11 @@ func (o *fabricOpener) openWith(f *openFabric, p fabric.Provider) error {
 	if err != nil {
 		return err
 	}
-	f.device, f.name, f.detail = dev, p.Name(), agent.Describe(dev)
-	if f.detail == "" && f.name == tcpName {
-		f.detail = "advertised as " + advertise
+	f.Device, f.Name, f.Detail = dev, p.Name(), fabric.Describe(dev)
+	if f.Detail == "" && f.Name == tcp.Name {
+		f.Detail = "advertised as " + advertise
 		if o.security != nil {
-			f.detail += ", data connections with TLS 1.3"
+			f.Detail += ", data connections with TLS 1.3"
 		}
 	}
 	return nil
@@ -160,12 +174,12 @@ func (o *fabricOpener) openWith(f *openFabric, p fabric.Provider) error {
 
 // verbsUsable says why the provider verbs cannot work here, as far as that can be
 // seen without opening anything.
-func (o *fabricOpener) verbsUsable() error {
-	if !o.verbs.built {
-		_, err := o.verbs.open(verbs.Default()) // whose error says how to get one
+func (o *Opener) verbsUsable() error {
+	if !o.Verbs.Built {
+		_, err := o.Verbs.Open(verbs.Default()) // whose error says how to get one
 		return err
 	}
-	devices, err := o.verbs.devices()
+	devices, err := o.Verbs.Devices()
 	if errors.Is(err, syscall.ENOSYS) {
 		// What libibverbs says where the kernel has no RDMA at all.
 		return fmt.Errorf("%w, or its kernel module ib_uverbs is not loaded: %w", rdmasys.ErrNoDevice, err)
@@ -245,18 +259,4 @@ func ownHost(addresses []net.Addr) string {
 		}
 	}
 	return cmp.Or(host, "127.0.0.1")
-}
-
-// openFabric is an open device with how it came to be chosen.
-type openFabric struct {
-	device fabric.Device
-	// name is the provider in use, wanted the one that the config names.
-	name, wanted string
-	// fallback says why tcp is used although something better was asked for;
-	// empty otherwise.
-	fallback string
-	// detail is what the device says of itself, if it does.
-	detail string
-	// number is its place among those that the node has, and in agent.cqs.
-	number int
 }

@@ -1,4 +1,4 @@
-package agent
+package fabric
 
 // describer is implemented by devices and endpoints that can say, in one line for
 // people, what they use: device, port, GID, MTU and so on.

@@ -1,8 +1,7 @@
-package daemon
+package fabrics
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/netip"
@@ -134,18 +133,18 @@ func TestOpenFabric(t *testing.T) {
 			if c.secured {
 				security = new(peerauth.Guard).Data(nil)
 			}
-			o := newFabricOpener(cfg, zerolog.New(&log), security)
+			o := NewOpener(cfg, zerolog.New(&log), security)
 			o.nodes = t.TempDir()
-			o.verbs.built = c.built
-			o.verbs.devices = func() ([]verbs.DeviceInfo, error) { return c.devices, c.listErr }
+			o.Verbs.Built = c.built
+			o.Verbs.Devices = func() ([]verbs.DeviceInfo, error) { return c.devices, c.listErr }
 			if c.built {
-				o.verbs.open = func(verbs.Config) (fabric.Provider, error) {
+				o.Verbs.Open = func(verbs.Config) (fabric.Provider, error) {
 					return fakeVerbs{fabrictest.NewFake(), c.openErr}, nil
 				}
 			} else if verbs.Built {
 				t.Skip("this build has the provider; this is about builds without it: go test without -tags verbs")
 			}
-			list, err := o.open()
+			list, err := o.Open()
 			if err != nil {
 				if c.use != "" || list != nil {
 					t.Fatal(err, list)
@@ -153,17 +152,17 @@ func TestOpenFabric(t *testing.T) {
 				log.WriteString(err.Error())
 			} else {
 				for k, f := range list {
-					defer f.device.Close()
-					if f.number != k {
-						t.Errorf("fabric %d has number %d", k, f.number)
+					defer f.Device.Close()
+					if f.Number != k {
+						t.Errorf("fabric %d has number %d", k, f.Number)
 					}
 				}
-				if spare := c.provider == "auto" && c.use != "tcp"; len(list) != 1 && !spare || spare && (len(list) != 2 || list[1].name != "tcp") {
+				if spare := c.provider == "auto" && c.use != "tcp"; len(list) != 1 && !spare || spare && (len(list) != 2 || list[1].Name != "tcp") {
 					t.Errorf("%d fabrics", len(list))
 				}
 				f := list[0]
 				fellBack := c.provider == "auto" && c.use == "tcp"
-				if f.name != c.use || f.wanted != c.provider || (f.fallback != "") != fellBack {
+				if f.Name != c.use || f.Wanted != c.provider || (f.Fallback != "") != fellBack {
 					t.Errorf("%+v", f)
 				}
 				warnings := strings.Count(log.String(), `"level":"warn"`)
@@ -181,24 +180,6 @@ func TestOpenFabric(t *testing.T) {
 	}
 }
 
-// What was wanted, what is used and why, as tools read it.
-func TestFabricStatus(t *testing.T) {
-	c := &conductor{cfg: config.Default(), fabrics: []*openFabric{{name: "tcp", wanted: "auto", fallback: "no device", detail: "d"}}}
-	data, err := json.Marshal(c.status())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got map[string]any
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
-	for key, want := range map[string]string{"fabric": "tcp", "fabric_wanted": "auto", "fallback_reason": "no device", "fabric_detail": "d"} {
-		if got[key] != want {
-			t.Errorf("%s is %v, want %q", key, got[key], want)
-		}
-	}
-}
-
 // A device that every local user can open is warned of when it is used, and only then.
 func TestOpenDeviceNodes(t *testing.T) {
 	up := []verbs.DeviceInfo{{Name: "mlx5_0", Ports: []verbs.PortInfo{{Number: 1, State: "ACTIVE", GIDs: []verbs.GID{{Addr: netip.MustParseAddr("fe80::1"), Type: "RoCE v2"}}}}}}
@@ -211,13 +192,13 @@ func TestOpenDeviceNodes(t *testing.T) {
 		{verbs.Name, map[string]os.FileMode{"uverbs0": 0o660, "uverbs1": 0o666}, "uverbs1"},
 		{verbs.Name, map[string]os.FileMode{"uverbs0": 0o600, "rdma_cm": 0o666}, "rdma_cm"},
 		{"auto", map[string]os.FileMode{"uverbs0": 0o666}, "uverbs0"},
-		{tcpName, map[string]os.FileMode{"uverbs0": 0o666}, ""},
+		{tcp.Name, map[string]os.FileMode{"uverbs0": 0o666}, ""},
 		{verbs.Name, nil, ""},
 	} {
 		cfg := config.Default()
 		cfg.Fabric.Provider, cfg.Fabric.Listen = c.provider, "127.0.0.1:0"
 		var log bytes.Buffer
-		o := newFabricOpener(cfg, zerolog.New(&log), nil)
+		o := NewOpener(cfg, zerolog.New(&log), nil)
 		o.nodes = t.TempDir()
 		for name, mode := range c.modes {
 			path := filepath.Join(o.nodes, name)
@@ -225,15 +206,15 @@ func TestOpenDeviceNodes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		o.verbs.built = true
-		o.verbs.devices = func() ([]verbs.DeviceInfo, error) { return up, nil }
-		o.verbs.open = func(verbs.Config) (fabric.Provider, error) { return fakeVerbs{fabrictest.NewFake(), nil}, nil }
-		fs, err := o.open()
+		o.Verbs.Built = true
+		o.Verbs.Devices = func() ([]verbs.DeviceInfo, error) { return up, nil }
+		o.Verbs.Open = func(verbs.Config) (fabric.Provider, error) { return fakeVerbs{fabrictest.NewFake(), nil}, nil }
+		fs, err := o.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range fs {
-			if err := f.device.Close(); err != nil {
+			if err := f.Device.Close(); err != nil {
 				t.Error(err)
 			}
 		}
@@ -252,18 +233,18 @@ func TestFabricPortTaken(t *testing.T) {
 	}
 	defer other.Close()
 	cfg := config.Default()
-	cfg.Fabric.Provider, cfg.Fabric.Listen = tcpName, other.Addr().String()
+	cfg.Fabric.Provider, cfg.Fabric.Listen = tcp.Name, other.Addr().String()
 	var log bytes.Buffer
-	o := newFabricOpener(cfg, zerolog.New(&log), nil)
-	if fs, err := o.open(); !errors.Is(err, syscall.EADDRINUSE) {
+	o := NewOpener(cfg, zerolog.New(&log), nil)
+	if fs, err := o.Open(); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Fatalf("%v, %v", fs, err)
 	}
-	o.again = true
-	fs, err := o.open()
+	o.Again = true
+	fs, err := o.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer fs[0].device.Close()
+	defer fs[0].Device.Close()
 	if !strings.Contains(log.String(), string(event.FabricPortTaken)) || !strings.Contains(log.String(), cfg.Fabric.Listen) {
 		t.Errorf("said: %s", log.String())
 	}

@@ -1,4 +1,4 @@
-package daemon
+package fabrics
 
 import (
 	"os"
@@ -27,7 +27,7 @@ func openNodes(dir string) (open []string) {
 }
 
 // warnOfOpenNodes says once, at start, that others than the daemon can use its device.
-func (o *fabricOpener) warnOfOpenNodes() {
+func (o *Opener) warnOfOpenNodes() {
 	if open := openNodes(o.nodes); len(open) > 0 {
 		event.DeviceOpenToAll.On(&o.log).Strs("nodes", open).Msg("every local user can open the RDMA device, and only the daemon needs to; " +
 			"give the nodes mode 0660 and a group of the daemon's user by a udev rule; see rdmad doctor and docs/security.md")
