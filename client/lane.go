@@ -46,10 +46,11 @@ const (
 	// waitsLong is after how long a claim that waits keeps others from what becomes free: one of many
 	// slots would not find them free in a row otherwise, as long as there are claims of few. keptFor is for
 	// how long at first. Then others may take some for as long, because what holds the slots may need more of
-	// them to go on, and so on in turns, each twice as long as the one before: handlers that hold slots for
-	// longer than one turn are over within another.
-	waitsLong = int64(20 * time.Millisecond)
-	keptFor   = int64(50 * time.Millisecond)
+	// them to go on, and so on in turns, each twice as long as the one before, up to longestTurn: handlers that hold
+	// slots for longer than one turn are over within another, and nobody is kept for long from what others cannot use.
+	waitsLong   = int64(20 * time.Millisecond)
+	keptFor     = int64(50 * time.Millisecond)
+	longestTurn = 20 * keptFor
 )
 
 // keptUntil is until when others are kept from what becomes free, for a claim that waits since a time; 0: they are not.
@@ -57,7 +58,7 @@ func keptUntil(since, now int64) int64 {
 	long, turn := now-since-waitsLong, keptFor
 	for long >= 2*turn {
 		long -= 2 * turn
-		turn *= 2
+		turn = min(2*turn, longestTurn)
 	}
 	if long < 0 || long >= turn {
 		return 0

@@ -37,7 +37,7 @@ func runService(args []string) error {
 		s.Handle("t", "who", func(c *server.Call) error { return c.Reply([]byte(args[1])) }),
 		s.Handle("t", "stuck", func(*server.Call) error {
 			fmt.Println("stuck")
-			select {}
+			return daemontest.Stay()
 		}))
 	if err != nil {
 		return err

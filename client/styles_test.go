@@ -26,7 +26,7 @@ func runMoody(args []string) error {
 		fmt.Printf("work %.40s\n", c.Request())
 		switch {
 		case mode == "stuck":
-			select {}
+			return daemontest.Stay()
 		case bytes.HasPrefix(c.Request(), []byte("large")):
 			return c.Reply(bytes.Repeat([]byte(name), largeAnswer))
 		}

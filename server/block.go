@@ -1,10 +1,6 @@
 package server
 
-import (
-	"context"
-
-	"github.com/rdmad/rdmad/internal/attach"
-)
+import "github.com/rdmad/rdmad/internal/attach"
 
 // kept returns a block for n bytes if there is one that nobody uses.
 func (x *exchanges) kept(n int) *attach.Block { return x.server.session.Pool.Kept(n) }
@@ -13,12 +9,7 @@ func (x *exchanges) kept(n int) *attach.Block { return x.server.session.Pool.Kep
 func (x *exchanges) take(n int) *attach.Block {
 	// What is in memory of its own goes through stages, which must not find that blocks have
 	// all that the daemon gives this process.
-	if n < attach.BlockFrom {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(x.server.base, attach.BlockWait)
-	defer cancel()
-	if x.server.ops.staging.ready(ctx) != nil {
+	if n < attach.BlockFrom || x.server.ops.staging.ready() != nil {
 		return nil
 	}
 	return x.server.session.Pool.Take(x.server.base, n)

@@ -40,7 +40,7 @@ func (r RemoteRegion) copying(kind slots.OpKind, right slots.Rights, p []byte, o
 		return 0, err
 	}
 	defer r.end()
-	if err := q.staging.ready(r.call.server.base); err != nil {
+	if err := q.staging.ready(); err != nil {
 		return 0, err
 	}
 	var parts [window]stagePart
@@ -160,7 +160,7 @@ func (r RemoteRegion) scatter(pages []Page) error {
 			return ErrNotPermitted // its name may be that of another one here
 		}
 	}
-	if err := q.staging.ready(r.call.server.base); err != nil {
+	if err := q.staging.ready(); err != nil {
 		return err
 	}
 	for done := 0; len(pages) > 0 && err == nil; {

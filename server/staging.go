@@ -30,18 +30,17 @@ func (s *staging) init(session *attach.Session) {
 	s.free = make(chan uint16, stages)
 }
 
-// ready makes the region if there is none yet. A daemon that stands still is waited for until ctx ends, and then the
-// error is ErrClosed.
-func (s *staging) ready(ctx context.Context) error {
+// ready makes the region if there is none yet. A daemon that stands still is waited for as long as for a block. Handlers that
+// run while the server closes need it, too.
+func (s *staging) ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.region != nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), attach.BlockWait)
+	defer cancel()
 	r, err := s.session.AllocRegion(ctx, stages*stageSize)
-	if err != nil && ctx.Err() != nil {
-		return ErrClosed
-	}
 	if err != nil {
 		return err
 	}

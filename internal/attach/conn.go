@@ -121,15 +121,15 @@ const handed = 4096
 // that ask and do not read could keep a daemon from sending any to anybody.
 func (c *Conn) Hand(m *Message, fds ...int) error {
 	until, pause := time.Now().Add(c.patience), handPause
-	for ; ; time.Sleep(pause) {
-		pause = min(2*pause, handLongest)
+	for ; ; pause = min(2*pause, handLongest) {
 		if err := c.offer(m, handed, fds); !errors.Is(err, ErrBusy) || time.Now().After(until) {
 			return err
 		}
+		time.Sleep(pause)
 	}
 }
 
-// handPause is how often Hand looks whether the other side has read, and Send whether anybody has: no event of a socket tells of
+// handPause is how often Hand looks at first whether the other side has read, and Send whether anybody has: no event of a socket tells of
 // the one or the other.
 const handPause = time.Millisecond
 

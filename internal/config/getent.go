@@ -3,24 +3,39 @@ package config
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"os/user"
 	"strings"
+	"sync"
 	"time"
 )
 
-// getentTime bounds one question to the system's directories, which may be on other machines.
-const getentTime = 10 * time.Second
+// getentTime bounds all questions about one configuration to the system's directories, which may be on other machines: a
+// daemon that reloads does nothing else meanwhile.
+const getentTime = 5 * time.Second
 
-// lookUp finds the id of a user or a group: by library, which is os/user, and where that knows no such name by the system's
-// program getent, in the database "passwd" or "group". A program without cgo looks at /etc/passwd and /etc/group only, and
-// names may be served by others, such as SSSD or systemd.
-func lookUp(library func(name string) (id string, err error), database, name string) (uint32, error) {
+// directories are what answers where os/user knows no such name: the system's program getent. A program without cgo
+// looks at /etc/passwd and /etc/group only, and names may be served by others, such as SSSD or systemd.
+type directories struct {
+	// asked is when the first question is asked, from which on there is time for all.
+	asked func() time.Time
+}
+
+func newDirectories() directories { return directories{sync.OnceValue(time.Now)} }
+
+// lookUp finds the id of a user or a group: by library, which is os/user, and then by getent in the database "passwd" or
+// "group".
+func (d directories) lookUp(library func(name string) (id string, err error), database, name string) (uint32, error) {
 	id, err := library(name)
 	var noUser user.UnknownUserError
 	var noGroup user.UnknownGroupError
 	if errors.As(err, &noUser) || errors.As(err, &noGroup) {
-		if known := getent(database, name); known != "" {
+		known, late := d.getent(database, name)
+		switch {
+		case late:
+			return 0, fmt.Errorf("the system's directories have not answered within %v (try: getent %s %s), or write the number", getentTime, database, name)
+		case known != "":
 			id, err = known, nil
 		}
 	}
@@ -30,22 +45,22 @@ func lookUp(library func(name string) (id string, err error), database, name str
 	return numericID(id)
 }
 
-// getent returns the id of an entry, "" if there is none or nobody to ask. Names begin with no '-': resolveOne takes
-// those for numbers.
-func getent(database, name string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), getentTime)
+// getent returns the id of an entry, "" if there is none or nobody to ask, and whether the time is up. Names begin with no
+// '-': resolveOne takes those for numbers.
+func (d directories) getent(database, name string) (id string, late bool) {
+	ctx, cancel := context.WithDeadline(context.Background(), d.asked().Add(getentTime))
 	defer cancel()
 	c := exec.CommandContext(ctx, "getent", database, name)
 	c.WaitDelay = time.Second
 	out, err := c.Output()
 	if err != nil {
-		return ""
+		return "", ctx.Err() != nil
 	}
 	// passwd(5), group(5): the name, a password, the id, and more.
 	line, _, _ := strings.Cut(string(out), "\n")
 	fields := strings.Split(line, ":")
 	if len(fields) < 3 || fields[0] != name {
-		return ""
+		return "", false
 	}
-	return fields[2]
+	return fields[2], false
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Names that are in no file of this machine, but that its directories know, are found; what they answer is not trusted.
@@ -17,14 +18,15 @@ case "$1 $2" in
 "group rdmad-other") echo "somebody:*:7400:" ;;
 "group rdmad-odd") echo "rdmad-odd:*:-1:" ;;
 "group rdmad-short") echo "rdmad-short" ;;
+"group rdmad-slow") exec sleep 60 ;;
 *) exit 2 ;;
 esac
 `
 	if err := os.WriteFile(filepath.Join(bin, "getent"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", bin)
-	this := thisSystem()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH")) // for sleep
+	this, again := thisSystem(), thisSystem
 	if id, err := this.user("rdmad-far"); id != 7301 || err != nil {
 		t.Errorf("user: %d, %v", id, err)
 	}
@@ -36,8 +38,18 @@ esac
 			t.Errorf("%s: %d, %v; want %q", name, id, err, want)
 		}
 	}
+	// Two that are not answered take no longer than one, and are not said not to be there.
+	began := time.Now()
+	for range 2 {
+		if _, err := this.group("rdmad-slow"); err == nil || !strings.Contains(err.Error(), "have not answered") {
+			t.Errorf("a directory that does not answer: %v", err)
+		}
+	}
+	if took := time.Since(began); took > 2*getentTime {
+		t.Errorf("two questions took %v", took)
+	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := this.user("rdmad-far"); err == nil || !strings.Contains(err.Error(), "unknown user") {
+	if _, err := again().user("rdmad-far"); err == nil || !strings.Contains(err.Error(), "unknown user") {
 		t.Errorf("without getent: %v", err)
 	}
 }

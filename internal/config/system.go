@@ -25,11 +25,12 @@ type system struct {
 func thisSystem() system {
 	// Without a host name the node gets the default of defaultNodeName.
 	host, _ := os.Hostname()
+	served := newDirectories()
 	return system{
 		hostname: host,
 		uid:      uint32(os.Geteuid()),
 		user: func(name string) (uint32, error) {
-			return lookUp(func(name string) (string, error) {
+			return served.lookUp(func(name string) (string, error) {
 				u, err := user.Lookup(name)
 				if err != nil {
 					return "", err
@@ -38,7 +39,7 @@ func thisSystem() system {
 			}, "passwd", name)
 		},
 		group: func(name string) (uint32, error) {
-			return lookUp(func(name string) (string, error) {
+			return served.lookUp(func(name string) (string, error) {
 				g, err := user.LookupGroup(name)
 				if err != nil {
 					return "", err

@@ -202,7 +202,7 @@ func (b *bulk) tryUnexport(r *region) (late *session, done bool) {
 	b.mu.Unlock()
 	ctx, cancel := context.WithCancel(b.domain.conductor.ctx)
 	defer cancel()
-	// Of a dead owner's region it was told to use it no more: a peer that does not answer must not keep the
+	// Of a dead owner's region it is told to use it no more: a peer that does not answer must not keep the
 	// memory of one process after the other.
 	defer context.AfterFunc(r.owned, func() { time.AfterFunc(answerTimeout, cancel) })()
 	// Without an answer the session is over, and with it every access.

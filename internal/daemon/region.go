@@ -29,7 +29,7 @@ type region struct {
 	// want is how many bytes the worker has asked for, with the question seq.
 	want int64
 	seq  uint64
-	// owned ends with disown, when the owner is dead and all peers are told to let go, or the region is gone.
+	// owned ends with disown, when the owner is dead and its peers are being told to let go, or the region is gone.
 	owned  context.Context
 	disown context.CancelFunc
 
@@ -323,15 +323,16 @@ func (c *conductor) freeRegions(w *worker) {
 		d := r.domain
 		d.agent.Commands.Call(func() { r.view.Revoke(d.view) })
 	}
-	// Peers that read slowly keep the process's id from nobody. What was not said when a region is released need not be.
+	// Peers that read slowly keep nobody from the process's id, nor each other from hearing of it. What was not said
+	// when a region is released need not be.
 	if len(mine) > 0 {
-		c.spawn(func() {
-			for _, b := range w.domain.allBulks() {
+		for _, b := range w.domain.allBulks() {
+			c.spawn(func() {
 				for _, r := range mine {
 					b.revoke(r)
 				}
-			}
-		})
+			})
+		}
 	}
 	for _, r := range mine {
 		r.disown()

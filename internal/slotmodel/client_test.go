@@ -52,7 +52,7 @@ func (m *model) clientSteps(s *state, x int) {
 }
 
 // heirSteps: the id of a buried client goes to another process, which has the rest to send: domain.freeID, and
-// Domain.unsettled.
+// Domain.UnsettledIDs.
 func (m *model) heirSteps(s *state, x int) {
 	if int(s.client[x].done) < len(m.scripts[x]) && (!s.unsettled(uint8(x+1)) || m.without(idOnceSettled)) {
 		n := m.step(s, "a new client attaches, id", x, -1)
@@ -258,7 +258,7 @@ func (m *model) current(s *state, x int) (run, message uint8) {
 	return uint8(m.scripts[x][d]), message + uint8(d) + 1
 }
 
-// unsettled is Domain.unsettled: slots of the owner are on the wire still.
+// unsettled is Domain.UnsettledIDs: slots of the owner are on the wire still.
 func (s *state) unsettled(owner uint8) bool {
 	for i := range s.journal {
 		if s.journal[i].taken != 0 && s.journal[i].owner == owner {

@@ -114,8 +114,11 @@ func (d *Device) CreateCQ(depth int, p *poller.Poller) (fabric.CQ, error) {
 	lib, err := createQueue(d.ctx, depth, p != nil, vector)
 	if err == nil {
 		if fixed := fixedDepth(lib.resize(lib.capacity()), d.info.Limits.MaxCQE); fixed > lib.capacity() {
-			if err = lib.destroy(); err == nil {
-				lib, err = createQueue(d.ctx, fixed, p != nil, vector)
+			if err = lib.destroy(); err != nil {
+				return nil, err
+			}
+			if lib, err = createQueue(d.ctx, fixed, p != nil, vector); err != nil { // rather for few lanes than for none
+				lib, err = createQueue(d.ctx, depth, p != nil, vector)
 			}
 		}
 	}
