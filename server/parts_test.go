@@ -49,7 +49,7 @@ func TestAnswersOfAServerThatCloses(t *testing.T) {
 	r := newExchangeRig(t)
 	p := &r.s.pool
 	mem := shm.AlignedBytes(slots.WorkerSegmentSize)
-	r.s.session.Rings = slots.NewWorkerRings(mem)
+	*r.s.session.Rings = *slots.NewWorkerRings(mem) // where the pool looks
 	daemon := slots.NewWorkerRings(mem)
 	b := &batch{n: 3, turn: 1}
 	for k := range b.n {
