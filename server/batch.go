@@ -39,6 +39,8 @@ type batch struct {
 	// served is how many of the hints have been dealt with; the next one is in
 	// its handler.
 	served atomic.Uint64
+	// picking is 1 while its worker may have picked the first part of an exchange that is not entered yet.
+	picking atomic.Uint64
 	// limit is how many hints to take next, began when the last ones were taken.
 	limit int
 	began int64

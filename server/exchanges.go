@@ -37,8 +37,9 @@ type exchanges struct {
 	mu    sync.Mutex
 	open  map[uint64]*serverExchange
 	bytes int64
-	// streams are the handlers of streams that run.
-	streams int
+	// streams are the handlers of streams that run, unfetched the bytes that others have left for their callers.
+	streams   int
+	unfetched int64
 	// ending are the exchanges that are over with the answers that are being given.
 	ending int
 	closed bool
@@ -60,6 +61,8 @@ type serverExchange struct {
 	// handled: a handler has the bytes, and they count until it returns, whatever becomes of the
 	// exchange. Guarded by exchanges.mu.
 	handled bool
+	// unfetched is what the handler of a stream had left for its caller when it returned. Guarded by exchanges.mu.
+	unfetched int64
 	// from is who has it with this process, and began when, by CLOCK_MONOTONIC. deadline is that of its request, 0 for
 	// none.
 	from            caller
@@ -88,6 +91,8 @@ func (x *exchanges) add(e *serverExchange) (ok bool, why string) {
 		return false, "the process has too many exchanges (large messages and streams)"
 	case e.stream != nil && x.streams >= x.maxStreams:
 		return false, "the process has too many streams (server.Streams)"
+	case e.stream != nil && x.unfetched > int64(x.maxStreams)*exchange.Window:
+		return false, "the process keeps too much of streams that callers have not fetched (server.Streams)"
 	case e.bytes > x.limit-x.bytes:
 		return false, noRoom
 	}
@@ -185,6 +190,7 @@ func (x *exchanges) remove(e *serverExchange) bool {
 	}
 	delete(x.open, e.id)
 	x.bytes -= e.bytes
+	x.unfetched -= e.unfetched
 	e.lease.Stop()
 	e.block.Release()
 	x.lessLeft()
@@ -233,10 +239,15 @@ func (x *exchanges) renew(e *serverExchange) bool {
 	return true
 }
 
-// streamOver notes that the handler of a stream has returned.
-func (x *exchanges) streamOver() {
+// streamOver notes that the handler of a stream has returned, and has left n bytes for its caller, which count until
+// the exchange is removed.
+func (x *exchanges) streamOver(e *serverExchange, n int) {
 	x.mu.Lock()
 	x.streams--
+	if x.open[e.id] == e {
+		e.unfetched = int64(n)
+		x.unfetched += e.unfetched
+	}
 	x.lessLeft()
 	x.mu.Unlock()
 }
@@ -252,6 +263,9 @@ func (x *exchanges) left() (n int, running bool) {
 // fetched waits until nothing is left, nor a handler of a stream running, nor a large request on its way to its handler, or one
 // of the two contexts ends.
 func (x *exchanges) fetched(ctx, base context.Context) error {
+	if err := x.server.pool.entered(ctx, base); err != nil {
+		return err
+	}
 	for {
 		x.mu.Lock()
 		n, running := x.leftLocked()

@@ -32,7 +32,8 @@ func LargeMessages(bytes int64) Option { return func(o *options) { o.large = max
 
 // Streams sets how many handlers of streams may run at once in this process; the default
 // is 1024. Callers that open more get an ErrNotExecuted. Besides its large messages, which
-// LargeMessages bounds, each takes up to 256 KiB in each direction.
+// LargeMessages bounds, each takes up to 256 KiB in each direction. What handlers have left for callers who do not fetch it, up
+// to 256 KiB for each stream, is bounded by as much as n of them have room for.
 func Streams(n int) Option { return func(o *options) { o.streams = max(n, 0) } }
 
 const (

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmad/rdmad/slots"
@@ -131,4 +133,31 @@ func (p *pool) announce(h slots.Hint) {
 	p.up.Push(h)
 	p.mu.Unlock()
 	p.reported()
+}
+
+// entered waits until the exchanges are entered whose first parts had been picked when it was called, or one of the two
+// contexts ends. It looks, instead of being told, because who picks has no time to tell anybody.
+func (p *pool) entered(ctx, base context.Context) error {
+	p.mu.Lock()
+	picking := []*atomic.Uint64{&p.picking}
+	for _, b := range p.batches {
+		picking = append(picking, &b.picking)
+	}
+	p.mu.Unlock()
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for _, w := range picking {
+		// SYNC POINT (picking): pairs with serve. What is seen to be 0 has entered what it picked before, and what it picks
+		// later is not taken from the daemon any more if Withdraw has returned.
+		for w.Load() != 0 {
+			select {
+			case <-t.C:
+			case <-base.Done():
+				return ErrClosed
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
 }

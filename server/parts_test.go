@@ -1,7 +1,10 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,5 +81,56 @@ func TestAnswersOfAServerThatCloses(t *testing.T) {
 		if h, ok := daemon.Up.Pop(); !ok || h.Index() != k {
 			t.Errorf("answer %d: hint %v, %v", k, h, ok)
 		}
+	}
+}
+
+// Fetched waits for a stream whose first part a worker, or the monitor, has picked and not entered yet.
+func TestFetchedWaitsForWhatIsPicked(t *testing.T) {
+	r := newExchangeRig(t)
+	p := &r.s.pool
+	b := &batch{}
+	p.batches = append(p.batches, b)
+	for who, picking := range map[string]*atomic.Uint64{"a worker": &b.picking, "the monitor": &p.picking} {
+		picking.Store(1)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*tick)
+		if err := r.s.Fetched(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s picks: Fetched returned %v", who, err)
+		}
+		cancel()
+		// It ends as soon as what was picked is entered, which counts by itself.
+		done := make(chan error, 1)
+		go func() { done <- r.s.Fetched(t.Context()) }()
+		picking.Store(0)
+		if err := <-done; err != nil {
+			t.Errorf("%s has entered it: %v", who, err)
+		}
+	}
+}
+
+// Whoever serves a part says so meanwhile, and not while a handler runs.
+func TestPickingEnds(t *testing.T) {
+	r := newExchangeRig(t)
+	r.s.handlers.Store(&map[uint32]handlers{fuzzMethod: {call: func(c *Call) error {
+		if c.batch.picking.Load() != 0 {
+			t.Error("the handler runs while its worker is said to pick")
+		}
+		return nil
+	}}})
+	b := &batch{}
+	for k, flags := range []slots.Flags{0, slots.FlagPart} {
+		u := slots.Run{Index: 4 + k, Len: 1, Ticket: 1}
+		h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindRequest, Flags: flags, Method: fuzzMethod, Length: exchange.PartSize, Answer: 300}
+		h.Encode(r.ring.Header(u))
+		part := exchange.PartRequest{ID: 1, Op: exchange.OpPull}
+		part.Encode(r.ring.Payload(u))
+		r.ring.Deliver(u.Index, 1, fuzzID, u.Ticket)
+		r.s.pool.serve(&Call{server: r.s, batch: b}, slots.MakeHint(fuzzLane, u.Index, u.Ticket))
+		if b.picking.Load() != 0 {
+			t.Errorf("flags %v: its worker is said to pick for ever", flags)
+		}
+	}
+	r.s.pool.serve(&Call{server: r.s, batch: b}, slots.MakeHint(fuzzLane, 7, 1))
+	if b.picking.Load() != 0 {
+		t.Error("there was nothing to pick, and its worker is said to pick for ever")
 	}
 }

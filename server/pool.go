@@ -36,8 +36,9 @@ type pool struct {
 	// inside a handler. Of the others the last one to go to sleep does so on
 	// the daemon's bell; the rest sleep on idle.
 	active, serving int
-	// relieving: the monitor, which is no worker, serves parts.
+	// relieving: the monitor, which is no worker, serves parts. picking is like that of a batch.
 	relieving bool
+	picking   atomic.Uint64
 	// waiting are requests that were passed over to get at the parts behind them.
 	waiting []slots.Hint
 	// retired are lanes whose memory goes when nobody uses it.
@@ -203,8 +204,15 @@ func (p *pool) serve(c *Call, h slots.Hint) {
 	if r == nil || h.Index() >= r.Geometry().Slots {
 		return // not a hint of ours
 	}
+	picking := &p.picking
+	if c.batch != nil {
+		picking = &c.batch.picking
+	}
+	// SYNC POINT (picking): before the swap in PickHinted. Pairs with entered.
+	shm.StoreRelease(picking, 1)
 	u, ok := r.PickHinted(h, p.server.id)
 	if !ok {
+		shm.StoreRelease(picking, 0)
 		return // taken back by the daemon, another worker's, or an old hint
 	}
 	if freshCalls {
@@ -216,8 +224,11 @@ func (p *pool) serve(c *Call, h slots.Hint) {
 	c.ring, c.run, c.ctx, c.cancel, c.lane = r, u, nil, nil, h.Lane()
 	if part, _ := isPart(r.Header(u), r.Payload(u)); part {
 		p.server.exchanges.serve(c)
+		// SYNC POINT (picking): after the exchange is entered. Pairs with entered.
+		shm.StoreRelease(picking, 0)
 		return
 	}
+	shm.StoreRelease(picking, 0)
 	if slots.Flags(r.Header(u)[offFlags])&slots.FlagPart != 0 {
 		p.wakeOne() // the handler of a large request is not quick: others take what comes meanwhile
 	}

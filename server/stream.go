@@ -149,10 +149,11 @@ func (s *Stream) finish(status slots.Status, text string) {
 		status, text = slots.StatusRemote, halfSent
 	}
 	s.status, s.text = status, text
-	s.x.streamOver()
+	s.x.streamOver(s.e, s.out.Pending())
 	s.cancel(nil)
 	s.reading = false
 	s.uncount()
+	s.in.Drop()
 	s.out.End()
 	if s.gone {
 		// Nobody asks any more.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/exchange"
@@ -90,5 +91,65 @@ func TestHandlerLeavesAFullStream(t *testing.T) {
 	if s.status != slots.StatusOK {
 		t.Errorf("the outcome is %v, %q", s.status, s.text)
 	}
+	x.close(s.e)
+}
+
+// What handlers have left for callers who do not fetch it is bounded: as much as the streams that may run have room for.
+func TestUnfetchedStreamsAreBounded(t *testing.T) {
+	x, s := begun(t)
+	x.maxStreams = 2
+	var over []*Stream
+	for {
+		if err := s.Send(make([]byte, exchange.Window-exchange.FrameSize)); err != nil {
+			t.Fatal(err)
+		}
+		s.finish(slots.StatusOK, "")
+		over = append(over, s)
+		next := &Stream{x: x, in: exchange.NewInbox(exchange.Window, exchange.MaxMessage), out: exchange.NewOutbox(exchange.Window, exchange.Window)}
+		next.context(0)
+		next.e = &serverExchange{stream: next}
+		if ok, why := x.add(next.e); !ok {
+			if !strings.Contains(why, "have not fetched") {
+				t.Errorf("refused because %s", why)
+			}
+			next.cancel(nil)
+			break
+		}
+		s = next
+	}
+	if len(over) != x.maxStreams+1 {
+		t.Errorf("%d streams were over before one was refused", len(over))
+	}
+	for _, s := range over {
+		x.close(s.e)
+	}
+	if len(x.open) != 0 || x.unfetched != 0 {
+		t.Errorf("%d exchanges and %d bytes are left", len(x.open), x.unfetched)
+	}
+}
+
+// Nothing is kept of what a caller sends to a handler that has returned, and it gets no credit for it.
+func TestNothingIsKeptForAHandlerThatReturned(t *testing.T) {
+	x, s := begun(t)
+	frame := make([]byte, exchange.FrameSize)
+	exchange.PutFrame(frame, 1000)
+	s.mu.Lock()
+	if err := s.in.Add(0, append(frame, "the beginning"...)); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Unlock()
+	s.finish(slots.StatusOK, "")
+	s.mu.Lock()
+	got := s.in.Got()
+	if err := s.in.Add(got, make([]byte, exchange.Window-int(got))); err != nil {
+		t.Error(err)
+	}
+	if err := s.in.Add(exchange.Window, []byte("more")); err == nil {
+		t.Error("the caller may send more than the window")
+	}
+	if msg, ok, _ := s.in.Take(); ok {
+		t.Errorf("%d bytes were kept", len(msg))
+	}
+	s.mu.Unlock()
 	x.close(s.e)
 }

@@ -39,6 +39,8 @@ type Inbox struct {
 	first   int
 	large   fifo
 	waiting int // complete messages
+
+	dropped bool
 }
 
 const (
@@ -67,6 +69,9 @@ func (in *Inbox) Add(offset uint64, p []byte) error {
 		return fmt.Errorf("%w: %d bytes at %d of a stream that may go to %d", ErrProtocol, len(p), offset, in.limit)
 	}
 	in.got += uint64(len(p))
+	if in.dropped {
+		return nil
+	}
 	for len(p) > 0 {
 		if in.nframe < FrameSize {
 			n := copy(in.frame[in.nframe:], p)
@@ -160,6 +165,13 @@ func (in *Inbox) Take() (msg []byte, ok, end bool) {
 	}
 	in.taken += uint64(FrameSize + size)
 	return msg, true, false
+}
+
+// Drop forgets what has come, and keeps nothing of what still comes: there is no reader any more. The
+// sender gets no more credit by that.
+func (in *Inbox) Drop() {
+	in.dropped = true
+	in.queue, in.first, in.large, in.waiting, in.nframe = nil, 0, fifo{}, 0, 0
 }
 
 // Got returns how many bytes have come.
