@@ -194,6 +194,7 @@ func (c *conductor) holdAdopted() {
 		}
 		before := &session{link: l, err: errReplaced}
 		l.holding, l.since = before, time.Now()
+		l.changed = l.since
 		c.spawn(func() { l.hold(before) })
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync/atomic"
 	"time"
 
@@ -37,8 +38,9 @@ type link struct {
 	names       nameBearers
 	lost        uint64
 	holding     *session
-	since       time.Time
-	lastErr     error
+	// since is when there began to be a session, or none; changed also when the peer began, or ceased, to drain.
+	since, changed time.Time
+	lastErr        error
 	// troubles are the failures of fabrics by their names.
 	troubles map[string]*trouble
 	draining bool // the peer takes no new requests
@@ -50,7 +52,8 @@ type link struct {
 }
 
 func newLink(c *conductor, p config.Peer) *link {
-	l := &link{conductor: c, name: p.Name, address: p.Address, since: time.Now(), troubles: make(map[string]*trouble)}
+	now := time.Now()
+	l := &link{conductor: c, name: p.Name, address: p.Address, since: now, changed: now, troubles: make(map[string]*trouble)}
 	l.begin()
 	return l
 }
@@ -146,7 +149,11 @@ func (l *link) current() *session {
 func (l *link) failed(err error) {
 	c := l.conductor
 	c.mu.Lock()
-	changed := l.lastErr == nil || l.lastErr.Error() != err.Error()
+	if l.session != nil {
+		c.mu.Unlock()
+		return // the peer has connected meanwhile
+	}
+	changed := l.lastErr == nil || withoutSource(l.lastErr) != withoutSource(err)
 	l.lastErr = err
 	if l.holding != nil {
 		c.notify() // hold may know enough
@@ -157,6 +164,12 @@ func (l *link) failed(err error) {
 		event.PeerUnreachable.On(&c.log).Err(err).Str("peer", l.name).Str("address", address).Msg("cannot connect to peer; will go on trying")
 	}
 }
+
+// sourcePort is in the texts of errors of connections: another one for each attempt.
+var sourcePort = regexp.MustCompile(`:[0-9]+->`)
+
+// withoutSource returns the text of an error without the port that this node has used, which is no other reason.
+func withoutSource(err error) string { return sourcePort.ReplaceAllString(err.Error(), "->") }
 
 // adopt makes s the link's session and serves it until it ends. When both nodes
 // dialled, both keep the connection that the smaller name made; a new
@@ -198,7 +211,9 @@ func (l *link) adopt(s *session) {
 			return
 		}
 	}
-	l.session, l.since, l.lastErr, l.draining, l.drained, l.listed = s, time.Now(), nil, false, false, false
+	l.session, l.lastErr, l.draining, l.drained, l.listed = s, nil, false, false, false
+	l.since = time.Now()
+	l.changed = l.since
 	c.mu.Unlock()
 	if !c.spawn(func() { l.serveSession(s) }) {
 		s.end(errStopping)
@@ -271,7 +286,9 @@ func (l *link) serveSession(s *session) {
 	}
 	c.lanesSuspended(l.name)
 	c.mu.Lock()
-	l.session, l.since, l.lastErr, l.directory, l.listed = nil, time.Now(), reason, nil, false
+	l.session, l.lastErr, l.directory, l.listed = nil, reason, nil, false
+	l.since = time.Now()
+	l.changed = l.since
 	l.lost, l.holding = s.id, s
 	c.notify()
 	c.mu.Unlock()

@@ -1,11 +1,17 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // A session that has ended stays its link's until its lanes rest, which takes turns of their
@@ -49,4 +55,56 @@ func (w *impatient) Err() error {
 		return context.Canceled
 	}
 	return w.Context.Err()
+}
+
+// An attempt to connect that fails after the peer has connected is not the connected peer's error, and nothing to report.
+func TestAttemptThatFailsBesideASession(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	var lines bytes.Buffer
+	r.log = zerolog.New(&lines)
+	r.link.session = r.s
+	r.link.failed(errors.New("i/o timeout"))
+	if s := r.link.status(); s.State != "connected" || s.Error != "" || lines.Len() != 0 {
+		t.Errorf("state %q, error %q, and it logged %q", s.State, s.Error, &lines)
+	}
+}
+
+// A peer that cannot be reached for the same reason again, from another port of this node, is logged once.
+func TestUnreachableIsLoggedOnce(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	var lines bytes.Buffer
+	r.log = zerolog.New(&lines)
+	r.link.session = nil
+	for port := range 3 {
+		r.link.failed(fmt.Errorf("read tcp 10.0.0.2:%d->10.0.0.1:7471: i/o timeout", 53000+port))
+	}
+	if n := strings.Count(lines.String(), "peer-unreachable"); n != 1 {
+		t.Errorf("it was logged %d times: %s", n, &lines)
+	}
+	r.link.failed(errors.New("read tcp 10.0.0.2:53003->10.0.0.1:7471: connection reset by peer"))
+	if n := strings.Count(lines.String(), "peer-unreachable"); n != 2 {
+		t.Errorf("another reason was not logged: %s", &lines)
+	}
+}
+
+// For how long a peer has been draining is not for how long it has been connected.
+func TestDrainingSince(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	r.link.session = r.s
+	for what, change := range map[string]func(){
+		"draining":  func() { r.link.peerDrains(r.s, 1) },
+		"connected": func() { r.link.peerUndrains(r.s) },
+	} {
+		r.link.draining = what == "connected"
+		r.link.undrained = make(chan struct{})
+		r.link.since = time.Now().Add(-time.Hour)
+		r.link.changed = r.link.since
+		change()
+		if s := r.link.status(); s.State != what || s.SinceS > 60 {
+			t.Errorf("%s, not %s, for %.0f s", s.State, what, s.SinceS)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/peerproto"
 )
@@ -18,7 +19,7 @@ func (l *link) peerDrains(s *session, seq uint64) (follow func()) {
 	}
 	c.log.Info().Str("peer", l.name).Msg("peer is draining")
 	undrained := make(chan struct{})
-	l.draining, l.undrained = true, undrained
+	l.draining, l.undrained, l.changed = true, undrained, time.Now()
 	return func() {
 		if !c.lanesDrained(s, undrained) {
 			return
@@ -39,7 +40,7 @@ func (l *link) peerUndrains(s *session) (follow func()) {
 	}
 	c.log.Info().Str("peer", l.name).Msg("peer takes requests again")
 	close(l.undrained)
-	l.draining, l.undrained = false, nil
+	l.draining, l.undrained, l.changed = false, nil, time.Now()
 	c.notify()
 	return func() { c.lanesUndrained(l) }
 }

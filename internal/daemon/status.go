@@ -175,7 +175,7 @@ func sortStatus(s *status.Node) {
 
 // status describes the link; conductor.mu is held.
 func (l *link) status() status.Peer {
-	p := status.Peer{Name: l.name, Address: l.address, State: "down", SinceS: time.Since(l.since).Seconds()}
+	p := status.Peer{Name: l.name, Address: l.address, State: "down", SinceS: time.Since(l.changed).Seconds()}
 	if l.lastErr != nil {
 		p.Error = l.lastErr.Error()
 	}

@@ -71,7 +71,7 @@ type Peer struct {
 	State string `json:"state"`
 	// SinceS is how long it has been so, in seconds.
 	SinceS float64 `json:"since_s"`
-	// Error is why it is down, or was last.
+	// Error is why it is down.
 	Error    string `json:"error,omitempty"`
 	Services int    `json:"services"`
 	// Fabric is the provider that carries the link while it is connected.
