@@ -25,8 +25,13 @@ func (d *Domain) LaneStatus(domain string, names map[uint16]attach.Lane) []statu
 		if pair != nil {
 			path = fabric.Describe(pair.Endpoint)
 		}
+		var counted status.LaneCounted
+		shared := row == d.agent.tally.OtherLane // what is in it is not this lane's
+		if !shared {
+			counted = status.CountedOfLane(row)
+		}
 		ls = append(ls, status.Lane{ID: id, Domain: domain, Peer: n.Peer, Class: n.Class, Number: n.Number, Direction: direction, State: state,
-			Slots: n.Geometry.Slots, SlotSize: n.Geometry.SlotSize, Busy: busy, Requests: moved.requests, Groups: moved.groups, Path: path, LaneCounted: status.CountedOfLane(row)})
+			Slots: n.Geometry.Slots, SlotSize: n.Geometry.SlotSize, Busy: busy, Requests: moved.requests, Groups: moved.groups, Path: path, Uncounted: shared, LaneCounted: counted})
 	}
 	for _, l := range d.OutLanes {
 		before := len(ls)

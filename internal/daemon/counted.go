@@ -15,7 +15,8 @@ const (
 	// is there for good.
 	maxLaneRows = 1024
 	serviceRows = 256
-	spareRows   = 16
+	// spareRows are for the lanes of peers that a reload adds.
+	spareRows = 64
 )
 
 // openCounters makes the file of counters. The daemon goes on without it.

@@ -111,6 +111,9 @@ type Lane struct {
 	// Path is what the fabric says of the connection, for people: device, GIDs,
 	// MTU, encryption. Empty while it is down, and for fabrics that say nothing.
 	Path string `json:"path,omitempty"`
+	// Uncounted: the lane has no row of counters of its own, and is counted as "other" with all of those. The rest
+	// is 0 then.
+	Uncounted bool `json:"uncounted,omitempty"`
 	LaneCounted
 }
 
@@ -126,7 +129,8 @@ type Service struct {
 	State string `json:"state"`
 	// Workers is how many processes serve it; 0 if that is the peer's business.
 	Workers int `json:"workers"`
-	// Counted is what this node has counted of it; nil if it is served elsewhere.
+	// Counted is what this node has counted of it; nil if it is served elsewhere, or has no row of counters of its
+	// own.
 	Counted *ServiceCounted `json:"counted,omitempty"`
 }
 

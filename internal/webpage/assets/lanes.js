@@ -47,7 +47,7 @@ function derive(m, l) {
   const [distribution, grouped] = lately(m, "lanes", l, groups);
   const [buckets, fresh] = lately(m, "lanes", l, times);
   return {
-    ...l, rate: requests, used: l.busy_slots ?? l.busy, distribution, grouped, fresh, quantiles: percentiles(buckets, 0.5, 0.99),
+    ...l, rate: requests, used: l.uncounted ? l.busy : (l.busy_slots ?? l.busy), distribution, grouped, fresh, quantiles: percentiles(buckets, 0.5, 0.99),
     pressed: m.rate("lanes", l, (x) => x.backpressure ?? 0),
     perGroup: groupRate > 0 ? requests / groupRate : null,
     course: m.course("lane " + keys.lanes(l), m.rate("lanes", l, (x) => x.requests, true)),
@@ -57,7 +57,7 @@ function derive(m, l) {
 function drawState(cell, l) {
   badge(cell, l.state, l.state === "up" ? "good" : "bad");
   const note = once(cell, "note", () => cell.appendChild(el("span", { class: "line", "data-level": "warn" })));
-  text(note, l.pressed > 0 ? `no room ${rate(l.pressed)}/s` : "");
+  text(note, l.pressed > 0 ? `no room ${rate(l.pressed)}/s` : l.uncounted ? "counted as other" : "");
 }
 
 function occupancy(cell, l) {
