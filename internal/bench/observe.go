@@ -37,6 +37,14 @@ type daemonStatus struct {
 		Core       int `json:"core"`
 	} `json:"pids"`
 	Counters map[string]uint64 `json:"counters"`
+	Lanes    []laneStatus      `json:"lanes"`
+}
+
+// laneStatus is the part of a lane's status that a run needs.
+type laneStatus struct {
+	Direction    string `json:"direction"`
+	Answers      uint64 `json:"answers"`
+	AnswerGroups uint64 `json:"answer_groups"`
 }
 
 // processTime is the processor time that a process has used so far.

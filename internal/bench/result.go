@@ -131,7 +131,10 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 			return float64(after.status.Counters[counter] - before.status.Counters[counter])
 		}
 		r.RequestGroup = ratio(grown("requests_sent"), grown("request_groups"))
-		r.AnswerGroup = ratio(grown("answers_received"), grown("answer_groups_received"))
+		// Of lanes to peers: answers_received has those of services of the caller's own node, too.
+		answers, groups := answersOf(&after.status)
+		answersBefore, groupsBefore := answersOf(&before.status)
+		r.AnswerGroup = ratio(float64(answers-answersBefore), float64(groups-groupsBefore))
 	}
 	for _, b := range before.cpu {
 		if !slices.ContainsFunc(after.cpu, b.is) {
@@ -140,6 +143,17 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 	}
 	r.CPU = cpuOf(r, used, before, after)
 	return r, nil
+}
+
+// answersOf returns how many answers have come by the lanes to peers, and in how many groups.
+func answersOf(s *daemonStatus) (answers, groups uint64) {
+	for i := range s.Lanes {
+		if l := &s.Lanes[i]; l.Direction == "out" {
+			answers += l.Answers
+			groups += l.AnswerGroups
+		}
+	}
+	return answers, groups
 }
 
 // ratio returns a/b, and 0 where there is none.

@@ -140,3 +140,25 @@ func TestCoreReplaced(t *testing.T) {
 		t.Errorf("%v, %v:\n%s", r.Ended, err, out.String())
 	}
 }
+
+// What processes call on their own node comes in no group, and makes the groups of others no larger.
+func TestGroupsOfAnswersBesideLocalCalls(t *testing.T) {
+	look := func(remote, groups, local uint64) *observation {
+		o := observed(remote, groups, time.Second)
+		o.status.Counters["answers_received"], o.status.Counters["answer_groups_received"] = remote+local, groups
+		o.status.Lanes = []laneStatus{
+			{Direction: "out", Answers: remote, AnswerGroups: groups},
+			{Direction: "local", Answers: local},
+			{Direction: "in", Answers: 7 * remote, AnswerGroups: remote},
+		}
+		return o
+	}
+	spec := &Spec{Workload: Call, Size: 64, Clients: 1, Depth: 1, Duration: time.Second}
+	r, err := summarize(spec, []*workerResult{worked(t, 0, time.Second, 0, time.Microsecond)}, 0, look(100, 100, 50), look(1100, 600, 10050))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.AnswerGroup != 2 {
+		t.Errorf("%v answers in a group, want 2", r.AnswerGroup)
+	}
+}

@@ -260,6 +260,13 @@ func TestModel(t *testing.T) {
 			t.Errorf("%s = %s, want %s", expression, got, want)
 		}
 	}
+	// A request beyond a limit is counted in three counters, and went wrong once.
+	if got := inModule(p, "overview.js", `troubles({
+		counters: { refused: 1, over_limit: 1, not_executed: 1, oneway_failed: 1, region_ops_failed: 5 },
+		lanes: [{ outcomes: { ok: 100, remote_error: 10, not_executed: 1 } }, { outcomes: { deadline: 2 } }, {}],
+	})`); got != "8" {
+		t.Errorf("%s went wrong, want 8", got)
+	}
 	thin := func(s string) string { return strings.ReplaceAll(s, " ", "\u202f") }
 	for expression, want := range map[string]string{
 		`count(1234567)`: thin("1 234 567"), `count(null)`: "–", `rate(0)`: "0", `rate(0.01)`: thin("< 0.1"), `rate(12.34)`: "12.3", `rate(1234)`: thin("1.23 k"), `rate(999.9)`: thin("1.00 k"),

@@ -130,6 +130,7 @@ func summary(p *Picture, paused bool, interval time.Duration) (ls []line) {
 	groups, _ := p.counter("request_groups")
 	in, _ := p.counter("requests_received")
 	local, _ := p.counter("local_requests")
+	in = max(0, in-local) // received are those within the node, too
 	sent, _ := p.counter("request_bytes")
 	answered, _ := p.counter("answer_bytes")
 	size := "-"

@@ -236,3 +236,16 @@ func TestIntervalQuantiles(t *testing.T) {
 		}
 	}
 }
+
+// Requests within the node are said to be local, and not those of peers as well.
+func TestLocalRequestsAreNotIn(t *testing.T) {
+	p, at := &Picture{}, time.Unix(1e9, 0)
+	for i := range uint64(2) {
+		n := busyNode(100)
+		n.Counters["local_requests"], n.Counters["requests_received"] = 1000*i, 1500*i
+		p.take(n, nil, at.Add(time.Duration(i)*time.Second))
+	}
+	if text := screenText(summary(p, false, time.Second)); !strings.Contains(text, "in 500, local 1000") {
+		t.Error(text)
+	}
+}

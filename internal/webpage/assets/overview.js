@@ -7,8 +7,9 @@ import { section } from "./section.js";
 
 const sum = (...names) => (s) => names.reduce((n, name) => n + (s.counters?.[name] ?? 0), 0);
 
-// troubles are the counters of requests that did not go well.
-const troubles = sum("refused", "over_limit", "not_executed", "maybe_executed", "oneway_failed", "protocol_errors", "region_ops_failed", "spill_failures");
+// troubles are the requests that did not go well, each once: what counters there are of why overlap. Errors of handlers are answers.
+const failed = (l) => Object.entries(l.outcomes ?? {}).reduce((n, [name, count]) => (name === "ok" || name === "remote_error" ? n : n + count), 0);
+export const troubles = (s) => (s.lanes ?? []).reduce((n, l) => n + failed(l), sum("protocol_errors", "region_ops_failed", "spill_failures")(s));
 
 // tiles: value(model) of the last seconds is shown, latest(model) goes into the course.
 const tiles = [
@@ -23,7 +24,7 @@ const tiles = [
     name: "busy", label: "Requests under way", unit: "", hint: "in all lanes, both directions",
     value: underWay, latest: underWay, format: short,
   },
-  flow("troubles", "Gone wrong", "/s", "refused, over a limit, not executed, perhaps executed, failed, protocol errors", troubles, rate),
+  flow("troubles", "Gone wrong", "/s", "requests of this node and of its peers that ended otherwise than with an answer, operations on regions that failed, protocol errors", troubles, rate),
 ];
 
 function flow(name, label, unit, hint, value, format) {
