@@ -18,6 +18,8 @@ FUZZJOBS ?= $(shell nproc)
 FILE ?= bin/rdmad
 # The most time that the tests of one package may take.
 TEST_TIMEOUT ?= 20m
+# How many packages are tested at a time: one more than there are processors, since tests spend much of their time waiting.
+TESTJOBS ?= $(shell expr $$(nproc) + 1)
 
 # The providers verbs and libfabric are built in where their libraries and a C compiler
 # are; then the linters look at them, too.
@@ -59,14 +61,14 @@ build: toolchain ## Build the commands and examples into bin/, with RDMA if libi
 # go test also runs the seed corpora of all fuzz targets. It has vetted the packages before the race detector gets them.
 .PHONY: test
 test: toolchain ## Run all tests and fuzz seeds, those with concurrency under the race detector, and the lab if it can run.
-	go test -timeout $(TEST_TIMEOUT) ./test ./...
+	go test -p $(TESTJOBS) -timeout $(TEST_TIMEOUT) ./test ./...
 	@if [[ -n "$$(command -v "$$(go env CC)")" ]]; then \
 		echo "go test -race"; \
-		CGO_ENABLED=1 go test -race -vet=off -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES); \
+		CGO_ENABLED=1 go test -race -vet=off -p $(TESTJOBS) -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES); \
 	else \
 		echo "race detector: skipped, it needs a C compiler and $$(go env CC) is not there"; \
 	fi
-	@$(MAKE) --no-print-directory -j2 --output-sync=line test-variants test-modules
+	@$(MAKE) --no-print-directory -j3 --output-sync=line test-libfabric test-faults test-modules
 	@go build -o bin/lab ./test/lab
 	@if [[ "$(LAB)" == off ]]; then \
 		echo "lab: skipped, LAB=off"; \
@@ -76,11 +78,8 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 		echo "lab: skipped, $$why"; \
 	fi
 
-# Two halves that go on side by side: most of their time is spent waiting for processes that come and go.
-.PHONY: test-variants test-modules
-test-variants:
-	@$(MAKE) --no-print-directory test-libfabric
-	@$(MAKE) --no-print-directory test-faults
+# They go on beside the tests of libfabric and of faults: most of their time is spent waiting for processes that come and go.
+.PHONY: test-modules
 test-modules:
 	@$(MAKE) --no-print-directory test-grpcx
 	@$(MAKE) --no-print-directory test-otelx
