@@ -37,7 +37,8 @@ var (
 	// was accepted before ends in ErrNotExecuted or ErrMaybeExecuted.
 	ErrClosed = attach.ErrClosed
 	// ErrTooLarge is returned, as a *TooLargeError, for a message of more than MaxMessage bytes, and for
-	// one that does not fit its slots where it may not travel otherwise: with Direct or Within.
+	// one that does not fit its slots where it may not travel otherwise: with Direct, Within or Ordered, and by Reserve,
+	// CallRegions, CallRegionsInto and GoRegions.
 	ErrTooLarge = exchange.ErrTooLarge
 	// ErrBackpressure is returned with the NoWait option when the ring is full, when what becomes
 	// free in it is for a request of many slots that has waited for long, or

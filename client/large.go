@@ -242,6 +242,9 @@ func (f *Future) fetch(ctx context.Context, more *moreError, inPlace bool) ([]by
 		buf = make([]byte, more.total)
 	}
 	buf = buf[:more.total]
+	if inPlace {
+		buf = buf[:more.total:more.total] // what is behind it in the block is not the caller's
+	}
 	if err := t.move(ctx, buf, copy(buf, more.first), false); err != nil {
 		t.giveUp()
 		f.block.Discard() // the handler's process may go on with a part

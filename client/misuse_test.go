@@ -3,9 +3,12 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/daemontest"
@@ -257,4 +260,84 @@ func TestNilContext(t *testing.T) {
 		t.Errorf("%d requests in the queue", n)
 	}
 	within(t, "Close", func() { _ = c.Close() })
+}
+
+// That a peer does not answer is not the end of the connection to this node's daemon.
+func TestPingOfPeerThatStandsStill(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	c := attach(t, a)
+	daemontest.Eventually(t, "the peers are connected", func() error { return second(c.Ping(t.Context(), "b")) })
+	resume, err := b.StopCore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resume() }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := c.Ping(ctx, "b"); !errors.Is(err, client.ErrNoService) || errors.Is(err, client.ErrClosed) {
+		t.Errorf("ping: %v", err)
+	}
+	select {
+	case <-c.Done():
+		t.Error("the connection has ended")
+	default:
+	}
+}
+
+// Streams that cannot be are refused before their handler starts: those with an order, which run beside each other, and
+// those whose first message is too large.
+func TestNoOrderedStream(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s := serve(t, b, 1, nil)
+	var started atomic.Int32
+	if err := s.HandleStream("t", "stream", func(*server.Stream) error { started.Add(1); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	m := method(t, attach(t, a), "b/t/stream")
+	ordered := m.With(client.Ordered(1))
+	for what, err := range map[string]error{
+		"Stream": second(ordered.Stream(t.Context())), "StreamWith": second(ordered.StreamWith(t.Context(), []byte("x"))),
+	} {
+		if !errors.Is(err, client.ErrInvalid) {
+			t.Errorf("ordered %s: %v", what, err)
+		}
+	}
+	if _, err := m.StreamWith(t.Context(), make([]byte, client.MaxMessage+1)); !errors.Is(err, client.ErrTooLarge) {
+		t.Errorf("a first message that is too large: %v", err)
+	}
+	if n := started.Load(); n != 0 {
+		t.Errorf("%d handlers have started", n)
+	}
+}
+
+// What is read in place has no room behind it, however large it is: appending to it must not write into memory that others get.
+func TestNoRoomBehindWhatIsReadInPlace(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b, 1, handlers{"carried": func(c *server.Call) error {
+		if k := c.Carried(); cap(k) != len(k) {
+			return fmt.Errorf("%d bytes are carried, with room for %d", len(k), cap(k))
+		}
+		return c.Reply(nil)
+	}})
+	conn := attach(t, a)
+	m := method(t, conn, "b/t/echo")
+	check := func(how string, answer []byte) {
+		if len(answer) != 300_000 || cap(answer) != len(answer) {
+			t.Errorf("%s: %d bytes, with room for %d", how, len(answer), cap(answer))
+		}
+	}
+	if err := m.CallFunc(t.Context(), make([]byte, 300_000), func(answer []byte) error { check("CallFunc", answer); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := m.CallInPlace(t.Context(), make([]byte, 300_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("CallInPlace", answer.Bytes())
+	answer.Release()
+	for _, size := range []int{1, 100, 33} {
+		if _, err := method(t, conn, "b/t/carried").With(client.Carry(make([]byte, size))).Call(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	}
 }

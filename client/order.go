@@ -24,7 +24,7 @@ func PinLane(key uint64) CallOption {
 //
 // All of them use one lane, of the class with the largest slots, unless Within says how
 // large they get; a request that fits no run there is refused with ErrTooLarge instead of
-// being sent in parts. They cannot be taken back: Cancel
+// being sent in parts, and streams are refused with ErrInvalid. They cannot be taken back: Cancel
 // does nothing, and what a context ends is still executed unless it has a deadline
 // that has passed. About 1 in 65535 pairs of keys wait for each other, so a handler
 // must not wait for another ordered request that its own process serves.

@@ -47,8 +47,8 @@ type Stream struct {
 // once. ctx bounds the life of the stream: its end gives the stream up, and its deadline
 // is the handler's. Every stream must be closed, or received from until an error.
 //
-// Errors are those of Call, and ErrInvalid of a method with Idempotent: messages that were
-// exchanged cannot be sent again. A stream to a method that is none ends in ErrNoService.
+// Errors are those of Call, and ErrInvalid of a method with Idempotent, since messages that were
+// exchanged cannot be sent again, or Ordered, since streams run beside each other. A stream to a method that is none ends in ErrNoService.
 func (m *Method) Stream(ctx context.Context) (*Stream, error) { return m.stream(ctx, nil, false) }
 
 // StreamWith is Stream and a first Send, with fewer requests: a message of up to 128 KiB,
@@ -57,6 +57,9 @@ func (m *Method) Stream(ctx context.Context) (*Stream, error) { return m.stream(
 func (m *Method) StreamWith(ctx context.Context, first []byte) (*Stream, error) {
 	if len(first) <= maxRoom {
 		return m.stream(ctx, first, true)
+	}
+	if err := m.checkMessage(first); err != nil {
+		return nil, err
 	}
 	s, err := m.stream(ctx, nil, false)
 	if err != nil {
@@ -86,6 +89,9 @@ func (m *Method) stream(ctx context.Context, first []byte, with bool) (*Stream, 
 func (m *Method) openStream(ctx context.Context, first []byte, with bool) (*Stream, error) {
 	if m.opts.idempotent {
 		return nil, m.notAgain("a stream")
+	}
+	if m.opts.ordered {
+		return nil, fmt.Errorf("client: %s: %w: streams have no order among requests: use the method without client.Ordered", m.name, ErrInvalid)
 	}
 	if ctx.Err() != nil {
 		return nil, m.late(ctx, false)
@@ -148,14 +154,22 @@ func (c *Conn) Stream(ctx context.Context, target string) (*Stream, error) {
 	return m.Stream(ctx)
 }
 
+// checkMessage refuses what is no message of a stream.
+func (m *Method) checkMessage(msg []byte) error {
+	if len(msg) > MaxMessage {
+		return &TooLargeError{Target: m.name, What: "request", Size: len(msg), Limit: MaxMessage, remedy: noLarger}
+	}
+	return nil
+}
+
 // Send sends a message of up to 1 GiB, which it copies. It waits while the handler, who
 // has not taken earlier ones, gives no credit. When Send returns, the message is on its
 // way or waits in this process behind others. After an error, which is the stream's if
 // it has ended (io.EOF if the handler has returned), or ctx's, no more can be sent; an
 // ErrTooLarge does no harm.
 func (s *Stream) Send(ctx context.Context, msg []byte) error {
-	if len(msg) > MaxMessage {
-		return &TooLargeError{Target: s.m.name, What: "request", Size: len(msg), Limit: MaxMessage, remedy: noLarger}
+	if err := s.m.checkMessage(msg); err != nil {
+		return err
 	}
 	var frame [exchange.FrameSize]byte
 	exchange.PutFrame(frame[:], len(msg))

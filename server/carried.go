@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/rdmad/rdmad/slots"
 )
@@ -26,7 +27,7 @@ func (c *Call) Carried() []byte {
 	if c.open.Load() == 0 || len(c.carried) == 0 {
 		return nil
 	}
-	return c.carried
+	return slices.Clip(c.carried) // the room behind it is for the next request
 }
 
 // SetContext makes ctx what Context returns until the handler returns, for what wraps

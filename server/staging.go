@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/rdmad/rdmad/internal/attach"
@@ -41,6 +43,9 @@ func (s *staging) ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), attach.BlockWait)
 	defer cancel()
 	r, err := s.session.AllocRegion(ctx, stages*stageSize)
+	if errors.Is(err, context.DeadlineExceeded) { // not the call's
+		return fmt.Errorf("%w: the daemon has made no memory for operations within %v", ErrLimit, attach.BlockWait)
+	}
 	if err != nil {
 		return err
 	}

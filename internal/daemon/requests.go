@@ -255,9 +255,14 @@ func (c *conductor) ping(m *attach.Message) (*attach.Message, error) {
 		if _, err = s.ask(ctx, &peerproto.Message{Type: peerproto.TypePing}); err == nil {
 			return &attach.Message{Type: attach.TypePong, Node: m.Node, RTT: int64(time.Since(start))}, nil
 		}
-		if !c.followed(ctx, s) {
-			return nil, fmt.Errorf("%w: ping %s: %w", attach.ErrClosed, m.Node, err)
+		if c.followed(ctx, s) {
+			continue
 		}
+		outcome := attach.ErrNoService
+		if c.ctx.Err() != nil {
+			outcome = attach.ErrClosed
+		}
+		return nil, fmt.Errorf("%w: node %s has not answered a ping: %w", outcome, m.Node, err)
 	}
 }
 
