@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,8 +13,11 @@ import (
 // They want no handler, and handlers may be waiting for them. It reports whether there
 // were any. Only the monitor calls it.
 func (p *pool) serveParts(c *Call) bool {
-	parts := p.takeParts()
+	parts, full := p.takeParts()
 	if len(parts) == 0 {
+		if full {
+			p.reported() // there is room: the daemon may have kept the parts back for want of it
+		}
 		return false
 	}
 	for _, h := range parts {
@@ -31,8 +35,9 @@ func (p *pool) serveParts(c *Call) bool {
 	return true
 }
 
-// takeParts takes what waits, keeps the requests for the workers, and returns the parts.
-func (p *pool) takeParts() (parts []slots.Hint) {
+// takeParts takes what waits, keeps the requests for the workers, and returns the parts. full says that the daemon had
+// no room for more.
+func (p *pool) takeParts() (parts []slots.Hint, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	closed := p.closed.Load()
@@ -44,9 +49,13 @@ func (p *pool) takeParts() (parts []slots.Hint) {
 		left = append(left, p.waiting...)
 		p.waiting = nil
 	}
+	popped := 0
 	take := func() (h slots.Hint, ok bool) {
 		if len(left) == 0 {
-			return p.down.Pop()
+			if h, ok = p.down.Pop(); ok {
+				popped++
+			}
+			return h, ok
 		}
 		h, left = left[0], left[1:]
 		return h, true
@@ -70,12 +79,30 @@ func (p *pool) takeParts() (parts []slots.Hint) {
 	if len(first) > 0 {
 		p.waiting = append(first, p.waiting...)
 	}
+	p.sweepWaiting()
 	if len(parts) > 0 {
 		// Keeps the memory of the lanes. Counted as a worker that serves it would let
 		// two workers sleep on the daemon's bell.
 		p.relieving = true
 	}
-	return parts
+	return parts, popped == slots.HintEntries
+}
+
+// sweepWaiting drops the hints of requests that were taken back, now and then: while all workers are inside handlers there
+// is no end to requests that callers make and cancel. mu is held.
+func (p *pool) sweepWaiting() {
+	if len(p.waiting) < max(slots.HintEntries, 2*p.swept) {
+		return
+	}
+	p.waiting = slices.DeleteFunc(p.waiting, func(h slots.Hint) bool {
+		r := p.server.lanes[int(h.Lane())%slots.MaxLanes].Load()
+		if r == nil || h.Index() >= r.Geometry().Slots {
+			return true
+		}
+		w := r.AnswerWord(h.Index())
+		return w.State() != slots.Recv || w.Owner() != p.server.id || !h.TicketIs(w.Ticket())
+	})
+	p.swept = len(p.waiting)
 }
 
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -133,4 +134,70 @@ func TestPickingEnds(t *testing.T) {
 	if b.picking.Load() != 0 {
 		t.Error("there was nothing to pick, and its worker is said to pick for ever")
 	}
+}
+
+// The monitor tells the daemon that there is room again where it has taken a full ring of requests out of the way, also if there
+// was no part among them: what the daemon has kept back meanwhile may be the part that all handlers wait for.
+func TestMonitorTellsOfRoom(t *testing.T) {
+	r := newExchangeRig(t)
+	daemon := r.monitored(slots.HintEntries)
+	if r.s.pool.serveParts(&Call{server: r.s}) {
+		t.Error("there were parts")
+	}
+	if !daemon.marked() {
+		t.Error("the daemon does not hear of the room")
+	}
+	daemon = r.monitored(slots.HintEntries / 2)
+	if r.s.pool.serveParts(&Call{server: r.s}); daemon.marked() {
+		t.Error("the daemon is told of room that it had")
+	}
+}
+
+// Requests that are made and taken back, over and over, while all workers are inside handlers leave no pile of hints, and those
+// that were not taken back stay.
+func TestHintsOfWhatWasTakenBack(t *testing.T) {
+	r := newExchangeRig(t)
+	p := &r.s.pool
+	kept := slots.MakeHint(fuzzLane, 3, 1)
+	r.ring.Deliver(3, 1, fuzzID, 1)
+	p.waiting = append(p.waiting, kept)
+	most := 0
+	for range 10 {
+		r.monitored(slots.HintEntries / 2)
+		p.serveParts(&Call{server: r.s})
+		most = max(most, len(p.waiting))
+	}
+	if most >= 2*slots.HintEntries {
+		t.Errorf("%d hints were kept", most)
+	}
+	if !slices.Contains(p.waiting, kept) {
+		t.Error("the hint of a request that waits was dropped")
+	}
+}
+
+// ringsOfDaemon is the daemon's side of what a process and its daemon tell each other.
+type ringsOfDaemon struct {
+	*slots.WorkerRings
+	bells *slots.Bells
+}
+
+// monitored gives the server a fresh ring with n hints of requests that were taken back.
+func (r *exchangeRig) monitored(n int) *ringsOfDaemon {
+	r.t.Helper()
+	mem := shm.AlignedBytes(slots.WorkerSegmentSize)
+	*r.s.session.Rings = *slots.NewWorkerRings(mem)
+	daemon := &ringsOfDaemon{slots.NewWorkerRings(mem), r.s.session.Bells}
+	for k := range n {
+		if !daemon.Down.Push(slots.MakeHint(fuzzLane, 5, uint64(2+k))) {
+			r.t.Fatalf("no room for hint %d", k)
+		}
+	}
+	daemon.marked()
+	return daemon
+}
+
+// marked reports whether the process has said that there is something to look at, and forgets it.
+func (d *ringsOfDaemon) marked() (marked bool) {
+	d.bells.TakeWorkers(func(id int) { marked = marked || id == fuzzID })
+	return marked
 }

@@ -39,8 +39,10 @@ type pool struct {
 	// relieving: the monitor, which is no worker, serves parts. picking is like that of a batch.
 	relieving bool
 	picking   atomic.Uint64
-	// waiting are requests that were passed over to get at the parts behind them.
+	// waiting are requests that were passed over to get at the parts behind them, swept what was left of them when those
+	// that had been taken back were dropped.
 	waiting []slots.Hint
+	swept   int
 	// retired are lanes whose memory goes when nobody uses it.
 	retired []retiredLane
 
