@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -16,13 +18,14 @@ import (
 // tcp that fails while the file exists, penalties are short, and few graves are kept. While the file exists with
 // NoEndpoints at its end, no endpoint is made, and it gets a byte for each that was to be; with
 // NoOperations, writes to regions fail of which the first one is on its way. The core whose process id is
-// in the file with NoAtomics at its end has no atomic operations. While there is one with LateAccess, peers can come to
-// regions that are closed.
+// in the file with NoAtomics at its end has no atomic operations, and the one whose process id is in the file with NoMemory
+// cannot register any memory. While there is one with LateAccess, peers can come to regions that are closed.
 const (
 	BrittleEnv   = "RDMAD_TEST_BRITTLE"
 	NoEndpoints  = ".endpoints"
 	NoOperations = ".operations"
 	NoAtomics    = ".atomics"
+	NoMemory     = ".memory"
 	LateAccess   = ".late"
 )
 
@@ -63,12 +66,18 @@ type brittleDevice struct {
 
 func (d brittleDevice) Caps() fabric.Caps {
 	caps := d.Device.Caps()
-	if pid, err := os.ReadFile(d.file + NoAtomics); err == nil && string(pid) == strconv.Itoa(os.Getpid()) {
+	if namesThisCore(d.file + NoAtomics) {
 		caps.Atomics = false
 	}
 	_, err := os.Stat(d.file + LateAccess)
 	caps.LateAccess = err == nil
 	return caps
+}
+
+// namesThisCore reports whether the process id of this core is in the file.
+func namesThisCore(file string) bool {
+	pid, err := os.ReadFile(file)
+	return err == nil && string(pid) == strconv.Itoa(os.Getpid())
 }
 
 func (d brittleDevice) AllocPD() (fabric.ProtectionDomain, error) {
@@ -79,6 +88,13 @@ func (d brittleDevice) AllocPD() (fabric.ProtectionDomain, error) {
 type brittlePD struct {
 	fabric.ProtectionDomain
 	file string
+}
+
+func (p brittlePD) Register(mem []byte, access fabric.Access) (fabric.MemoryRegion, error) {
+	if namesThisCore(p.file + NoMemory) {
+		return nil, fmt.Errorf("%w: register memory: %w", errBrittle, syscall.ENOMEM) // as past RLIMIT_MEMLOCK
+	}
+	return p.ProtectionDomain.Register(mem, access)
 }
 
 func (p brittlePD) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {

@@ -20,8 +20,8 @@ import (
 // another fabric; what is under way is resynchronised as after any loss of a link.
 
 const (
-	// troubleLimit failures of connections over a session's fabric, of which one is not
-	// older than troubleTime, make the link use another one.
+	// troubleLimit failures of connections over a session's fabric, or of making an end of one,
+	// within troubleTime make the link use another one.
 	troubleLimit = 3
 	troubleTime  = 30 * time.Second
 	// Every further time a fabric is not offered for twice as long as the last time, up to

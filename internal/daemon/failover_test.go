@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,5 +92,32 @@ func TestFailover(t *testing.T) {
 	executed.Range(func(any, any) bool { n++; return true })
 	if uint64(n) != next.Load() {
 		t.Errorf("%d requests were executed of %d", n, next.Load())
+	}
+}
+
+// A link goes on over tcp as well when one of its nodes can register no memory with the device, whichever of the two.
+func TestFailoverWithoutMemory(t *testing.T) {
+	for _, at := range []string{"asker", "answerer"} {
+		t.Run(at, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "broken")
+			t.Setenv(daemon.BrittleEnv, file)
+			a, b := daemontest.Pair(t, "[fabric]\nlisten = \"127.0.0.1:0\"\nprovider = \"auto\"\n")
+			linkFabric(t, a, "verbs")
+			short := map[string]*daemontest.Node{"asker": a, "answerer": b}[at]
+			core, err := short.Core()
+			check(t, err)
+			check(t, os.WriteFile(file+daemon.NoMemory, []byte(strconv.Itoa(core)), 0o600))
+			attachServer(t, b, map[string]server.Handler{"echo": func(c *server.Call) error { return c.Reply(c.Request()) }})
+			conn := attachClient(t, a)
+			daemontest.Eventually(t, "a call is answered", func() error { // which it cannot be over the device
+				_, err := conn.Call(t.Context(), "b/text/echo", []byte("x"))
+				return err
+			})
+			linkFabric(t, a, "tcp")
+			check(t, os.Remove(file+daemon.NoMemory))
+			linkFabric(t, a, "verbs")
+			_, err = conn.Call(t.Context(), "b/text/echo", []byte("x"))
+			check(t, err)
+		})
 	}
 }

@@ -317,13 +317,15 @@ func (o *outgoing) isUp(d *domain) (up, draining bool) {
 }
 
 // endpoint makes an unconnected endpoint for a ring: the peer will reach the
-// ring's slots and nothing else.
+// ring's slots and nothing else. What the device has no room for, or cannot register, another fabric may.
 func (d *domain) endpoint(s *session, ring *slots.Ring) (*agent.EndpointPair, error) {
 	p, err := agent.NewEndpointPair(s.fabric.Device, d.agent.CQs[s.fabric.Number], d.conductor.tags.Add(1), ring, s.link.name)
-	if err == nil {
-		p.Pin(&d.conductor.counts().PinnedBytes, len(ring.Slots()))
+	if err != nil {
+		d.conductor.fabricFailed(s, err)
+		return nil, err
 	}
-	return p, err
+	p.Pin(&d.conductor.counts().PinnedBytes, len(ring.Slots()))
+	return p, nil
 }
 
 // sortedClasses returns the classes by slot size.

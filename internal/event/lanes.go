@@ -49,7 +49,7 @@ var laneEvents = []Info{
 	{
 		Code: FabricLeft, Level: zerolog.WarnLevel,
 		Meaning: "A link leaves RDMA for tcp for a while, because RDMA keeps failing.",
-		Cause:   "The device, its port or the RDMA network.",
+		Cause:   "The device, its port, the RDMA network, or a limit of locked memory (RLIMIT_MEMLOCK) that lanes do not fit into.",
 		Action:  "`rdmad doctor`. The link tries RDMA again by itself.",
 		Shown:   "TestRDMAFailover",
 	},
