@@ -83,6 +83,14 @@ func play(role string) error {
 				}
 			}
 		}
+	case "poll-unknown":
+		if err := pollRefused(unix.ENOSYS); err != nil {
+			return err
+		}
+	case "poll-forbidden":
+		if err := pollRefused(unix.EPERM); err != nil {
+			return err
+		}
 	case "wake":
 		deadline := time.Now().Add(patience)
 		for shm.FutexWake(word, 1) == 0 {

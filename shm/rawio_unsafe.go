@@ -1,6 +1,8 @@
 package shm
 
 import (
+	"math"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -122,23 +124,62 @@ func (v *Vec) consume(n int) {
 	}
 }
 
+// noPwait2: the kernel does not have epoll_pwait2 (Linux before 5.11), or a filter of system calls (seccomp) refuses it. It
+// stays so, and epoll_pwait does the same in milliseconds.
+var noPwait2 atomic.Bool
+
+// noSuchCall reports whether errno says that epoll_pwait2 cannot be called here at all, and notes it: the call itself
+// never fails with either.
+func noSuchCall(errno syscall.Errno) bool {
+	if errno != unix.ENOSYS && errno != unix.EPERM {
+		return false
+	}
+	noPwait2.Store(true)
+	return true
+}
+
+// epollMillis is a timeout as epoll_pwait takes it: -1 for none, and rounded up, so that no short wait is one that only looks.
+func epollMillis(timeout time.Duration) int32 {
+	if timeout < 0 {
+		return -1
+	}
+	ms := timeout / time.Millisecond
+	if timeout%time.Millisecond > 0 {
+		ms++
+	}
+	return int32(min(ms, math.MaxInt32))
+}
+
 // EpollWaitRaw waits on an epoll descriptor without telling the Go scheduler,
-// for at most timeout; see FutexWaitRaw for what that means.
+// for at most timeout, or the next millisecond where the kernel counts in those; see FutexWaitRaw for what that means.
 func EpollWaitRaw(epfd int, events []unix.EpollEvent, timeout time.Duration) (int, error) {
-	ts := unix.NsecToTimespec(max(0, int64(timeout)))
-	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epfd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	timeout = max(0, timeout)
+	if !noPwait2.Load() {
+		ts := unix.NsecToTimespec(int64(timeout))
+		n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epfd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+		if !noSuchCall(errno) {
+			return epollResult(n, errno)
+		}
+	}
+	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(epollMillis(timeout)), 0, 0)
 	return epollResult(n, errno)
 }
 
 // EpollWait waits on an epoll descriptor for at most timeout (negative: without
-// limit) and lets the Go scheduler use the processor meanwhile.
+// limit), or the next millisecond as EpollWaitRaw, and lets the Go scheduler use the processor meanwhile.
 func EpollWait(epfd int, events []unix.EpollEvent, timeout time.Duration) (int, error) {
-	var limit *unix.Timespec
-	if timeout >= 0 {
-		ts := unix.NsecToTimespec(int64(timeout))
-		limit = &ts
+	if !noPwait2.Load() {
+		var limit *unix.Timespec
+		if timeout >= 0 {
+			ts := unix.NsecToTimespec(int64(timeout))
+			limit = &ts
+		}
+		n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epfd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(unsafe.Pointer(limit)), 0, 0)
+		if !noSuchCall(errno) {
+			return epollResult(n, errno)
+		}
 	}
-	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epfd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(unsafe.Pointer(limit)), 0, 0)
+	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(epollMillis(timeout)), 0, 0)
 	return epollResult(n, errno)
 }
 
