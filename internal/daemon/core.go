@@ -83,6 +83,7 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 		return fmt.Errorf("core: %w", err)
 	}
 	events := nodelog.New(cfg, os.Stderr, "core")
+	defer events.Flush()
 	log := events.Logger().With().Str("node", cfg.Node.Name).Logger()
 	given, err := takeInheritance(h)
 	if err != nil {
@@ -110,7 +111,7 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 			return
 		}
 		cancel()
-		endInTime(&running, &log)
+		endInTime(&running, events, &log)
 	}()
 	told := handoff.NewBriefing(h.Source, h.Overrides)
 	store, items, err := depot.Open(os.NewFile(handoff.DepotFD, "depot"), told.Take)

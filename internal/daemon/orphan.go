@@ -23,13 +23,14 @@ func awaitOrphanhood() {
 
 // endInTime ends the process when a core without a supervisor has had its time to drain:
 // there is nobody else to end one that hangs, perhaps in a handler.
-func endInTime(running *atomic.Pointer[conductor], log *zerolog.Logger) {
+func endInTime(running *atomic.Pointer[conductor], events *event.Log, log *zerolog.Logger) {
 	patience := orphanGrace
 	if c := running.Load(); c != nil {
 		patience += c.live().Node.DrainTimeout
 	}
 	time.AfterFunc(patience, func() {
 		event.CoreKilled.On(log).Msg("the core does not stop, and its supervisor is gone; it ends")
+		events.Flush()
 		os.Exit(1)
 	})
 }

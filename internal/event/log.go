@@ -29,7 +29,7 @@ type Options struct {
 // nothing.
 type Log struct {
 	out     io.Writer
-	patient *patientWriter // nil if w is no file
+	patient *patientWriter // nil if w has no reader to wait for
 	process string
 	level   atomic.Int32
 	ring    Ring
@@ -39,7 +39,7 @@ type Log struct {
 }
 
 // New makes a log that writes to w. Lines are written with one call each. A file that nobody reads from, such as a full
-// pipe, is not waited for: lines are lost then, and the next one that is written says how many.
+// pipe or a terminal, is not waited for: lines are lost then, and the next one that is written says how many.
 func New(w io.Writer, o Options) *Log {
 	l := &Log{out: w, process: o.Process, changed: make(chan struct{}, 1), now: time.Now}
 	if f, ok := w.(*os.File); ok {
@@ -52,6 +52,14 @@ func New(w io.Writer, o Options) *Log {
 	}
 	l.level.Store(int32(o.Level))
 	return l
+}
+
+// Flush waits for a moment until everything is written. Whoever ends the process calls it; nothing is lost without it but what
+// was said while the reader was slow.
+func (l *Log) Flush() {
+	if l != nil {
+		l.patient.flush()
+	}
 }
 
 // IsTerminal reports whether a file is a terminal or the like.
@@ -137,7 +145,7 @@ func (l *Log) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 	if lost := l.patient.lostLines(); lost > 0 {
 		line = with(line, "lost", lost)
 		defer func() {
-			if l.patient.isDeaf() {
+			if l.patient.hasDropped() {
 				l.patient.unsaid(lost)
 			}
 		}()

@@ -1,6 +1,8 @@
 package event
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -11,28 +13,44 @@ import (
 )
 
 const (
-	// patience is how long a line is waited for whose reader does not read, and lineStep how much of one is written at
-	// a time: a pipe that says that it has room has room for so much.
+	// patience is how long a line is waited for whose reader does not read.
 	patience = 100 * time.Millisecond
-	lineStep = 4096
+	// mostHeld is how many bytes of lines are held for a reader that is slower than what is said, or one line, whatever its length.
+	mostHeld = 64 << 10
 )
 
 // patientWriter writes to a file, and drops what would keep its process waiting: whoever does not read a daemon's log must
-// not stop the daemon. It is safe for concurrent use. Two processes with one pipe that ask at the same moment, when it has
-// room for one of them only, are not told apart: one of them waits.
+// not stop the daemon. It is safe for concurrent use.
+//
+// That a file says that it has room is no promise: a terminal says so of any room, and keeps who writes until all of the line
+// is in; and of two processes that share a pipe the other one may take the room. So lines are written by a goroutine, of which there is
+// one while lines are held. Whoever has said something waits until it is written, but for patience only: what a
+// process says before it ends, however it does, has then been read or has no reader.
 type patientWriter struct {
 	file *os.File
 	raw  syscall.RawConn
 
 	mu sync.Mutex
-	// lost is how many lines were dropped since lostLines. deaf: the last one was, and the next one is not waited for.
-	// torn: of the last one only the beginning was written.
-	lost       uint64
-	deaf, torn bool
+	// held are the lines that are not written yet, the first of which is being written, and size is how many bytes they have.
+	held []*heldLine
+	size int
+	// lost is how many lines were dropped since lostLines; dropped: the last one was. behind: somebody has waited in vain, and
+	// until nothing is held nobody waits.
+	lost            uint64
+	dropped, behind bool
+
+	// torn: of the last line only the beginning was written. It is the writing goroutine's.
+	torn bool
 }
 
-// Patient returns a writer to a file of which nobody may read, such as a full pipe: it waits for a moment and then drops what
-// there is no room for, which is no error.
+// heldLine is a line that is not written yet. written is closed when it is, or cannot be.
+type heldLine struct {
+	text    []byte
+	written chan struct{}
+}
+
+// Patient returns a writer to a file of which nobody may read, such as a full pipe or a terminal: it waits for a moment and
+// then drops what there is no room for, which is no error. Lines are written whole, one Write after the other.
 func Patient(f *os.File) io.Writer {
 	if w := newPatientWriter(f); w != nil {
 		return w
@@ -40,10 +58,13 @@ func Patient(f *os.File) io.Writer {
 	return f
 }
 
-// newPatientWriter returns nil for a file that cannot be asked whether it has room.
+// newPatientWriter returns nil for a file that has no reader to wait for.
 func newPatientWriter(f *os.File) *patientWriter {
 	raw, err := f.SyscallConn()
 	if err != nil {
+		return nil
+	}
+	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
 		return nil
 	}
 	return &patientWriter{file: f, raw: raw}
@@ -51,47 +72,129 @@ func newPatientWriter(f *os.File) *patientWriter {
 
 // Write implements io.Writer. What it drops is no error.
 func (w *patientWriter) Write(line []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	wait := patience
-	if w.deaf {
-		wait = 0
+	h := &heldLine{bytes.Clone(line), make(chan struct{})}
+	if w.hold(h) {
+		w.await(h)
 	}
-	rest := line
-	if w.torn {
-		rest = append([]byte{'\n'}, line...)
-	}
-	for whole := len(rest); len(rest) > 0; {
-		if w.deaf = !w.room(wait); w.deaf {
-			w.lost++
-			w.torn = w.torn || len(rest) < whole
-			return len(line), nil
-		}
-		step := rest[:min(len(rest), lineStep)]
-		if _, err := w.file.Write(step); err != nil {
-			return 0, err
-		}
-		rest = rest[len(step):]
-	}
-	w.torn = false
 	return len(line), nil
 }
 
-// room reports whether a write would not wait, or would be told an error.
-func (w *patientWriter) room(wait time.Duration) bool {
-	room := true
-	end := time.Now().Add(wait)
+// hold takes a line to be written, and reports whether there was room for it.
+func (w *patientWriter) hold(h *heldLine) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isFull(h) {
+		last := w.held[len(w.held)-1]
+		w.mu.Unlock()
+		w.await(last)
+		w.mu.Lock()
+	}
+	if w.dropped = w.isFull(h); w.dropped {
+		w.lost++
+		return false
+	}
+	w.held = append(w.held, h)
+	w.size += len(h.text)
+	if len(w.held) == 1 {
+		go w.writeHeld()
+	}
+	return true
+}
+
+// isFull reports whether there is no room for a line; w.mu is held.
+func (w *patientWriter) isFull(h *heldLine) bool {
+	return len(w.held) > 0 && w.size+len(h.text) > mostHeld
+}
+
+// await waits for a moment until a line is written, if the last wait was not in vain.
+func (w *patientWriter) await(h *heldLine) {
+	w.mu.Lock()
+	behind := w.behind
+	w.mu.Unlock()
+	if behind || h.isWrittenSoon() {
+		return
+	}
+	w.mu.Lock()
+	w.behind = len(w.held) > 0
+	w.mu.Unlock()
+}
+
+func (h *heldLine) isWrittenSoon() bool {
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	select {
+	case <-h.written:
+		return true
+	case <-end.C:
+		return false
+	}
+}
+
+// writeHeld writes what is held until nothing is.
+func (w *patientWriter) writeHeld() {
+	for more := true; more; {
+		w.mu.Lock()
+		h := w.held[0] // nobody else takes any away
+		w.mu.Unlock()
+		ok := w.write(h.text)
+		w.mu.Lock()
+		if !ok {
+			w.lost++
+		}
+		w.held[0] = nil
+		w.held, w.size = w.held[1:], w.size-len(h.text)
+		if more = len(w.held) > 0; !more {
+			w.held, w.behind = nil, false
+		}
+		w.mu.Unlock()
+		close(h.written)
+	}
+}
+
+// write writes a line, and waits as long as that takes.
+func (w *patientWriter) write(line []byte) bool {
+	if w.torn {
+		line = append([]byte{'\n'}, line...)
+	}
+	for rest := line; ; {
+		n, err := w.file.Write(rest)
+		rest = rest[n:]
+		// Somebody else with the same terminal or pipe may have made it one that does not wait.
+		if errors.Is(err, unix.EAGAIN) && w.awaitRoom() == nil {
+			continue
+		}
+		w.torn = err != nil && (w.torn || len(rest) < len(line))
+		return err == nil
+	}
+}
+
+// awaitRoom waits until a write has a chance, or will be told an error.
+func (w *patientWriter) awaitRoom() error {
+	var failed error
 	err := w.raw.Control(func(fd uintptr) {
 		for {
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-			n, err := unix.Poll(fds, int(max(0, time.Until(end)).Milliseconds()))
-			if err != unix.EINTR {
-				room = n > 0 || err != nil
+			if _, failed = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1); failed != unix.EINTR {
 				return
 			}
 		}
 	})
-	return room || err != nil
+	return errors.Join(err, failed)
+}
+
+// flush waits for a moment until what was taken is written.
+func (w *patientWriter) flush() {
+	if w == nil {
+		return
+	}
+	var last *heldLine
+	w.mu.Lock()
+	if n := len(w.held); n > 0 {
+		last = w.held[n-1]
+	}
+	w.mu.Unlock()
+	if last != nil {
+		last.isWrittenSoon()
+	}
 }
 
 // lostLines returns how many lines were dropped since it was last called.
@@ -105,11 +208,11 @@ func (w *patientWriter) lostLines() (n uint64) {
 	return n
 }
 
-// isDeaf reports whether the last line was dropped.
-func (w *patientWriter) isDeaf() bool {
+// hasDropped reports whether the last line was dropped.
+func (w *patientWriter) hasDropped() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.deaf
+	return w.dropped
 }
 
 // unsaid counts lines as lost again: that they were could not be said.

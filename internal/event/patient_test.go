@@ -2,10 +2,12 @@ package event
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +41,46 @@ func inPipe(t *testing.T, r *os.File) (data []byte) {
 	return data
 }
 
+// sayUnread says lines of 1000 bytes and a longer one to a log that nobody reads. That must not take long.
+func sayUnread(t *testing.T, logger *zerolog.Logger, lines int) {
+	t.Helper()
+	long := strings.Repeat("x", 1000)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for range lines - 1 {
+			logger.Info().Str("long", long).Msg("said")
+		}
+		logger.Info().Str("long", strings.Repeat(long, 10)).Msg("said")
+	}()
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		t.Fatal("who says something waits for a reader")
+	}
+}
+
+// checkUnread looks at what a reader that comes late finds: whole lines, of which the last one says how many are missing.
+func checkUnread(t *testing.T, text []byte, lines int) {
+	t.Helper()
+	found := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	for i, line := range found {
+		var said struct {
+			Message string
+			Lost    int
+		}
+		if err := json.Unmarshal(line, &said); err != nil {
+			t.Fatalf("line %d: %v: %s", i, err, line)
+		}
+		switch last := i == len(found)-1; {
+		case last && (said.Message != "after" || said.Lost == 0 || said.Lost+i != lines):
+			t.Errorf("%d of %d lines were kept, and the last one is %s", i, lines, line)
+		case !last && (said.Message != "said" || said.Lost != 0):
+			t.Errorf("line %d: %s", i, line)
+		}
+	}
+}
+
 // A log that nobody reads costs the daemon a moment, and lines; the next one that is read says how many.
 func TestUnreadLog(t *testing.T) {
 	r, w, err := os.Pipe()
@@ -48,30 +90,157 @@ func TestUnreadLog(t *testing.T) {
 	defer r.Close()
 	l := New(w, Options{Level: zerolog.InfoLevel, Process: "core"})
 	logger := l.Logger()
-	began := time.Now()
 	const lines = 2000
-	long := strings.Repeat("x", 1000)
-	for range lines {
-		logger.Info().Str("long", long).Msg("said")
+	sayUnread(t, &logger, lines)
+	text := inPipe(t, r) // what there was room for, which makes room for what is held
+	if len(text) < mostHeld/2 {
+		t.Errorf("%d bytes were kept", len(text))
 	}
-	logger.Info().Str("long", strings.Repeat(long, 10)).Msg("said")
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("took %v", took)
-	}
-	kept := inPipe(t, r) // what there was room for
-	seen := bytes.Count(kept, []byte("\n"))
-	if seen == 0 || seen >= lines || bytes.Contains(kept, []byte("lost")) {
-		t.Errorf("%d of %d lines were kept", seen, lines)
-	}
-	logger.Info().Msg("after")
+	text = append(text, readUntilAfter(t, r, l)...)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rest, err := io.ReadAll(r)
+	checkUnread(t, text, lines)
+}
+
+// readUntilAfter reads what is held, then says "after", and reads that.
+func readUntilAfter(t *testing.T, r *os.File, l *Log) (text []byte) {
+	t.Helper()
+	if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	logger := l.Logger()
+	said := make(chan struct{})
+	part := make([]byte, 4096)
+	go func() {
+		defer close(said)
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); l.Flush() {
+			if l.patient.isIdle() {
+				logger.Info().Msg("after")
+				return
+			}
+		}
+	}()
+	for !bytes.Contains(text, []byte(`"message":"after"`)) || !bytes.HasSuffix(text, []byte("\n")) {
+		n, err := r.Read(part)
+		if err != nil {
+			t.Fatalf("after %d bytes: %v", len(text), err)
+		}
+		text = append(text, part[:n]...)
+	}
+	<-said
+	return text
+}
+
+// isIdle reports whether everything is written.
+func (w *patientWriter) isIdle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.held) == 0
+}
+
+// terminal returns both ends of a pseudo terminal.
+func terminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("there are no pseudo terminals here: %v", err)
+	}
+	t.Cleanup(func() { _ = master.Close() }) // also ends a write to the other end
+	raw, err := master.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf(`"message":"after","lost":%d}`, lines+1-seen); !strings.Contains(string(rest), want) {
-		t.Errorf("%s, want %s", rest, want)
+	number := 0
+	cerr := raw.Control(func(fd uintptr) {
+		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
+			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	})
+	if err := errors.Join(cerr, err); err != nil {
+		t.Fatal(err)
+	}
+	// As standard error is: Go does not make it non-blocking.
+	fd, err := unix.Open(fmt.Sprintf("/dev/pts/%d", number), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave = os.NewFile(uintptr(fd), "terminal")
+	t.Cleanup(func() { _ = slave.Close() })
+	return master, slave
+}
+
+// So does one on a terminal, which says that it has room and then keeps who writes.
+func TestUnreadTerminal(t *testing.T) {
+	master, slave := terminal(t)
+	l := New(slave, Options{Level: zerolog.InfoLevel, Process: "core"})
+	logger := l.Logger()
+	const lines = 200
+	sayUnread(t, &logger, lines)
+	checkUnread(t, readUntilAfter(t, master, l), lines)
+}
+
+// What was said while the reader was slow is written when the process ends, if the reader is back by then.
+func TestFlush(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	l := New(w, Options{Level: zerolog.InfoLevel})
+	logger := l.Logger()
+	for !l.patient.isBehind() {
+		logger.Info().Str("long", strings.Repeat("x", 1000)).Msg("said")
+	}
+	logger.Info().Msg("the last")
+	over := make(chan struct{})
+	go func() {
+		l.Flush() // nobody reads: it waits for a moment
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		t.Fatal("the end waits for a reader")
+	}
+	text := make(chan []byte)
+	go func() {
+		all, _ := io.ReadAll(r)
+		text <- all
+	}()
+	for end := time.Now().Add(time.Minute); !l.patient.isIdle() && time.Now().Before(end); {
+		l.Flush()
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if all := <-text; !bytes.HasSuffix(all, []byte("\"message\":\"the last\"}\n")) {
+		t.Errorf("the last line is %q", all[max(0, len(all)-200):])
+	}
+}
+
+// isBehind reports whether nobody waits for lines to be written.
+func (w *patientWriter) isBehind() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.behind
+}
+
+// A file is written to before Write returns, by whoever says something: it has no reader.
+func TestLogInFile(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if newPatientWriter(f) != nil {
+		t.Error("a file is waited for")
+	}
+	l := New(f, Options{Level: zerolog.InfoLevel})
+	logger := l.Logger()
+	logger.Info().Msg("said")
+	l.Flush()
+	if text, err := os.ReadFile(f.Name()); err != nil || !strings.Contains(string(text), "said") {
+		t.Errorf("%q, %v", text, err)
 	}
 }

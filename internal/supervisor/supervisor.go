@@ -42,6 +42,7 @@ func Run(ctx context.Context, what Setup) error {
 	signal.Notify(s.reloads, syscall.SIGHUP)
 	defer signal.Stop(s.reloads)
 	defer nodelog.OutliveReader()()
+	defer what.Log.Flush()
 	defer s.close()
 	passed := depot.TakePassed()
 	var err error
