@@ -10,11 +10,16 @@ import (
 // down, one after the other. It reports false if the session ended first, or the peer takes
 // requests again: undrained is closed.
 func (c *conductor) lanesDrained(s *session, undrained <-chan struct{}) bool {
+	// Those of all domains, before any is waited for: a handler that takes its time in one domain must not have the
+	// others send to the peer meanwhile.
 	for _, d := range c.allDomains() {
 		outs, _ := d.lanesOf(s.link.name)
 		for _, o := range outs {
 			o.beginDrain(d, s, undrained)
 		}
+	}
+	for _, d := range c.allDomains() {
+		outs, _ := d.lanesOf(s.link.name)
 		for _, o := range outs {
 			if !o.drain(d, s, undrained) {
 				return false

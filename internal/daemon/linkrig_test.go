@@ -13,6 +13,7 @@ import (
 	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // That a peer was done with this node once, when that left service, says nothing when it leaves again.
@@ -313,5 +314,52 @@ func TestDrainOfALostSession(t *testing.T) {
 	close(r.s.done) // as serve does
 	if r.lanesDrained(r.s, make(chan struct{})); drains() {
 		t.Error("the lane takes none, because of a session that has ended")
+	}
+}
+
+// No domain sends to a peer that drains while what another domain has under way there takes its time.
+func TestDrainOfAllDomainsAtOnce(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	if err := r.addDomain(config.Domain{Name: "other"}, r.agent, nil); err != nil {
+		t.Fatal(err)
+	}
+	class := config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}
+	lanes := map[string]*outgoing{}
+	for _, d := range r.allDomains() {
+		o, err := d.outgoing(place{node: "a", session: r.s}, class, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lanes[d.name] = o
+		r.agent.Commands.Call(func() {
+			o.lane.Closed.Store(0)
+			o.lane.Ring.SetState(slots.LaneOpen)
+		})
+	}
+	busy := lanes["default"].lane.Ring
+	u, err := busy.Claim(1, 1)
+	if err != nil || !busy.Publish(u, 1) {
+		t.Fatal(err)
+	}
+	undrained, over := make(chan struct{}), make(chan bool, 1)
+	go func() { over <- r.lanesDrained(r.s, undrained) }()
+	limit := time.Now().Add(4 * time.Second)
+	for _, o := range lanes {
+		for drains := false; !drains; {
+			r.agent.Commands.Call(func() { drains = o.lane.Draining })
+			if !drains && time.Now().After(limit) {
+				t.Fatal("a lane takes requests for a node that drains")
+			}
+		}
+	}
+	select {
+	case <-over:
+		t.Error("it does not wait for what is under way")
+	default:
+	}
+	close(undrained)
+	if <-over {
+		t.Error("it is drained, with a request under way")
 	}
 }
