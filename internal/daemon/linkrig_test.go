@@ -41,6 +41,40 @@ func TestPeerDrainedForAnEarlierTime(t *testing.T) {
 	}
 }
 
+// A peer that was told of a drain, and not in time that it is over, is told of the next one, for which the node waits.
+func TestDrainAgainBeforeThePeerIsTold(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	r.identity = new(handoff.Node)
+	r.link.session = r.s
+	reader := bufio.NewReader(r.peer)
+	if err := r.peer.SetReadDeadline(time.Now().Add(4 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(kind peerproto.Type, seq uint64) {
+		t.Helper()
+		if m, err := peerproto.Read(reader, peerproto.MaxFrame); err != nil || m.Type != kind || m.Seq != seq {
+			t.Fatalf("the peer is told %+v, %v, not %s %d", m, err, kind, seq)
+		}
+	}
+	r.leaveService(1)
+	expect(peerproto.TypeDrain, 1)
+	r.link.peerDrained(r.s, 1)
+	r.s.publishing.Lock() // what the node serves is just being written
+	r.resumeService(1)
+	r.leaveService(1)
+	r.s.publishing.Unlock()
+	expect(peerproto.TypeUndrain, 0)
+	expect(peerproto.TypeDrain, 2)
+	if busy := r.undrained(); len(busy) != 1 {
+		t.Errorf("it waits for %v, and the peer has not answered", busy)
+	}
+	r.link.peerDrained(r.s, 2)
+	if busy := r.undrained(); len(busy) != 0 {
+		t.Errorf("it waits for %v", busy)
+	}
+}
+
 // A node that stops, or leaves service, waits for no peer to read that.
 func TestServiceIsToldBeside(t *testing.T) {
 	r := newLinkRig(t)

@@ -161,8 +161,11 @@ func (c *conductor) tellService(s *session) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	c.mu.Lock()
-	drains, seq := c.drainsNow(), c.drains
-	tell := drains != s.saidDrain
+	seq := uint64(0)
+	if c.drainsNow() {
+		seq = c.drains
+	}
+	tell := seq != s.saidDrain
 	if tell && s.link.session == s {
 		s.link.drained = false // if it was, then for a drain that is over
 	}
@@ -170,12 +173,20 @@ func (c *conductor) tellService(s *session) {
 	if !tell {
 		return
 	}
-	s.saidDrain = drains
-	m := &peerproto.Message{Type: peerproto.TypeUndrain}
-	if drains {
-		m = &peerproto.Message{Type: peerproto.TypeDrain, Seq: seq}
+	var news []*peerproto.Message
+	if s.saidDrain != 0 {
+		// Also if the node drains anew, which may have been in service for a moment only: the peer, who was told nothing
+		// of that, would answer the drain before, which means nothing any more.
+		news = append(news, &peerproto.Message{Type: peerproto.TypeUndrain})
 	}
-	if err := s.send(m); err != nil {
-		s.end(err)
+	if seq != 0 {
+		news = append(news, &peerproto.Message{Type: peerproto.TypeDrain, Seq: seq})
+	}
+	s.saidDrain = seq
+	for _, m := range news {
+		if err := s.send(m); err != nil {
+			s.end(err)
+			return
+		}
 	}
 }

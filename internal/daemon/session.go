@@ -53,9 +53,9 @@ type session struct {
 
 	writing    sync.Mutex // one frame at a time
 	publishing sync.Mutex // one directory at a time
-	// They belong to publishing. saidDrain: the peer has been told that this node drains;
-	// nextDirectory: not before this is it told again what the node serves.
-	saidDrain     bool
+	// They belong to publishing. saidDrain is the number of the drain that the peer has been told of, 0 if it knows the node
+	// in service; nextDirectory: not before this is it told again what the node serves.
+	saidDrain     uint64
 	nextDirectory time.Time
 	// stale has room for one: what this node serves has changed, and a goroutine is to tell the peer.
 	stale chan struct{}
