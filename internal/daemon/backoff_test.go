@@ -30,7 +30,7 @@ func TestPeerEndsEveryLink(t *testing.T) {
 		conn, err := l.Accept()
 		check(t, err)
 		check(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-		p := &impostor{t, conn}
+		p := &impostor{t: t, conn: conn}
 		p.receive("hello")
 		p.hello("b")
 		p.receive("directory") // the link is up

@@ -1,16 +1,20 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabrics"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // With fabric.provider = "auto" a node that has verbs has tcp behind it. A link uses one of
@@ -98,9 +102,24 @@ var (
 	errFailback = errors.New("trying the better fabric again")
 )
 
+// ofFabric reports whether an error for which a connection could not be made, or broke, is a failure of the fabric that this node
+// has seen. What ends a connection besides is what a peer or a worker has said, that somebody has given it up, and that the peer
+// has closed its end, for which it had a reason: if that was a failure of the fabric, the peer counts it.
+func ofFabric(err error) bool {
+	for _, other := range []error{slots.ErrProtocol, peerproto.ErrFrame, errTold, errOutdated, fabric.ErrPeerClosed, agent.ErrRetired, context.Canceled} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return true
+}
+
 // fabricFailed notes that a connection over the session's fabric could not be made, or
-// broke, and has the link use another one if that happens too often and there is one.
+// broke, if it was for a failure of the fabric, and has the link use another one if that happens too often and there is one.
 func (c *conductor) fabricFailed(s *session, err error) {
+	if !ofFabric(err) {
+		return
+	}
 	l := s.link
 	c.mu.Lock()
 	if len(c.fabrics) < 2 || s.fabric == c.fabrics[len(c.fabrics)-1] || l.session != s || s.Reason() != nil {

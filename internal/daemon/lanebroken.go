@@ -42,13 +42,16 @@ func (s *session) awaits(seq uint64, giveUp context.CancelCauseFunc) (over func(
 }
 
 // giveUp gives up waiting for the peer's end of a connection, if anybody does.
-func (s *session) giveUp(seq uint64, why string) {
+func (s *session) giveUp(seq uint64, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if giveUp := s.awaited[seq]; giveUp != nil {
-		giveUp(errors.New(why))
+		giveUp(why)
 	}
 }
+
+// errTold is wrapped by why an end of a lane is taken down of which the peer's end has gone.
+var errTold = errors.New("the peer has closed the lane")
 
 // laneBroken takes this node's end of a connection down after the peer's end has
 // gone, or does not wait for that any more. Connections that were opened since are left alone.
@@ -66,19 +69,19 @@ func (c *conductor) laneBroken(s *session, m *peerproto.Message) {
 	c.mu.Lock()
 	out, in := d.outs[key], d.ins[key]
 	c.mu.Unlock()
-	why := "the peer has closed the lane: " + printable.Limited(m.Reason, peerauth.MaxText)
+	why := fmt.Errorf("%w: %s", errTold, printable.Limited(m.Reason, peerauth.MaxText))
 	switch {
 	case m.Lane.Incoming && out != nil:
 		d.agent.Commands.Call(func() {
 			if l := out.lane; l.Pair != nil && l.Pair.Opening == gone {
-				l.Fail(why, nil)
+				l.Fail("connection lost", why)
 			}
 		})
 	case !m.Lane.Incoming && in != nil:
 		s.giveUp(m.Seq, why)
 		d.agent.Commands.Call(func() {
 			if l := in.lane; l.Pair != nil && l.Pair.Opening == gone {
-				l.Fail(why, nil)
+				l.Fail("connection lost", why)
 			}
 		})
 	}

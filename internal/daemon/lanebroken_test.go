@@ -6,19 +6,22 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/daemon"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
 	"github.com/rdmad/rdmad/shm"
 )
 
-// impostor is a scripted peer on the bootstrap socket of a node.
+// impostor is a scripted peer on the bootstrap socket of a node. It offers fabrics, tcp if there are none.
 type impostor struct {
-	t    *testing.T
-	conn net.Conn
+	t       *testing.T
+	conn    net.Conn
+	fabrics []string
 }
 
 // frame is a message as it travels; see docs/protocol.md.
@@ -38,8 +41,11 @@ func (p *impostor) send(m frame) {
 // hello says who the impostor claims to be.
 func (p *impostor) hello(name string) {
 	p.t.Helper()
+	if p.fabrics == nil {
+		p.fabrics = []string{tcp.Name}
+	}
 	p.send(frame{"type": "hello", "hello": frame{
-		"magic": "rdmad-peer", "protocol": 4, "abi": shm.ABIVersion, "node": name, "incarnation": "impostor", "fabrics": []string{"tcp"}, "now": shm.Nanotime(),
+		"magic": "rdmad-peer", "protocol": 4, "abi": shm.ABIVersion, "node": name, "incarnation": "impostor", "fabrics": p.fabrics, "now": shm.Nanotime(),
 	}})
 }
 
@@ -79,7 +85,7 @@ func (p *impostor) receive(kind string) frame {
 }
 
 // pose takes the place of node "b", which must be down, towards node a.
-func pose(t *testing.T, a *daemontest.Node) *impostor {
+func pose(t *testing.T, a *daemontest.Node, fabrics ...string) *impostor {
 	t.Helper()
 	st, err := a.Status(t.Context())
 	if err != nil {
@@ -90,7 +96,7 @@ func pose(t *testing.T, a *daemontest.Node) *impostor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return poseOver(t, conn)
+	return poseAs(t, "b", conn, fabrics...)
 }
 
 // poseOver is pose over a connection to a's listener.
@@ -100,12 +106,12 @@ func poseOver(t *testing.T, conn net.Conn) *impostor {
 }
 
 // poseAs is poseOver for a node of that name.
-func poseAs(t *testing.T, name string, conn net.Conn) *impostor {
+func poseAs(t *testing.T, name string, conn net.Conn, fabrics ...string) *impostor {
 	t.Helper()
 	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	p := &impostor{t, conn}
+	p := &impostor{t, conn, fabrics}
 	p.hello(name)
 	p.receive("hello")
 	p.send(frame{"type": "ready"})
@@ -135,28 +141,9 @@ func TestPeerTellsOfABrokenLane(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := pose(t, a)
-	cq, pd, mr := laneMemory(t)
-	ep, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, SendDepth: 1, RecvDepth: 1})
-	check(t, err)
-	defer func() { check(t, ep.Close()) }()
-
 	const seq = 7
 	lane := frame{"domain": "default", "class": "small"}
-	p.send(frame{"type": "open", "seq": seq, "lane": frame{
-		"domain": "default", "class": "small", "geometry": frame{"slot_size": 128, "slots": 8192, "max_run": 64},
-		"address": ep.Address(), "key": mr.Remote(),
-	}})
-	var accept struct{ Lane struct{ Address []byte } }
-	data, err := json.Marshal(p.receive("accept"))
-	check(t, err)
-	check(t, json.Unmarshal(data, &accept))
-	check(t, ep.Connect(t.Context(), accept.Lane.Address, fabric.Active))
-	daemontest.Eventually(t, "the lane is up", func() error {
-		if s := laneState(t, a); s != "up" {
-			return fmt.Errorf("it is %s", s)
-		}
-		return nil
-	})
+	defer p.openLane(a, seq)()
 
 	// Of another connection, or of the other direction: nothing happens. The
 	// answered ping shows that they have been read.
@@ -175,6 +162,50 @@ func TestPeerTellsOfABrokenLane(t *testing.T) {
 	}
 	if s := laneState(t, a); s != "down" {
 		t.Fatalf("the lane is %s", s)
+	}
+}
+
+// openLane has the impostor open the lane of the small class to node a, and waits until it is up there. end closes the
+// impostor's end.
+func (p *impostor) openLane(a *daemontest.Node, seq int) (end func()) {
+	p.t.Helper()
+	cq, pd, mr := laneMemory(p.t)
+	ep, err := pd.CreateEndpoint(fabric.EndpointAttr{CQ: cq, SendDepth: 1, RecvDepth: 1})
+	check(p.t, err)
+	p.send(frame{"type": "open", "seq": seq, "lane": frame{
+		"domain": "default", "class": "small", "geometry": frame{"slot_size": 128, "slots": 8192, "max_run": 64},
+		"address": ep.Address(), "key": mr.Remote(),
+	}})
+	var accept struct{ Lane struct{ Address []byte } }
+	data, err := json.Marshal(p.receive("accept"))
+	check(p.t, err)
+	check(p.t, json.Unmarshal(data, &accept))
+	check(p.t, ep.Connect(p.t.Context(), accept.Lane.Address, fabric.Active))
+	daemontest.Eventually(p.t, "the lane is up", func() error {
+		if s := laneState(p.t, a); s != "up" {
+			return fmt.Errorf("it is %s", s)
+		}
+		return nil
+	})
+	return func() { check(p.t, ep.Close()) }
+}
+
+// A peer that closes its ends of lanes, as one does that drains or whose domains get new memory, says nothing of the fabric: the link
+// goes on over the one that it has.
+func TestLanesThatPeerClosesLeaveTheFabric(t *testing.T) {
+	t.Setenv(daemon.BrittleEnv, filepath.Join(t.TempDir(), "broken"))
+	a, b := daemontest.Pair(t, "[fabric]\nlisten = \"127.0.0.1:0\"\nprovider = \"auto\"\n")
+	check(t, b.Halt())
+	p := pose(t, a, "verbs", tcp.Name)
+	for seq := 1; seq <= 5; seq++ {
+		defer p.openLane(a, seq)()
+		p.send(frame{"type": "broken", "seq": seq, "lane": frame{"domain": "default", "class": "small"}, "reason": "drained"})
+		p.receive("broken")
+	}
+	st, err := a.Status(t.Context())
+	check(t, err)
+	if got := st.Peers[0].Fabric; got != "verbs" {
+		t.Errorf("the link uses %q", got)
 	}
 }
 

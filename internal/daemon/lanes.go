@@ -183,6 +183,7 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 		if s.Reason() == nil {
 			d.tellBroken(pair.Opening, o.info, false, err.Error()) // its end is up, and no device need tell it
 		}
+		d.conductor.fabricFailed(s, err)
 		return err
 	}
 	o.session, o.opened = s, time.Now()
@@ -302,9 +303,7 @@ func (o *outgoing) broken(d *domain, conn agent.Opening, err error) {
 	}
 	pause := o.pause.after(time.Since(o.opened))
 	o.mu.Unlock()
-	if !errors.Is(err, slots.ErrProtocol) {
-		d.conductor.fabricFailed(s, err)
-	}
+	d.conductor.fabricFailed(s, err)
 	if sleep(s.life, pause) {
 		o.reopen(d, s)
 	}

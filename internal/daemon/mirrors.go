@@ -15,7 +15,6 @@ import (
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/internal/peerproto"
 	"github.com/rdmad/rdmad/internal/printable"
-	"github.com/rdmad/rdmad/slots"
 )
 
 // incoming is the conductor's side of a lane that requests of a peer come in by.
@@ -113,13 +112,15 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	}})
 	if err == nil {
 		faultpoint.Here("accept.sent")
-		err = pair.Connect(ctx, m.Lane, in.lane.Ring, fabric.Passive)
+		if err = pair.Connect(ctx, m.Lane, in.lane.Ring, fabric.Passive); err != nil {
+			if errors.Is(err, context.Canceled) {
+				err = context.Cause(ctx)
+			}
+			c.fabricFailed(s, err)
+		}
 		faultpoint.Here("accept.connected")
 	}
 	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			err = context.Cause(ctx)
-		}
 		// The peer has been told yes: its end is to break, and it may ask again.
 		pair.Discard(d.agent)
 		over()
@@ -136,9 +137,7 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 			c.spawn(func() {
 				event.LaneClosed.On(&c.log).Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", class.Name).Int("number", in.info.Number).Msg("incoming lane closed")
 				d.tellBroken(pair.Opening, in.info, true, err.Error())
-				if !errors.Is(err, slots.ErrProtocol) {
-					c.fabricFailed(s, err)
-				}
+				c.fabricFailed(s, err)
 			})
 		}
 		s.clock.set(in.lane)

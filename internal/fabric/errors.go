@@ -16,6 +16,10 @@ var (
 	// ErrInvalid is returned for a work request that can never succeed: memory
 	// out of its region, an unknown op, inline beyond the limit.
 	ErrInvalid = errors.New("fabric: invalid work request")
+	// ErrPeerClosed is wrapped by errors of Connect and of Explainer for a connection
+	// of which the provider knows that the peer has ended it: nothing has failed at this
+	// side. Not every provider tells this from a failure.
+	ErrPeerClosed = errors.New("fabric: the peer has closed its end")
 )
 
 // ConnectError is returned by Connect.

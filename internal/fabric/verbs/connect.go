@@ -31,7 +31,7 @@ const (
 	farewellMost = 2 * time.Second
 )
 
-var errPeerGone = errors.New("the peer closed its endpoint")
+var errPeerGone = fmt.Errorf("%w while it was being connected", fabric.ErrPeerClosed)
 
 // route is where control messages for the peer of an endpoint go.
 type route struct {

@@ -137,6 +137,21 @@ func TestExplain(t *testing.T) {
 	})
 }
 
+// Work that was flushed because the peer has closed the connection is told from that of a failure of this side, although the device
+// says the same of both.
+func TestExplainThePeersEnd(t *testing.T) {
+	flushed := fabric.Completion{Op: fabric.OpRecv, Status: fabric.StatusFlushed, Vendor: 0xf9}
+	for _, lost := range []bool{false, true} {
+		e := &Endpoint{dev: &Device{found: new(found)}, isLost: lost}
+		if err := e.Explain(flushed); errors.Is(err, fabric.ErrPeerClosed) != lost {
+			t.Errorf("the peer has closed it: %v; it says %v", lost, err)
+		}
+		if err := e.Explain(fabric.Completion{Status: fabric.StatusRetryExceeded}); errors.Is(err, fabric.ErrPeerClosed) {
+			t.Error(err)
+		}
+	}
+}
+
 // What comes between Connect and Activate waits for Activate, the end included.
 func TestHeldUntilActivate(t *testing.T) {
 	eachMode(t, func(t *testing.T, cfg Config) {
@@ -170,6 +185,9 @@ func TestHeldUntilActivate(t *testing.T) {
 		got := r.got[1]
 		if len(got) != 4 || got[0].Op != fabric.OpRecvImm || got[0].Imm != 1 || got[1].Status != fabric.StatusFlushed || got[3].Op != fabric.OpDisconnect {
 			t.Errorf("%+v", got)
+		}
+		if err := b.ep.Explain(got[1]); !errors.Is(err, fabric.ErrPeerClosed) {
+			t.Error(err)
 		}
 	})
 }

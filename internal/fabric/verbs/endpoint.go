@@ -342,6 +342,9 @@ func (e *Endpoint) Explain(c fabric.Completion) error {
 	}
 	e.mu.Lock()
 	peer := e.peer
+	if e.isLost && c.Status == fabric.StatusFlushed {
+		c.Vendor = VendorPeerClosed // the device's own only says that it was flushed
+	}
 	e.mu.Unlock()
 	err := &CompletionError{
 		Completion: c, Peer: "none", QPN: e.qpn, GID: e.dev.gid.Addr, Device: e.dev.name,

@@ -134,6 +134,11 @@ func (e *CompletionError) Error() string {
 // Unwrap returns the *fabric.StatusError.
 func (e *CompletionError) Unwrap() error { return e.Completion.Status.Err() }
 
+// Is makes it a fabric.ErrPeerClosed if it is that.
+func (e *CompletionError) Is(target error) bool {
+	return target == fabric.ErrPeerClosed && e.Completion.Vendor == VendorPeerClosed
+}
+
 // ackTimeout decodes the exponent of a queue pair's acknowledgement timeout; 0
 // means for ever.
 func ackTimeout(exponent int) time.Duration {
