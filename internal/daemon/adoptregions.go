@@ -46,7 +46,7 @@ func (d *domain) adoptRegion(l *leftover[regionMeta]) (*region, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &region{domain: d, owner: w, size: m.Size, want: m.Want, seq: m.Seq, seg: seg, freeing: m.Freed}
+	r := &region{domain: d, owner: w, size: m.Size, want: m.Want, seq: m.Seq, adopted: true, seg: seg, freeing: m.Freed}
 	r.owned, r.disown = context.WithCancel(c.ctx)
 	c.mu.Lock()
 	r.view = d.newRegionView(r, d.regions.restore(r, uint32(l.n), m.Generation))
@@ -60,7 +60,8 @@ func (d *domain) adoptRegion(l *leftover[regionMeta]) (*region, error) {
 
 // freeUntold frees the regions of an adopted worker that it does not know of: it has
 // freed them, and the last core had no time to, or it was never told of them and does
-// not ask any more.
+// not ask any more. Those that this core has made are none: the worker may have asked after
+// it had put together what it has, and before it said so.
 func (c *conductor) freeUntold(w *worker, h *attach.Have) {
 	if !h.AllRegions {
 		return
@@ -72,7 +73,7 @@ func (c *conductor) freeUntold(w *worker, h *attach.Have) {
 	c.mu.Lock()
 	var free []*region
 	for _, r := range w.domain.regions.list {
-		if r != nil && r.owner == w && !known[*attach.InfoOf(r.view.ID)] && !slices.Contains(h.Asking, r.seq) {
+		if r != nil && r.adopted && r.owner == w && !known[*attach.InfoOf(r.view.ID)] && !slices.Contains(h.Asking, r.seq) {
 			free = append(free, r)
 		}
 	}

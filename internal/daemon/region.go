@@ -29,6 +29,8 @@ type region struct {
 	// want is how many bytes the worker has asked for, with the question seq.
 	want int64
 	seq  uint64
+	// adopted: the last core has made it.
+	adopted bool
 	// owned ends with disown, when the owner is dead and its peers are being told to let go, or the region is gone.
 	owned  context.Context
 	disown context.CancelFunc

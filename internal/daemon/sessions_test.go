@@ -206,3 +206,50 @@ func TestHaveIsBounded(t *testing.T) {
 		t.Errorf("the core has %d goroutines", st.Goroutines)
 	}
 }
+
+// What a worker says that it has frees the regions of the last core that it does not name, but none that this core has made: another
+// thread of the worker may have asked for it while the worker put together what it has.
+func TestRegionMadeBeforeHaveIsRead(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	sock, err := dialRaw(a.Socket)
+	check(t, err)
+	conn := attach.NewConn(sock)
+	defer conn.Close()
+	receive := func(want attach.Type) *attach.Message {
+		t.Helper()
+		for {
+			m, fds, err := conn.Recv()
+			shm.CloseFDs(fds)
+			check(t, err)
+			if m.Type == want || m.Type == attach.TypeFail && want == attach.TypeExported {
+				return m
+			}
+		}
+	}
+	seq := uint64(0)
+	alloc := func() *attach.RegionInfo {
+		t.Helper()
+		seq++
+		check(t, conn.Send(&attach.Message{Type: attach.TypeAlloc, Seq: seq, Region: &attach.RegionInfo{Size: 4096}}))
+		return receive(attach.TypeRegion).Region
+	}
+	usable := func(r *attach.RegionInfo) bool {
+		t.Helper()
+		seq++
+		check(t, conn.Send(&attach.Message{Type: attach.TypeExport, Seq: seq, Region: r, Node: "a"}))
+		return receive(attach.TypeExported).Type == attach.TypeExported
+	}
+	check(t, conn.Send(&attach.Message{Type: attach.TypeHello, Hello: &attach.Hello{Protocol: attach.Protocol, ABI: shm.ABIVersion, Role: attach.RoleClient}}))
+	receive(attach.TypeWelcome)
+	old := alloc()
+	check(t, a.KillCore())
+	receive(attach.TypeResumed)
+	made := alloc()
+	check(t, conn.Send(&attach.Message{Type: attach.TypeHave, Have: &attach.Have{AllRegions: true}}))
+	if !usable(made) {
+		t.Error("a region was freed that its owner has just been given")
+	}
+	if usable(old) {
+		t.Error("a region of the last core was not freed that its owner does not have")
+	}
+}
