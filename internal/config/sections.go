@@ -379,7 +379,9 @@ func limitKeys() []key {
 				"large messages use what else there is, up to 256 MiB of it, and do without where there is none."),
 		bind("region_count", int64(256), func(l *Limits) *int { return &l.RegionCount },
 			number(0, 65535, 1),
-			"The most regions of one process. Each takes a descriptor of the daemon."),
+			"The most regions of one process. Each takes a descriptor and a mapping of the daemon: the processes of a node have at most "+
+				"half as many regions together as vm.max_map_count and LimitNOFILE allow, and those of each domain an equal share of that; "+
+				"rdmad doctor says how many."),
 	}
 }
 

@@ -42,6 +42,12 @@ func (d *domain) adoptRegion(l *leftover[regionMeta]) (*region, error) {
 	if w == nil || l.n < 1 || l.n > maxRegions || m.Size < 1 || m.Generation == 0 || m.Generation > d.regions.lastGeneration || m.Want < 1 || m.Want > int64(m.Size) {
 		return nil, fmt.Errorf("%w: region %d of worker %d, %d bytes", errKept, l.n, m.Owner, m.Size)
 	}
+	c.mu.Lock()
+	err := c.roomToAdopt()
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	seg, err := shm.Adopt(take(l.item, 0), shm.HeaderSize+m.Size)
 	if err != nil {
 		return nil, err
@@ -52,6 +58,7 @@ func (d *domain) adoptRegion(l *leftover[regionMeta]) (*region, error) {
 	r.view = d.newRegionView(r, d.regions.restore(r, uint32(l.n), m.Generation))
 	w.regions.bytes += r.size
 	w.regions.count++
+	d.regions.count++
 	c.mu.Unlock()
 	d.agent.Commands.Call(func() { d.view.AddRegion(r.view) })
 	faultpoint.Here("adopt.region")

@@ -104,6 +104,8 @@ type conductor struct {
 	// held are domains whose memory was replaced and that have holders.
 	held     map[*domain]struct{}
 	outcasts map[int]int
+	// regionRoom is how many regions there may be in all domains.
+	regionRoom config.RegionRoom
 	// tenancy is what there is of services in this process.
 	tenancy tenancy
 }
@@ -119,7 +121,7 @@ func newConductor(cfg *config.Config, supervisor int, orphaned <-chan struct{}, 
 		cfg: cfg, log: log, node: cfg.Node.Name, depot: store, core: shm.Nanotime(),
 		started: time.Now(), supervisor: supervisor, orphaned: orphaned, links: make(map[string]*link), formerLinks: make(map[string]*link),
 		changed: make(chan struct{}), attached: make(map[*worker]struct{}), traces: make(map[*traceRun]struct{}),
-		retired: make(map[*domain]struct{}), held: make(map[*domain]struct{}), outcasts: make(map[int]int),
+		retired: make(map[*domain]struct{}), held: make(map[*domain]struct{}), outcasts: make(map[int]int), regionRoom: regionRoom(),
 	}
 	c.tenancy.expecting.Store(expecting)
 	left, err := c.takeOver(items)

@@ -46,6 +46,8 @@ type region struct {
 // regionTable is the regions of a domain. Guarded by conductor.mu.
 type regionTable struct {
 	list []*region // by index; 0 is nobody's
+	// count is how many there are, with those that are just being made.
+	count int
 	// generations are the last of each index, free the indices without a region.
 	generations []uint32
 	free        []uint32
@@ -151,7 +153,7 @@ func (c *conductor) reserve(w *worker, size int) error {
 	defer timeout.Stop()
 	for {
 		c.mu.Lock()
-		u, err := &w.regions, error(nil)
+		u, err := &w.regions, c.roomForRegion(w.domain)
 		switch _, attached := c.attached[w]; {
 		case !attached:
 			err = fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
@@ -159,9 +161,10 @@ func (c *conductor) reserve(w *worker, size int) error {
 			err = fmt.Errorf("%w: the process has %d regions (limits.region_count)", attach.ErrLimit, u.count)
 		case size > c.live().Limits.RegionBytes-u.bytes:
 			err = fmt.Errorf("%w: the process has %d bytes in regions and wants %d more, of %d (limits.region_bytes)", attach.ErrLimit, u.bytes, size, c.live().Limits.RegionBytes)
-		default:
+		case err == nil:
 			u.bytes += size
 			u.count++
+			w.domain.regions.count++
 		}
 		if u.changed == nil {
 			u.changed = make(chan struct{})
@@ -192,6 +195,7 @@ func (c *conductor) unreserve(w *worker, size int) {
 func (c *conductor) unreserveLocked(w *worker, size int) {
 	w.regions.bytes -= size
 	w.regions.count--
+	w.domain.regions.count--
 	if w.regions.changed != nil {
 		close(w.regions.changed)
 	}

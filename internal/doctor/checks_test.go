@@ -371,3 +371,16 @@ func TestFiles(t *testing.T) {
 	delete(m.files, "proc/77/limits")
 	m.expect(t, "files", Warn, "not known")
 }
+
+func TestRegions(t *testing.T) {
+	m := healthy(t)
+	m.expect(t, "regions", OK, "the domain may have 10000 regions", "limits.region_count = 256", "20000 files")
+	m.put("proc/sys/vm/max_map_count", "4096\n")
+	m.expect(t, "regions", OK, "2048 regions", "vm.max_map_count = 4096")
+	m.Config.Domains = append(m.Config.Domains, config.Domain{Name: "x"}, config.Domain{Name: "y"})
+	m.Config.Limits.RegionCount = 700
+	m.expect(t, "regions", Warn, "each of 3 domains may have 682 regions", "limits.region_count = 700", "sysctl")
+	m.put("proc/sys/vm/max_map_count", "what\n")
+	m.put("proc/self/limits", "")
+	m.expect(t, "regions", OK, fmt.Sprint(config.DefaultMaps/6)+" regions")
+}

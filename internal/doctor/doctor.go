@@ -107,6 +107,7 @@ var checks = []func(context.Context, *Env) []Finding{
 	checkHugepages,
 	checkCgroup,
 	checkFiles,
+	checkRegions,
 	checkSocket,
 	checkTLS,
 	checkPeers,

@@ -3,9 +3,12 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"strconv"
+	"strings"
 
 	"github.com/rdmad/rdmad/internal/cgroup"
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/rdmasys"
 )
 
@@ -69,4 +72,34 @@ func checkFiles(_ context.Context, e *Env) []Finding {
 		return one(Warn, name, fmt.Sprintf("raise it (systemd: LimitNOFILE=%d, docker: --ulimit nofile=%d), or lower limits.workers", p.files, p.files), "%s", text)
 	}
 	return good(name, "%s", text)
+}
+
+// checkRegions: each domain has room for as many regions as one process may have.
+func checkRegions(_ context.Context, e *Env) []Finding {
+	const name = "regions"
+	process, _ := e.process()
+	maps, files := uint64(config.DefaultMaps), uint64(unlimited)
+	if text, err := fs.ReadFile(e.Root, "proc/sys/vm/max_map_count"); err == nil {
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			maps = n
+		}
+	}
+	if l, err := e.limitOf(process, "Max open files"); err == nil { // else checkFiles says so
+		files = l.soft
+	}
+	room, domains, each := config.RoomForRegions(maps, files), len(e.Config.Domains), e.Config.Limits.RegionCount
+	share := room.Share(domains)
+	text := fmt.Sprintf("the processes of %s may have %d regions together, and one process limits.region_count = %d", eachOf(domains), share, each)
+	if share < each {
+		return one(Warn, name, "make room, or lower limits.region_count: "+room.Limit, "%s", text)
+	}
+	return good(name, "%s (%s)", text, room.Limit)
+}
+
+// eachOf names the domain, or each of them.
+func eachOf(domains int) string {
+	if domains == 1 {
+		return "the domain"
+	}
+	return fmt.Sprintf("each of %d domains", domains)
 }

@@ -104,12 +104,8 @@ type supervisor struct {
 	untold bool
 }
 
-// maxKept bounds the items of the depot: workers, methods, lanes and regions of all
-// domains. spareFDs are the descriptors that the supervisor needs besides.
-const (
-	maxKept  = 1 << 18
-	spareFDs = 64
-)
+// spareFDs are the descriptors that the supervisor needs besides those of the depot.
+const spareFDs = 64
 
 // prepare opens the program and makes the depot.
 func (s *supervisor) prepare() (err error) {
@@ -129,7 +125,7 @@ func (s *supervisor) prepare() (err error) {
 		return err
 	}
 	most := int(min(files.Cur, 1<<30)) - spareFDs
-	s.depot = depot.NewStore(depot.Limits{Items: maxKept, FDs: most}, s.notKept)
+	s.depot = depot.NewStore(depot.Limits{Items: config.MaxKept, FDs: most}, s.notKept)
 	if s.backup == nil {
 		return nil
 	}
