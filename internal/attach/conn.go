@@ -264,7 +264,7 @@ func DecodeMessage(data []byte) (*Message, error) {
 	if m.Type == "" {
 		return nil, fmt.Errorf("%w: control message without a type", ErrInvalid)
 	}
-	return &m, nil
+	return m.own(), nil
 }
 
 // SetDeadline bounds the next Recv calls; the zero time removes the bound.

@@ -130,8 +130,8 @@ type Message struct {
 	Route      *Route          `json:"route,omitempty"`
 	Lane       *Lane           `json:"lane,omitempty"`
 	Region     *RegionInfo     `json:"region,omitempty"`
-	Methods    []Method        `json:"methods,omitempty"`
-	MethodIDs  []uint32        `json:"method_ids,omitempty"`
+	Methods    Methods         `json:"methods,omitempty"`
+	MethodIDs  MethodIDs       `json:"method_ids,omitempty"`
 	Node       string          `json:"node,omitempty"`
 	RTT        int64           `json:"rtt_ns,omitempty"`
 	StatusJSON json.RawMessage `json:"status,omitempty"`
@@ -222,12 +222,12 @@ type Resumed struct {
 // Have is what a worker has, for the core that took over.
 type Have struct {
 	// Lanes are the ids of those that it has mapped.
-	Lanes []uint16 `json:"lanes,omitempty"`
+	Lanes LaneIDs `json:"lanes,omitempty"`
 	// Regions are those that it has, if AllRegions is set; too many are not listed.
-	Regions    []RegionInfo `json:"regions,omitempty"`
-	AllRegions bool         `json:"all_regions,omitempty"`
+	Regions    Regions `json:"regions,omitempty"`
+	AllRegions bool    `json:"all_regions,omitempty"`
 	// Asking are the numbers of its questions without an answer.
-	Asking []uint64 `json:"asking,omitempty"`
+	Asking Questions `json:"asking,omitempty"`
 }
 
 // Gone says that a caller does not exist any more: nobody waits for the answers to its
@@ -302,7 +302,7 @@ type Target struct {
 	WaitMillis int64 `json:"wait_ms,omitempty"`
 	// Avoid are nodes that a target without a node leads to only if no other
 	// connected node serves it: requests to them have just failed.
-	Avoid []string `json:"avoid,omitempty"`
+	Avoid Nodes `json:"avoid,omitempty"`
 }
 
 // MaxAvoid is how many nodes a target may avoid.
@@ -335,7 +335,7 @@ type Route struct {
 	Answer int `json:"answer"`
 	// Lanes are the ids of the lanes that lead there, smallest slots first, and
 	// those of a class by their numbers. Some of a class may be closed.
-	Lanes []uint16 `json:"lanes"`
+	Lanes LaneIDs `json:"lanes"`
 	// LeastOutstanding: of the lanes of a class take the one with the fewest
 	// outstanding requests; otherwise take turns.
 	LeastOutstanding bool `json:"least_outstanding,omitempty"`

@@ -94,14 +94,8 @@ func (c *conductor) listings() []peerproto.Listing {
 	return ls
 }
 
-// maxListings bounds the methods that a peer may announce.
-const maxListings = 64 << 10
-
 // learn replaces the peer's directory.
 func (l *link) learn(s *session, ls []peerproto.Listing) error {
-	if len(ls) > maxListings {
-		return fmt.Errorf("%w: a directory of %d methods, at most %d", peerproto.ErrFrame, len(ls), maxListings)
-	}
 	dir := make(map[string]map[methodKey]peerproto.Listing)
 	for _, e := range ls {
 		if attach.CheckName(e.Service) != nil || attach.CheckName(e.Method) != nil || e.Answer < attach.AnswerLikeRequest || e.Answer > 1<<30 {

@@ -87,13 +87,13 @@ const (
 // Message is the envelope of all messages; Seq of an answer is that of its
 // question.
 type Message struct {
-	Type      Type      `json:"type"`
-	Seq       uint64    `json:"seq,omitempty"`
-	Hello     *Hello    `json:"hello,omitempty"`
-	Clock     int64     `json:"clock,omitempty"`
-	Reason    string    `json:"reason,omitempty"`
-	Directory []Listing `json:"directory,omitempty"`
-	Lane      *Lane     `json:"lane,omitempty"`
+	Type      Type     `json:"type"`
+	Seq       uint64   `json:"seq,omitempty"`
+	Hello     *Hello   `json:"hello,omitempty"`
+	Clock     int64    `json:"clock,omitempty"`
+	Reason    string   `json:"reason,omitempty"`
+	Directory Listings `json:"directory,omitempty"`
+	Lane      *Lane    `json:"lane,omitempty"`
 	// Caller, of a gone, is the attach id of the caller at the sender's node.
 	Caller int     `json:"caller,omitempty"`
 	Region *Region `json:"region,omitempty"`
@@ -110,7 +110,7 @@ type Hello struct {
 	// Core tells the cores of an incarnation apart: a later one has a larger number.
 	Core int64 `json:"core"`
 	// Fabrics are the providers that may carry the link, the best first.
-	Fabrics []string `json:"fabrics"`
+	Fabrics Fabrics `json:"fabrics"`
 	// Now is the sender's CLOCK_MONOTONIC in nanoseconds. Clocks says that the sender
 	// answers TypeClock.
 	Now    int64 `json:"now"`
@@ -176,8 +176,8 @@ type Trace struct {
 	Key    uint32 `json:"key,omitempty"`
 	Millis int64  `json:"ms,omitempty"`
 	// Marks are the requests that are asked about, and Stages what is known, in an answer.
-	Marks  []uint64 `json:"marks,omitempty"`
-	Stages []Stage  `json:"stages,omitempty"`
+	Marks  Marks  `json:"marks,omitempty"`
+	Stages Stages `json:"stages,omitempty"`
 }
 
 // Stage is what the node of a handler knows of a request that it has followed. Times
@@ -263,5 +263,5 @@ func decode(data []byte) (*Message, error) {
 	if m.Type == "" {
 		return nil, fmt.Errorf("%w: no type", ErrFrame)
 	}
-	return &m, nil
+	return m.own(), nil
 }
