@@ -14,6 +14,9 @@ import (
 // have thousands of methods; each by itself would make their number squared for every peer.
 const directoryPace = 20 * time.Microsecond
 
+// directoryFloor is the least time between two directories to a peer: a worker can make changes for which nothing else is to be done.
+const directoryFloor = time.Millisecond
+
 // directoryChanged has every peer told what this node serves now. It does not wait for peers:
 // a service that says what it serves, and the end of a process, do not depend on whether they read.
 func (c *conductor) directoryChanged() {
@@ -62,7 +65,7 @@ func (s *session) sendDirectory() {
 	if err := s.send(&peerproto.Message{Type: peerproto.TypeDirectory, Directory: ls}); err != nil {
 		s.end(err)
 	}
-	s.nextDirectory = time.Now().Add(time.Duration(len(ls)) * directoryPace)
+	s.nextDirectory = time.Now().Add(max(directoryFloor, time.Duration(len(ls))*directoryPace))
 }
 
 // maxDirectory bounds the bytes of a directory, so that it fits a frame.

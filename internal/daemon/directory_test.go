@@ -65,6 +65,22 @@ func TestDirectoryOfCrowdsOfMethods(t *testing.T) {
 		if took := time.Since(told); took != methods*directoryPace {
 			t.Errorf("the next directory after %v, want %v", took, methods*directoryPace)
 		}
+		// Nor of one that is short: a worker may change it as often as it likes.
+		c.mu.Lock()
+		clear(d.methods)
+		d.methods[methodKey{"s", "m"}] = &method{workers: map[*worker]bool{{}: true}}
+		c.mu.Unlock()
+		c.directoryChanged()
+		for range 3 {
+			if n := read(); n != 1 {
+				t.Errorf("a directory of %d methods, want 1", n)
+			}
+			told = time.Now()
+			c.directoryChanged()
+		}
+		if n := read(); n != 1 || time.Since(told) != directoryFloor {
+			t.Errorf("a directory of %d methods after %v, want one after %v", n, time.Since(told), directoryFloor)
+		}
 		// Who waits with news for the peer ends with the session, or with the node.
 		c.directoryChanged()
 		synctest.Wait()

@@ -160,7 +160,6 @@ func (c *conductor) register(w *worker, m *attach.Message) (*attach.Message, err
 	if w.role != attach.RoleService {
 		return nil, fmt.Errorf("%w: only services register methods", attach.ErrInvalid)
 	}
-	a := &attach.Message{Type: attach.TypeRegistered}
 	for _, o := range m.Methods {
 		if err := errors.Join(attach.CheckName(o.Service), attach.CheckName(o.Method)); err != nil {
 			return nil, fmt.Errorf("%w: %w", attach.ErrInvalid, err)
@@ -169,24 +168,38 @@ func (c *conductor) register(w *worker, m *attach.Message) (*attach.Message, err
 			return nil, fmt.Errorf("%w: answers of %d bytes for %s/%s, the largest class takes %d (declare no more: larger answers are fetched in parts)", attach.ErrInvalid, o.Answer, o.Service, o.Method, c.largestPayload())
 		}
 	}
-	d := w.domain
-	for _, o := range m.Methods {
-		id, err := d.offer(w, o)
+	ids, changed, err := w.domain.enter(w, m.Methods)
+	// All peers and all who wait for a service pay for each change: a worker is not to have them told of none, as often as it
+	// likes. What was entered before something was refused stays, and is not new when it is asked for again.
+	if changed {
+		c.mu.Lock()
+		w.keepWorkerChange()
+		c.mu.Unlock()
+		c.directoryChanged()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &attach.Message{Type: attach.TypeRegistered, MethodIDs: ids}, nil
+}
+
+// enter makes w serve the methods and returns their ids, and whether that has changed anything, which it may have
+// done even if it fails.
+func (d *domain) enter(w *worker, methods []attach.Method) (ids []uint32, changed bool, err error) {
+	for _, o := range methods {
+		id, anew, err := d.offer(w, o)
 		if err != nil {
-			return nil, err
+			return nil, changed, err
 		}
+		changed = changed || anew
 		row := d.rowFor(methodKey{o.Service, o.Method})
 		d.agent.Commands.Call(func() {
 			d.view.Register(id, w.view)
 			d.view.CountMethod(id, row)
 		})
-		a.MethodIDs = append(a.MethodIDs, id)
+		ids = append(ids, id)
 	}
-	c.mu.Lock()
-	w.keepWorkerChange()
-	c.mu.Unlock()
-	c.directoryChanged()
-	return a, nil
+	return ids, changed, nil
 }
 
 func (c *conductor) largestPayload() int {
@@ -204,39 +217,40 @@ func (d *domain) methodID(n int) uint32 {
 	return d.conductor.salt<<d.view.MethodBits | uint32(n)
 }
 
-// offer notes that w serves the method and returns the method's id.
-func (d *domain) offer(w *worker, o attach.Method) (uint32, error) {
+// offer notes that w serves the method and returns the method's id, and whether that is news.
+func (d *domain) offer(w *worker, o attach.Method) (id uint32, anew bool, err error) {
 	c := d.conductor
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.attached[w]; !ok || d.retired {
 		// It is gone already; its detachment must be the last word.
-		return 0, fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
+		return 0, false, fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
 	}
 	if w.withdrawn {
-		return 0, fmt.Errorf("%w: worker %d has withdrawn what it serves", attach.ErrInvalid, w.id)
+		return 0, false, fmt.Errorf("%w: worker %d has withdrawn what it serves", attach.ErrInvalid, w.id)
 	}
 	key := methodKey{o.Service, o.Method}
 	m := d.methods[key]
 	if m == nil {
 		if limit := c.cfg.Limits.Services; d.nextMethod >= limit {
-			return 0, fmt.Errorf("%w: domain %s has had %d methods of different names, which are never forgotten (limits.services)", attach.ErrLimit, d.name, limit)
+			return 0, false, fmt.Errorf("%w: domain %s has had %d methods of different names, which are never forgotten (limits.services)", attach.ErrLimit, d.name, limit)
 		}
 		m = &method{id: d.methodID(d.nextMethod), answer: o.Answer, workers: make(map[*worker]bool)}
 		d.nextMethod++
 		d.methods[key] = m
 		d.keepMethod(key, m)
 	} else if m.answer != o.Answer {
-		m.answer = o.Answer
+		m.answer, anew = o.Answer, true
 		d.keepMethod(key, m)
 	}
+	anew = anew || !m.workers[w]
 	m.workers[w] = true
 	n := d.view.MethodNumber(m.id)
 	for n/8 >= len(w.serves) {
 		w.serves = append(w.serves, 0)
 	}
 	w.serves[n/8] |= 1 << (n % 8)
-	return m.id, nil
+	return m.id, anew, nil
 }
 
 // ping measures the round trip to a peer's daemon.
