@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
@@ -71,30 +73,67 @@ func (s *session) sendDirectory() {
 // maxDirectory bounds the bytes of a directory, so that it fits a frame.
 const maxDirectory = peerproto.MaxFrame - 64<<10
 
-// listings returns what this node serves, as far as it fits a frame. What does not is not
-// to be had from peers: better than no link at all.
+// listings returns what this node serves, as far as it fits a frame. What does not is not to be had from peers: better than no
+// link at all. Each domain has as much of the frame as any other for sure, so that none can keep the services of another from
+// being heard of; what they do not need is for those that need more. Of a domain that has not enough, the methods come first
+// that it has had longest.
 func (c *conductor) listings() []peerproto.Listing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var ls []peerproto.Listing
-	bytes, left := 0, 0
-	for _, d := range c.allDomains() {
-		for k, m := range d.methods {
-			if len(m.workers) == 0 {
-				continue
+	domains := c.allDomains()
+	var ls, more []peerproto.Listing
+	spare := maxDirectory
+	for _, d := range domains {
+		room := maxDirectory / len(domains)
+		spare -= room
+		all, bytes := d.listings()
+		if bytes > room {
+			slices.SortFunc(all, func(a, b peerproto.Listing) int { return cmp.Compare(a.ID, b.ID) })
+		}
+		for _, l := range all {
+			if n := directoryBytes(&l); n <= room {
+				room -= n
+				ls = append(ls, l)
+			} else {
+				more = append(more, l)
 			}
-			// Names have no bytes that JSON must escape; the rest is less than 96.
-			if bytes += len(d.name) + len(k.service) + len(k.method) + 96; bytes > maxDirectory {
-				left++
-				continue
-			}
-			ls = append(ls, peerproto.Listing{Domain: d.name, Service: k.service, Method: k.method, ID: m.id, Answer: m.answer, Carries: m.carries()})
+		}
+		spare += room
+	}
+	left := 0
+	var cut []string // domains
+	for _, l := range more {
+		if n := directoryBytes(&l); n <= spare {
+			spare -= n
+			ls = append(ls, l)
+			continue
+		}
+		if left++; !slices.Contains(cut, l.Domain) {
+			cut = append(cut, l.Domain)
 		}
 	}
 	if left > 0 {
-		event.DirectoryFull.On(&c.log).Int("methods", left).Int("told", len(ls)).Msg("more methods than fit a directory: peers do not hear of some")
+		event.DirectoryFull.On(&c.log).Strs("domains", cut).Int("methods", left).Int("told", len(ls)).Msg("more methods than fit a directory: peers do not hear of some")
 	}
 	return ls
+}
+
+// listings returns what the domain serves, in any order, and what it takes in a directory; conductor.mu is held.
+func (d *domain) listings() (ls []peerproto.Listing, bytes int) {
+	for k, m := range d.methods {
+		if len(m.workers) == 0 {
+			continue
+		}
+		l := peerproto.Listing{Domain: d.name, Service: k.service, Method: k.method, ID: m.id, Answer: m.answer, Carries: m.carries()}
+		ls, bytes = append(ls, l), bytes+directoryBytes(&l)
+	}
+	return ls, bytes
+}
+
+// directoryBytes is what an entry takes in a directory, or more: names have no bytes that JSON must escape, and the rest is less
+// than 96.
+func directoryBytes(l *peerproto.Listing) int {
+	return len(l.Domain) + len(l.Service) + len(l.Method) + 96
 }
 
 // learn replaces the peer's directory.

@@ -55,10 +55,10 @@ var peerEvents = []Info{
 	},
 	{
 		Code: DirectoryFull, Level: zerolog.ErrorLevel,
-		Meaning: "This node serves more methods than it can tell its peers; they do not hear of some.",
-		Cause:   "Tens of thousands of methods, mostly registered by mistake.",
+		Meaning: "This node serves more methods than it can tell its peers; they do not hear of some, the latest of the domains that are named. Every domain is told as far as its equal share goes.",
+		Cause:   "Thousands of methods, mostly registered by mistake.",
 		Action:  "`rdmad services` lists them. Lower limits.services.",
-		Shown:   "not: needs tens of thousands of registrations",
+		Shown:   "not: needs thousands of registrations",
 	},
 	{
 		Code: DrainPeers, Level: zerolog.WarnLevel,
