@@ -25,6 +25,7 @@ func (l *InLane) dispatch(i int) {
 		}
 		if m.orders.queued > 0 { // perhaps of the same order
 			m.enqueue(l, i)
+			l.domain.roomier = true // if not, nothing else need happen that would have anybody look at it
 			return
 		}
 	}

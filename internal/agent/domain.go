@@ -25,8 +25,8 @@ type Domain struct {
 	inherited bool
 	// underWay counts the requests in all lanes that have no outcome here yet.
 	underWay int
-	// roomier: workers have finished something, and the queues were not looked at since. Once for all of them: a look
-	// may be at everything that waits.
+	// roomier: workers have finished something, or something waits that was not tried, and the queues were not looked at since.
+	// Once for all of them: a look may be at everything that waits.
 	roomier bool
 	// homesLeft: processes that have withdrawn have ended requests with an order, and their homes were not looked at since.
 	homesLeft bool
