@@ -285,7 +285,7 @@ func (f *Future) giveUp(ctx context.Context) ([]byte, error) {
 	c, sent := f.m.conn, true
 	var held bool
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
-		c.spills.mu.Lock() // as in cancel
+		c.spills.mu.Lock() // as in takeBack
 		held = f.lane.hold(f.run.Index, f.run.Ticket) != nil
 		if held || c.spills.stray(f) {
 			break

@@ -18,7 +18,7 @@ const maxBatch = 16
 const quickHandler = int64(2 * time.Microsecond)
 
 // batch is what a worker has taken and not yet reported. Its hints say where to
-// look, no more: which worker handles a request is decided by the swap in Pick. The
+// look, no more: which worker handles a request is decided by the swap in PickHinted. The
 // monitor can therefore give what waits in a batch behind a slow handler to another
 // worker, and report what is finished, without asking the batch's worker.
 type batch struct {

@@ -183,7 +183,7 @@ func (r *Ring) Revoke(u Run, owner int) bool {
 func (r *Ring) Abort(u Run) { r.Free(u.Index, u.Len) }
 
 // Answered reports whether the run's answer has arrived and has been neither
-// acquired nor moved. It may be acquired then.
+// acquired nor moved. It may be acquired then. Only tests look without Acquire.
 func (r *Ring) Answered(u Run, owner int) bool {
 	// SYNC POINT (answer): pairs with Answer.
 	return r.Word(u.Index) == MakeWord(Ans, u.Len, owner, u.Ticket)
@@ -191,7 +191,7 @@ func (r *Ring) Answered(u Run, owner int) bool {
 
 // Acquire makes the run's answer the owner's alone: its header and payload may be
 // read until Consume. False: it has not arrived, or the daemon has moved it, and
-// its owner gets it by another way; see Spill.
+// its owner gets it by another way; see NewSpill.
 func (r *Ring) Acquire(u Run, owner int) bool {
 	w := MakeWord(Ans, u.Len, owner, u.Ticket)
 	// SYNC POINT (answer): pairs with Answer.

@@ -54,7 +54,7 @@ func (r *Ring) Take(i int, w Word) bool {
 // daemon left there, which only a fault of a worker can cause.
 func (r *Ring) Answer(i int, w Word) bool {
 	// SYNC POINT (answer): the answer's bytes, placed before this store, are
-	// visible to the worker that loads ANS; pairs with Answered. No swap is
+	// visible to the worker that loads ANS; pairs with Acquire. No swap is
 	// needed: nobody else may change a TAKEN word.
 	if r.Word(i) != w.With(Taken) {
 		return false
@@ -117,8 +117,8 @@ func (r *Ring) Sweep(dead func(owner int) bool, covered func(index int) bool) (f
 	return freed
 }
 
-// The responder's words. A word is written by the daemon (deliver, forget) and
-// by the service worker it names as owner (pick, finish).
+// The responder's words. A word is written by the daemon (Deliver, Withdraw, Forget)
+// and by the service worker it names as owner (PickHinted, Finish).
 
 // AnswerWord returns slot i's responder word.
 func (r *Ring) AnswerWord(i int) Word { return Word(r.answers[i].Load()) }
@@ -126,7 +126,7 @@ func (r *Ring) AnswerWord(i int) Word { return Word(r.answers[i].Load()) }
 // Deliver hands the request in slot i to the service worker owner.
 func (r *Ring) Deliver(i, run, owner int, ticket uint64) {
 	// SYNC POINT (delivery): the request's bytes are visible to the worker
-	// that picks the slot; pairs with Pick.
+	// that picks the slot; pairs with PickHinted.
 	faultpoint.Here("deliver.before")
 	shm.StoreRelease(&r.answers[i], uint64(MakeWord(Recv, run, owner, ticket)))
 	faultpoint.Here("deliver.after")
@@ -139,7 +139,8 @@ func (r *Ring) Withdraw(i int, w Word) bool {
 }
 
 // Pick starts the handling of slot i by the service worker owner and returns
-// the run's length and ticket. ok is false if the slot was not delivered to it.
+// the run's length and ticket. ok is false if the slot was not delivered to it. Only
+// tests call it: workers know a request by its hint.
 func (r *Ring) Pick(i, owner int) (u Run, ok bool) { return r.pick(r.AnswerWord(i), i, owner) }
 
 // PickHinted is Pick for the request that h names, and not for another one that has

@@ -37,7 +37,7 @@ const (
 	Taken               // journalled by the daemon and sent, or about to be
 	Ans                 // answered: the owner may acquire the answer, the daemon may move it
 	Read                // acquired: the owner reads the answer and frees the run
-	Moved               // the daemon has moved the answer and frees the run; see Spill
+	Moved               // the daemon has moved the answer and frees the run; see NewSpill
 )
 
 // States of the responder's words.

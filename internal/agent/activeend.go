@@ -195,7 +195,7 @@ func (e *ActiveEnd) room() bool {
 }
 
 // post queues a work request for a chunk of an operation. False: its local memory is
-// not registered yet, and registered will tell.
+// not registered yet, and mover.Registered will tell.
 func (e *ActiveEnd) post(m *mover, p *bulkPost) bool {
 	o := p.op
 	slot := e.next % bulkDepth
@@ -280,13 +280,13 @@ func (e *ActiveEnd) flush() error {
 	return err
 }
 
-// immediate implements laneEnd. Nothing sends one here.
+// immediate implements connectionEnd. Nothing sends one here.
 func (e *ActiveEnd) immediate(uint32) {}
 
-// violation implements laneEnd. Without posted receives nothing arrives.
+// violation implements connectionEnd. Without posted receives nothing arrives.
 func (e *ActiveEnd) violation(string) {}
 
-// sent implements laneEnd: what was posted up to id is complete.
+// sent implements connectionEnd: what was posted up to id is complete.
 func (e *ActiveEnd) sent(id uint64) bool {
 	if id < e.done || id >= e.next {
 		return false
@@ -315,7 +315,7 @@ func (e *ActiveEnd) sent(id uint64) bool {
 	return true
 }
 
-// broken implements laneEnd.
+// broken implements connectionEnd.
 func (e *ActiveEnd) broken(c *fabric.Completion) { e.mover.Broken(cause(e.Endpoint, c)) }
 
 // drop takes all work requests off: none will complete.

@@ -38,8 +38,8 @@ type Agent struct {
 	Wakes    *shm.Wakes
 	// wary is for how many times more the agent takes its own time while it wakes others, and timed for how many pages.
 	wary, timed int
-	// ends are the fabric ends of lanes by their tag.
-	ends map[uint64]laneEnd
+	// ends are the ends of connections by the tag of their endpoint.
+	ends map[uint64]connectionEnd
 
 	// tally is what the agent counts, and Count its plain counters; the daemon's file of
 	// counters has them.
@@ -69,8 +69,9 @@ type Agent struct {
 	Asleep atomic.Bool
 }
 
-// laneEnd is what completions are for: an out lane or an in lane.
-type laneEnd interface {
+// connectionEnd is who completions are for, found by the tag of their endpoint: an out lane, an in lane, or an end of
+// a connection for regions.
+type connectionEnd interface {
 	// immediate handles a group that arrived.
 	immediate(imm uint32)
 	// violation ends what has a peer that breaks the protocol.
@@ -98,7 +99,7 @@ func New(name string, idle IdleStrategy, groupMax int, devs []fabric.Device, log
 	}
 	a := &Agent{
 		Name: name, Processor: NoProcessor, log: log, Idle: idle, GroupMax: groupMax, Commands: q, Poll: p,
-		comps: make([]fabric.Completion, 256), ends: make(map[uint64]laneEnd), Wakes: new(shm.Wakes),
+		comps: make([]fabric.Completion, 256), ends: make(map[uint64]connectionEnd), Wakes: new(shm.Wakes),
 	}
 	a.found, a.anew = a.look, a.again
 	a.CountIn(counters.NewAgent())
@@ -131,7 +132,14 @@ func (a *Agent) Start(life *sync.WaitGroup) {
 	life.Go(a.run)
 }
 
-// run is the agent's thread. It returns after a command has set stop.
+const (
+	// lookEvery is at which busy cycle an agent looks for events, which costs a system call: at every third.
+	lookEvery = 3
+	// lingerLookEvery is the same for cycles in which it lingers.
+	lingerLookEvery = 16
+)
+
+// run is the agent's thread. It returns after a command has set Stop.
 func (a *Agent) run() {
 	runtime.LockOSThread()
 	shm.SetThreadName("rdmad-" + a.Name)
@@ -149,10 +157,10 @@ func (a *Agent) run() {
 				shm.Yield()
 				a.glance()
 			}
-			// Look for events at every other busy cycle: the first cycle after
-			// a wake-up mostly finds nothing more and goes to sleep, which
-			// looks anyway.
-			if worked++; worked%3 == 0 {
+			// Not at every busy cycle: the first cycle after a wake-up mostly
+			// finds nothing more and goes to sleep, which looks for events
+			// anyway.
+			if worked++; worked%lookEvery == 0 {
 				a.wait(0)
 			}
 			continue
@@ -160,7 +168,7 @@ func (a *Agent) run() {
 		// The cycle has begun with a look at the clock, after the yield.
 		if worked > 0 && a.now-yielded >= shm.OthersRan && a.lingers() {
 			// What it waited for came without an event. Others may have come with one.
-			if lingered++; lingered%16 == 0 {
+			if lingered++; lingered%lingerLookEvery == 0 {
 				a.wait(0)
 			}
 			continue

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// immediate implements laneEnd: a group of requests has arrived.
+// immediate implements connectionEnd: a group of requests has arrived.
 func (l *InLane) immediate(imm uint32) {
 	l.domain.agent.Count.RequestGroupsReceived++
 	l.moved.groups++

@@ -30,7 +30,7 @@ type Domain struct {
 	roomier bool
 	// homesLeft: processes that have withdrawn have ended requests with an order, and their homes were not looked at since.
 	homesLeft bool
-	// again are lanes that have more to send than one cycle allows.
+	// againOut and againIn are lanes that have more to send than one cycle allows.
 	againOut []*OutLane
 	againIn  []*InLane
 	// delayed are lanes that hold a group back, due is when the first of them is to be
@@ -137,7 +137,7 @@ func (d *Domain) cycle() int {
 		l.again = false
 	}
 	for i := range again {
-		// send may put the lane back, at a place that was read before.
+		// Send may put the lane back, at a place that was read before.
 		d.work += again[i].Send()
 	}
 	d.work += d.heedPostponed()

@@ -23,7 +23,7 @@ type delaying struct {
 }
 
 // DelayGroups makes the agent able to hold groups back, for at most limit. Call it before
-// run.
+// Start.
 func (a *Agent) DelayGroups(limit time.Duration) (err error) {
 	if limit > 0 && a.delay.timer == nil {
 		if a.delay.timer, err = a.Poll.NewTimer(); err != nil {

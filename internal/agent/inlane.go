@@ -258,7 +258,7 @@ func (l *InLane) Post(g groupsend.Group) {
 	count.AnswerBytes += uint64(l.Pair.add(g))
 }
 
-// sent implements laneEnd.
+// sent implements connectionEnd.
 func (l *InLane) sent(id uint64) bool {
 	if id <= l.Pair.done || id >= l.Pair.next {
 		return false
@@ -270,10 +270,10 @@ func (l *InLane) sent(id uint64) bool {
 	return false
 }
 
-// broken implements laneEnd.
+// broken implements connectionEnd.
 func (l *InLane) broken(c *fabric.Completion) { l.Fail("connection lost", cause(l.Pair.Endpoint, c)) }
 
-// violation implements laneEnd: it ends a lane whose requester's daemon breaks the protocol.
+// violation implements connectionEnd: it ends a lane whose requester's daemon breaks the protocol.
 func (l *InLane) violation(what string) {
 	l.domain.agent.Count.ProtocolErrors++
 	if l.Pair != nil {

@@ -299,7 +299,7 @@ func (l *OutLane) free(i, run int) {
 	l.freed += run
 }
 
-// immediate implements laneEnd: a group of answers has arrived.
+// immediate implements connectionEnd: a group of answers has arrived.
 func (l *OutLane) immediate(imm uint32) {
 	l.domain.agent.Count.AnswerGroupsReceived++
 	l.Row.AnswerGroups++
@@ -358,7 +358,7 @@ func (l *OutLane) answers(imm groupsend.Imm) {
 	}
 }
 
-// sent implements laneEnd.
+// sent implements connectionEnd.
 func (l *OutLane) sent(id uint64) bool {
 	if id <= l.Pair.done || id >= l.Pair.next {
 		return false

@@ -5,10 +5,10 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
-// broken implements laneEnd.
+// broken implements connectionEnd.
 func (l *OutLane) broken(c *fabric.Completion) { l.Fail("connection lost", cause(l.Pair.Endpoint, c)) }
 
-// violation implements laneEnd: it ends a lane whose peer breaks the protocol, because what it says of the requests
+// violation implements connectionEnd: it ends a lane whose peer breaks the protocol, because what it says of the requests
 // would be worth no more than its answers. A local lane goes on.
 func (l *OutLane) violation(what string) {
 	l.domain.agent.Count.ProtocolErrors++

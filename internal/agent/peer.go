@@ -71,17 +71,17 @@ type PassiveEnd struct {
 	OnBroken func(error)
 }
 
-// immediate implements laneEnd. Nothing sends one here: without posted receives it
+// immediate implements connectionEnd. Nothing sends one here: without posted receives it
 // does not arrive.
 func (e *PassiveEnd) immediate(uint32) {}
 
-// violation implements laneEnd, for the same reason.
+// violation implements connectionEnd, for the same reason.
 func (e *PassiveEnd) violation(string) {}
 
-// sent implements laneEnd. Nothing is sent from here.
+// sent implements connectionEnd. Nothing is sent from here.
 func (e *PassiveEnd) sent(uint64) bool { return false }
 
-// broken implements laneEnd.
+// broken implements connectionEnd.
 func (e *PassiveEnd) broken(c *fabric.Completion) {
 	err := cause(e.Endpoint, c)
 	e.Close(e.Agent)

@@ -102,7 +102,7 @@ func (p *EndpointPair) Pin(sum *uint64, bytes int) {
 }
 
 // start lets completions flow to e.
-func (p *EndpointPair) start(a *Agent, e laneEnd) error {
+func (p *EndpointPair) start(a *Agent, e connectionEnd) error {
 	a.ends[p.tag], p.count = e, a.Count
 	return p.Endpoint.Activate()
 }

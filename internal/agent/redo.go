@@ -57,7 +57,7 @@ func (m *mover) fail() {
 
 // suspend closes the connection, and keeps another one from being opened, until resume.
 func (m *mover) suspend() {
-	m.suspended, m.opening = true, false // connected will find it so
+	m.suspended, m.opening = true, false // Connected will find it so
 	m.fail()
 	for i := range m.redo {
 		m.redo[i].tries, m.redo[i].loose = 0, false

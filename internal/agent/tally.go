@@ -39,7 +39,7 @@ func (a *Agent) sleeps() {
 	a.tally.Become(counters.AgentAsleep)
 }
 
-// CountIn makes the agent count somewhere else. Call it before run.
+// CountIn makes the agent count somewhere else. Call it before Start.
 func (a *Agent) CountIn(t *counters.Agent) { a.tally, a.Count = t, t.Counts }
 
 // since returns the time in nanoseconds since a stamp.
