@@ -14,24 +14,21 @@ import (
 // the answer. Nothing depends on them: whoever writes something else gets a trace that
 // makes no sense. See docs/layout.md, "Traces".
 
-// Where the deadline and the trace word are in a header.
-const (
-	offDeadline = 24
-	offTrace    = 32
-)
+// offTrace is where the trace word is in a header.
+const offTrace = 32
 
 // MakeMark returns the trace word of the n-th request that a daemon follows under a key,
 // of which the lower 31 bits count.
-func MakeMark(key, n uint32) uint64 { return 1<<63 | uint64(key&MarkKeys)<<32 | uint64(n) }
+func MakeMark(key, n uint32) uint64 { return 1<<63 | uint64(key&MarkKeyMask)<<32 | uint64(n) }
 
-// MarkKeys has the bits that a key of marks can have.
-const MarkKeys = 1<<31 - 1
+// MarkKeyMask has the 31 bits that the key of a mark may use.
+const MarkKeyMask = 1<<31 - 1
 
 // IsMark reports whether a trace word is a mark. Stamps are none.
 func IsMark(trace uint64) bool { return trace>>63 != 0 }
 
 // MarkKey returns the key of a mark.
-func MarkKey(mark uint64) uint32 { return uint32(mark>>32) & MarkKeys }
+func MarkKey(mark uint64) uint32 { return uint32(mark>>32) & MarkKeyMask }
 
 // SetTrace writes the trace word of the header in b.
 func SetTrace(b []byte, trace uint64) { binary.LittleEndian.PutUint64(b[offTrace:offTrace+8], trace) }

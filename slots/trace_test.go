@@ -48,7 +48,7 @@ func TestWrongStamps(t *testing.T) {
 
 func TestMarks(t *testing.T) {
 	m := slots.MakeMark(0xffffffff, 9)
-	if m != 0xffffffff_00000009 || !slots.IsMark(m) || slots.MarkKey(m) != slots.MarkKeys || slots.MarkKey(slots.MakeMark(6, 9)) != 6 {
+	if m != 0xffffffff_00000009 || !slots.IsMark(m) || slots.MarkKey(m) != slots.MarkKeyMask || slots.MarkKey(slots.MakeMark(6, 9)) != 6 {
 		t.Errorf("mark %#x", m)
 	}
 	b := make([]byte, slots.HeaderSize)

@@ -88,7 +88,7 @@ type SentTrace struct {
 
 // NewTracer returns a tracer for a domain, which follows nothing yet.
 func NewTracer(d *Domain) *Tracer {
-	return &Tracer{domain: d, Key: rand.Uint32N(slots.MarkKeys) + 1}
+	return &Tracer{domain: d, Key: rand.Uint32N(slots.MarkKeyMask) + 1}
 }
 
 // posting notes the requests of a group that is about to be handed to the provider, or
