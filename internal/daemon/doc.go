@@ -13,11 +13,16 @@
 //
 // Lock order, from the outside in:
 //
-//  1. conductor.serving (out of service), conductor.rotating, domain.making;
-//  2. outgoing.mu, worker.mu, region.mu, session.publishing;
-//  3. conductor.mu;
-//  4. laneInfo.mu, session.mu, spiller.mu, conductor.identifying, which are held for a moment or, as laneInfo.mu, while
+//  1. conductor.statusTurn, with which nothing else is held;
+//  2. conductor.serving (out of service), conductor.rotating, domain.using, domain.making;
+//  3. outgoing.mu, worker.mu, region.mu, session.publishing;
+//  4. bulk.mu, also with domain.making or region.mu held;
+//  5. conductor.mu;
+//  6. laneInfo.mu, session.mu, spiller.mu, conductor.identifying, which are held for a moment or, as laneInfo.mu, while
 //     something is sent.
+//
+// There is one exception: who releases a region disposes of its domain with region.mu held, and waits there for
+// domain.using. So nobody who uses the lanes of a domain takes the region.mu of one of its regions.
 //
 // A command of an agent may be waited for with one of them held.
 package daemon

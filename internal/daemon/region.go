@@ -57,7 +57,8 @@ type regionTable struct {
 	base, lastGeneration uint32
 }
 
-// maxRegions bounds the indices of regions.
+// maxRegions is the greatest index with which a region is taken over from the last core: the table becomes as long as
+// that. Those of new regions are only as great as there are many at once.
 const maxRegions = 1 << 24
 
 // regionUse is what a worker has of regions. Guarded by conductor.mu.

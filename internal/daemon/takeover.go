@@ -24,6 +24,9 @@ import (
 	"github.com/rdmad/rdmad/slots"
 )
 
+// incarnationBytes is how many bytes an incarnation is made of; it is written in hex.
+const incarnationBytes = 8
+
 // leftovers are what the core before this one has left in the depot, by domain.
 type leftovers struct {
 	items   []*depot.Item // to be closed: what is adopted takes their descriptors
@@ -99,7 +102,7 @@ func (c *conductor) takeOver(items []depot.Item) (*leftovers, error) {
 		node.Versions = left.node.Versions
 		node.Incarnation, node.Errors, node.Out = left.node.Incarnation, left.node.Errors, left.node.Out
 	} else {
-		var id [8]byte
+		var id [incarnationBytes]byte
 		if _, err := rand.Read(id[:]); err != nil {
 			left.close()
 			return nil, fmt.Errorf("incarnation: %w", err)
@@ -107,7 +110,7 @@ func (c *conductor) takeOver(items []depot.Item) (*leftovers, error) {
 		node.Incarnation = hex.EncodeToString(id[:])
 	}
 	id, err := hex.DecodeString(node.Incarnation)
-	if err != nil || len(id) != 8 {
+	if err != nil || len(id) != incarnationBytes {
 		left.close()
 		return nil, fmt.Errorf("incarnation %q: %w", printable.Text(node.Incarnation), errKept)
 	}
@@ -151,7 +154,7 @@ func (l *leftovers) enter(i *depot.Item) error {
 		if err := json.Unmarshal(i.Meta, l.node); err != nil {
 			return fmt.Errorf("%w: %w", errKept, err)
 		}
-		if id, err := hex.DecodeString(l.node.Incarnation); err != nil || len(id) != 8 {
+		if id, err := hex.DecodeString(l.node.Incarnation); err != nil || len(id) != incarnationBytes {
 			return fmt.Errorf("%w: incarnation %q", errKept, printable.Text(l.node.Incarnation))
 		}
 		return nil
@@ -187,6 +190,7 @@ func (l *leftovers) enter(i *depot.Item) error {
 		d.workers = append(d.workers, w)
 		return err
 	case kindRegion:
+		// Any index of 32 bits is let through but the last one; adoptRegion judges it.
 		r, err := parseLeft[regionMeta](i, n, 1<<32-1, 1, 1)
 		d.regions = append(d.regions, r)
 		return err
@@ -206,7 +210,10 @@ func (l *leftovers) enter(i *depot.Item) error {
 // descriptors, and its metadata.
 func parseLeft[M any](i *depot.Item, n, below, least, most int) (leftover[M], error) {
 	l := leftover[M]{item: i, n: n}
-	if n >= below || len(i.FDs) < least || len(i.FDs) > most {
+	if n >= below {
+		return l, fmt.Errorf("%w: number %d, all are less than %d", errKept, n, below)
+	}
+	if len(i.FDs) < least || len(i.FDs) > most {
 		return l, fmt.Errorf("%w: %d descriptors", errKept, len(i.FDs))
 	}
 	if err := json.Unmarshal(i.Meta, &l.meta); err != nil {
