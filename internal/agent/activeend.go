@@ -52,7 +52,8 @@ type ActiveEnd struct {
 	leaving bool
 
 	// posts are the work requests that are not complete, by the number modulo
-	// bulkDepth: done to next-1, of which the last pending are in wrs.
+	// bulkDepth: done, the first of them (that of an EndpointPair is the last that is complete),
+	// to next-1. The last ones are still in wrs.
 	posts      [bulkDepth]bulkPost
 	next, done uint64
 	inFlight   int // bytes

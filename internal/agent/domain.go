@@ -61,8 +61,8 @@ type Domain struct {
 	// soon are requests that the agent handles itself in this cycle or the next, oldest
 	// first.
 	soon fifo
-	// Out: the node is out of service: its services take no new requests.
-	Out bool
+	// OutOfService: the node is that: its services take no new requests.
+	OutOfService bool
 	// touched are the workers that got hints in this cycle.
 	touched []*Worker
 	// freed are the lanes in which slots were freed in this cycle.

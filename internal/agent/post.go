@@ -22,7 +22,8 @@ const sendDepth = 256
 // refilled; the peer waits when they are used up.
 const recvDepth = 512
 
-// EndpointPair is the fabric side of a lane's end: groups out, immediates in.
+// EndpointPair is the fabric side of a lane's end, groups out and immediates in: this node's endpoint, with what belongs
+// to it. The other one of the pair is the peer's.
 type EndpointPair struct {
 	tag      uint64
 	pd       fabric.ProtectionDomain // of this lane alone: the peer reaches nothing else
@@ -33,8 +34,8 @@ type EndpointPair struct {
 	Opening Opening
 	wrs     []fabric.SendWR
 	recvs   []fabric.RecvWR
-	// next is the id of the next work request, done the last one known to be
-	// complete, posted the last one the provider has taken.
+	// next is the id of the next work request, done the last one known to be complete
+	// (that of an ActiveEnd is the one after), posted the last one the provider has taken.
 	next, posted, done uint64
 	spent              int // receives used since the last refill
 	// pinned is where the bytes of MR are counted, all of them; nil for nowhere.

@@ -125,12 +125,12 @@ func adopted(t *testing.T, cfg *config.Config, how workerMeta, change func(*slot
 	_, domain := segment(shm.KindDomain, slots.DomainSegmentSize)
 	seg, worker := segment(shm.KindWorker, slots.WorkerSegmentSize)
 	change(slots.NewWorkerRings(seg.Bytes()))
-	self, err := unix.PidfdOpen(pid, 0) // a process that lives
+	self, err := unix.PidfdOpen(ownPID, 0) // a process that lives
 	if err != nil {
 		t.Fatal(err)
 	}
 	items[1].FDs = append([]int{domain}, someFDs(t, 1)...)
-	how.Role, how.PID, how.Welcomed = attach.RoleClient, pid, true
+	how.Role, how.PID, how.Welcomed = attach.RoleClient, ownPID, true
 	items[3].Meta, items[3].FDs = metaOf(t, how), []int{worker, socket, self}
 	c, err := newConductor(cfg, 0, nil, nil, []depot.Item{items[0], items[1], items[2], items[3]}, false, zerolog.Nop())
 	if err != nil {

@@ -88,9 +88,9 @@ type conductor struct {
 	// forgetting: forgetAgain is to come.
 	forgetting bool
 	draining   bool // about to stop
-	// out is nil while the node is in service. drains counts how often it has stopped to
+	// outage is nil while the node is in service. drains counts how often it has stopped to
 	// take requests.
-	out    *outage
+	outage *outage
 	drains uint64
 	// changed is closed and replaced whenever a link or a directory changes.
 	changed  chan struct{}
@@ -305,7 +305,7 @@ const drainStep = 5 * time.Millisecond
 func (c *conductor) drain() error {
 	c.mu.Lock()
 	c.draining = true
-	if c.out == nil {
+	if c.outage == nil {
 		c.beginDrain()
 	}
 	c.notify()
@@ -387,5 +387,5 @@ func (c *conductor) stop() {
 
 var errStopping = errors.New("stopping")
 
-// pid is the process id of the core.
-var pid = os.Getpid()
+// ownPID is the process id of the core.
+var ownPID = os.Getpid()

@@ -139,7 +139,7 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 		}
 		return fmt.Errorf("core: %w", err)
 	}
-	log.Info().Int("pid", pid).Str("incarnation", c.incarnation).Str("socket", cfg.Node.Socket).Str("listen", cfg.Node.Listen).Msg("core ready")
+	log.Info().Int("pid", ownPID).Str("incarnation", c.incarnation).Str("socket", cfg.Node.Socket).Str("listen", cfg.Node.Listen).Msg("core ready")
 	*ready = true
 	c.identify()
 	if err := store.Ready(); err != nil {

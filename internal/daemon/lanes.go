@@ -112,7 +112,7 @@ func (d *domain) outgoing(p place, class config.Class, n int) (*outgoing, error)
 			in := agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
 			o.lane.Local, in.Local = in, o.lane
 			d.view.AddIn(in)
-			if d.view.Out {
+			if d.view.OutOfService {
 				o.lane.SetDraining() // it was being made when the node left service
 			}
 		}

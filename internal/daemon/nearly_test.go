@@ -25,6 +25,6 @@ func TestNearlyServed(t *testing.T) {
 	check("; node c does, and is draining")
 	c.links["b"] = &link{name: "b", session: &session{}, directory: serves, draining: true}
 	check("; node b does, and is draining") // always the same of two
-	d.methods[key], c.out = &method{workers: map[*worker]bool{{}: true}}, &outage{}
+	d.methods[key], c.outage = &method{workers: map[*worker]bool{{}: true}}, &outage{}
 	check("; node a does, and is out of service (rdmad drain)")
 }

@@ -18,7 +18,7 @@ import (
 type outage struct{ since time.Time }
 
 // drainsNow reports whether the node takes no new requests; mu is held.
-func (c *conductor) drainsNow() bool { return c.draining || c.out != nil }
+func (c *conductor) drainsNow() bool { return c.draining || c.outage != nil }
 
 // mayOperate reports whether a user may look at the node with tools, and say whether it is in
 // service, whomever its domains admit: root and the user that the daemon is of.
@@ -45,9 +45,9 @@ func (c *conductor) leaveService(pid int) {
 	c.serving.Lock()
 	defer c.serving.Unlock()
 	c.mu.Lock()
-	again := c.out != nil || c.draining
+	again := c.outage != nil || c.draining
 	if !again {
-		c.out = &outage{since: time.Now()}
+		c.outage = &outage{since: time.Now()}
 		c.beginDrain()
 		c.keepOut()
 		c.countPeers()
@@ -67,7 +67,7 @@ func (c *conductor) resumeService(pid int) {
 	c.serving.Lock()
 	defer c.serving.Unlock()
 	c.mu.Lock()
-	out, stopping := c.out, c.draining
+	out, stopping := c.outage, c.draining
 	c.mu.Unlock()
 	if out == nil || stopping {
 		return
@@ -75,7 +75,7 @@ func (c *conductor) resumeService(pid int) {
 	c.log.Info().Int("by_pid", pid).Dur("out_for", time.Since(out.since)).Msg("in service again")
 	c.applyService(false) // first: who waits for the node is to find its lanes open
 	c.mu.Lock()
-	c.out = nil
+	c.outage = nil
 	c.keepOut()
 	c.countPeers()
 	c.notify()
@@ -86,8 +86,8 @@ func (c *conductor) resumeService(pid int) {
 // keepOut keeps for the next core whether the node is out of service; mu is held.
 func (c *conductor) keepOut() {
 	since := int64(0)
-	if c.out != nil {
-		since = c.out.since.UnixNano()
+	if c.outage != nil {
+		since = c.outage.since.UnixNano()
 	}
 	c.keepIdentity(func(m *handoff.Node) { m.Out = since })
 }
@@ -97,7 +97,7 @@ func (c *conductor) keepOut() {
 func (c *conductor) adoptService() {
 	out := c.identity.Out != 0
 	if out {
-		c.out = &outage{since: time.Unix(0, c.identity.Out)}
+		c.outage = &outage{since: time.Unix(0, c.identity.Out)}
 		c.drains++
 	}
 	c.applyService(out)
@@ -108,7 +108,7 @@ func (c *conductor) applyService(out bool) {
 	c.rotating.Lock() // no domain gets other memory meanwhile
 	defer c.rotating.Unlock()
 	c.eachDomain(func(d *agent.Domain) {
-		d.Out = out
+		d.OutOfService = out
 		for _, l := range d.OutLanes {
 			switch {
 			case l.Local == nil:
@@ -124,7 +124,7 @@ func (c *conductor) applyService(out bool) {
 // drainStatus describes the outage, if there is one; serving is what all domains count.
 // mu is held.
 func (c *conductor) drainStatus(serving int) *status.Drain {
-	if c.out == nil {
+	if c.outage == nil {
 		return nil
 	}
 	busy := append([]string{}, c.undrainedLocked()...)
@@ -135,7 +135,7 @@ func (c *conductor) drainStatus(serving int) *status.Drain {
 		}
 	}
 	slices.Sort(busy)
-	return &status.Drain{SinceS: time.Since(c.out.since).Seconds(), Requests: serving, Peers: busy, Complete: serving == 0 && len(busy) == 0}
+	return &status.Drain{SinceS: time.Since(c.outage.since).Seconds(), Requests: serving, Peers: busy, Complete: serving == 0 && len(busy) == 0}
 }
 
 // tellPeersOfService has all peers told whether this node takes requests. It does not wait for peers to read.

@@ -427,7 +427,7 @@ func (c *conductor) lookup(d *domain, t attach.Target) (p place, retry bool, err
 
 // lookupHere finds a method on this node. retry is lookup's.
 func (c *conductor) lookupHere(d *domain, key methodKey) (p place, retry bool, err error) {
-	if c.out != nil {
+	if c.outage != nil {
 		return p, true, fmt.Errorf("%w: node %s is out of service (rdmad drain)", attach.ErrNoService, c.node)
 	}
 	if m := d.methods[key]; m != nil && len(m.workers) > 0 {
@@ -463,7 +463,7 @@ func (c *conductor) lookupAnywhere(d *domain, key methodKey, avoid []string) (p 
 
 // nearly says who would serve a method if something were different, or nothing. mu is held.
 func (c *conductor) nearly(d *domain, key methodKey) string {
-	if m := d.methods[key]; m != nil && len(m.workers) > 0 && c.out != nil {
+	if m := d.methods[key]; m != nil && len(m.workers) > 0 && c.outage != nil {
 		return fmt.Sprintf("; node %s does, and is out of service (rdmad drain)", c.node)
 	}
 	unconnected, draining := 0, ""

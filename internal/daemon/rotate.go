@@ -190,7 +190,7 @@ func (c *conductor) replace(d, next *domain, why string) (ends []agent.Ending, w
 	defer c.mu.Unlock()
 	d.agent.Commands.Call(func() {
 		ends = d.view.Retire(why)
-		next.view.Out = d.view.Out
+		next.view.OutOfService = d.view.OutOfService
 		next.view.Expecting = c.tenancy.expecting.Load() // settle changes it under c.mu, before it looks for domains
 		d.agent.Domains = append(d.agent.Domains, next.view)
 	})

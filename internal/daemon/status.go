@@ -46,7 +46,7 @@ func (c *conductor) status() *status.Node {
 func (c *conductor) nodeStatus() *status.Node {
 	s := &status.Node{
 		Node: c.node, Version: version.Version, Incarnation: c.incarnation, UptimeS: time.Since(c.started).Seconds(), Goroutines: runtime.NumGoroutine(),
-		PIDs:   status.PIDs{Supervisor: c.supervisor, Core: pid},
+		PIDs:   status.PIDs{Supervisor: c.supervisor, Core: ownPID},
 		Listen: c.cfg.Node.Listen,
 		Agents: []status.Agent{}, Peers: []status.Peer{}, Lanes: []status.Lane{}, Services: []status.Service{}, Workers: []status.Worker{}, Bulk: []status.Bulk{}, Domains: []status.Domain{},
 		Refusals: c.refusals.Status(), Upgrade: c.told.Upgrade(), Config: c.configStatus(), Errors: c.errors(),

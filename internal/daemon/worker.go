@@ -217,7 +217,7 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 // bell is what wakes the agent of the worker's domain. All of its processes share one, and each can have it keep those who ring it waiting (F_SETFL,
 // and a full counter): who is in this process gets the agent's own, or a worker could stop the core.
 func (w *worker) bell() *shm.Bell {
-	if w.pid == os.Getpid() {
+	if w.pid == ownPID {
 		return w.domain.agent.Commands.Bell()
 	}
 	return w.domain.bell
@@ -350,7 +350,7 @@ func (d *domain) enlist(w *worker) error {
 // held, and the agent never waits for that.
 func (d *domain) freeID(process int) (int, error) {
 	limit := d.conductor.live().Limits.Workers
-	if len(d.workers) >= limit && process != pid {
+	if len(d.workers) >= limit && process != ownPID {
 		return 0, fmt.Errorf("%w: %d workers are attached to domain %s (limits.workers)", attach.ErrLimit, limit, d.name)
 	}
 	id := 0
