@@ -44,7 +44,7 @@ func (m *Method) sendLarge(ctx context.Context, req []byte, to *sink) (*Future, 
 		f, err := m.sendLargeOnce(ctx, req, func(t *transfer) (*Future, error) {
 			own := *to
 			own.large = exchangeName{t.id, t.to}
-			return m.sendPart(ctx, t.r, t.run(), &own)
+			return m.sendPart(ctx, t.r, t.runPart(), &own)
 		})
 		if err == nil || !errors.Is(err, slots.ErrClosed) || tries == maxReroutes {
 			return f, err
@@ -57,7 +57,7 @@ func (m *Method) postLarge(ctx context.Context, msg []byte) error {
 	for tries := 0; ; tries++ {
 		_, err := m.sendLargeOnce(ctx, msg, func(t *transfer) (*Future, error) {
 			var d draft
-			if err := m.writePart(ctx, t.r, t.run(), &d); err != nil {
+			if err := m.writePart(ctx, t.r, t.runPart(), &d); err != nil {
 				return nil, err
 			}
 			d.h.Kind = slots.KindOneWay
@@ -75,8 +75,8 @@ func (m *Method) postLarge(ctx context.Context, msg []byte) error {
 	}
 }
 
-// sendLargeOnce moves a request and lets run publish what makes the handler run.
-func (m *Method) sendLargeOnce(ctx context.Context, req []byte, run func(*transfer) (*Future, error)) (*Future, error) {
+// sendLargeOnce moves a request and has publish send what makes the handler run.
+func (m *Method) sendLargeOnce(ctx context.Context, req []byte, publish func(*transfer) (*Future, error)) (*Future, error) {
 	if len(req) > MaxMessage {
 		return nil, &TooLargeError{Target: m.name, What: "request", Size: len(req), Limit: MaxMessage, remedy: noLarger}
 	}
@@ -87,7 +87,7 @@ func (m *Method) sendLargeOnce(ctx context.Context, req []byte, run func(*transf
 	t := &transfer{m: m, r: r}
 	var f *Future
 	if err = t.upload(ctx, req); err == nil {
-		f, err = run(t)
+		f, err = publish(t)
 	}
 	if err != nil {
 		t.giveUp()
@@ -114,8 +114,8 @@ func (m *Method) notRun(r *route, err error) error {
 	return fmt.Errorf("%s: %w: %w", m.name, ErrNotExecuted, err)
 }
 
-// run makes the part that lets the handler run.
-func (t *transfer) run() *part {
+// runPart makes the part that lets the handler run.
+func (t *transfer) runPart() *part {
 	room := t.m.opts.answer
 	if room < 0 {
 		room = t.r.answer

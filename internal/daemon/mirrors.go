@@ -133,16 +133,7 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 		if s.Reason() != nil || ctx.Err() != nil || in.lane.Pair != nil || d.view.Retired || in.outdated(agreed, opening) {
 			return // the session or the peer's end has ended meanwhile, or the peer has opened the lane again
 		}
-		in.lane.OnBroken = func(err error) {
-			c.spawn(func() {
-				event.LaneClosed.On(&c.log).Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", class.Name).Int("number", in.info.Number).Msg("incoming lane closed")
-				d.tellBroken(pair.Opening, in.info, true, err.Error())
-				c.fabricFailed(s, err)
-			})
-		}
-		s.clock.set(in.lane)
-		in.lane.OnDoubt = func() { c.spawn(s.compareClocks) }
-		err = in.lane.Up(pair)
+		err = in.raise(d, s, pair)
 		up = true
 		faultpoint.Here("accept.up")
 	})
@@ -155,6 +146,21 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 		s.end(err)
 	}
 	return nil
+}
+
+// raise gives the connected pair to the agent, on whose thread it runs.
+func (in *incoming) raise(d *domain, s *session, pair *agent.EndpointPair) error {
+	c := d.conductor
+	in.lane.OnBroken = func(err error) {
+		c.spawn(func() {
+			event.LaneClosed.On(&c.log).Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", in.info.Class).Int("number", in.info.Number).Msg("incoming lane closed")
+			d.tellBroken(pair.Opening, in.info, true, err.Error())
+			c.fabricFailed(s, err)
+		})
+	}
+	s.clock.set(in.lane)
+	in.lane.OnDoubt = func() { c.spawn(s.compareClocks) }
+	return in.lane.Up(pair)
 }
 
 // classFor finds the class of a peer's lane, which must be the same here.
