@@ -36,6 +36,12 @@ func Example() {
 	// Output: 42
 }
 
+func ExampleMajorOf() {
+	const version = 4<<16 | 2
+	fmt.Printf("ABI %d.%d", shm.MajorOf(version), shm.MinorOf(version))
+	// Output: ABI 4.2
+}
+
 func ExampleFutexWait() {
 	mem := shm.AlignedBytes(64)
 	word := shm.Uint32At(mem, 0)

@@ -91,13 +91,19 @@ type VersionError struct {
 // Error names both versions.
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("shm: ABI version %d.%d, this program speaks %d.%d",
-		e.Theirs>>16, e.Theirs&0xffff, e.Ours>>16, e.Ours&0xffff)
+		MajorOf(e.Theirs), MinorOf(e.Theirs), MajorOf(e.Ours), MinorOf(e.Ours))
 }
+
+// MajorOf returns the major number of an ABI version: programs share memory only with those of the same.
+func MajorOf(version uint32) uint32 { return version >> 16 }
+
+// MinorOf returns the minor number of an ABI version, which says what a program of the same major number knows of.
+func MinorOf(version uint32) uint32 { return version & 0xffff }
 
 // CheckABI returns nil if this program can use segments of the given version
 // (major<<16 | minor), else a *VersionError.
 func CheckABI(version uint32) error {
-	if version>>16 != ABIMajor {
+	if MajorOf(version) != ABIMajor {
 		return &VersionError{Ours: ABIVersion, Theirs: version}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/status"
+	"github.com/rdmad/rdmad/shm"
 )
 
 // traceFlags are the flags of a trace.
@@ -86,6 +87,9 @@ func (f *traceFlags) check() error {
 // are waited for.
 const traceGrace = 15 * time.Second
 
+// traceMinor is the minor version of the ABI from which on daemons follow requests.
+const traceMinor = 2
+
 // run follows requests, printing each when it is known, or all as JSON at the end.
 func (f *traceFlags) run(outer context.Context, out io.Writer) error {
 	attaching, attached := context.WithTimeout(outer, f.timeout)
@@ -100,8 +104,9 @@ func (f *traceFlags) run(outer context.Context, out io.Writer) error {
 		_ = s.Close()
 		s.Release()
 	}()
-	if v := s.Welcome.ABI; v&0xffff < 2 {
-		return fmt.Errorf("%w: the daemon has ABI %d.%d, and follows requests from 4.2 on", client.ErrVersion, v>>16, v&0xffff)
+	if v := s.Welcome.ABI; shm.MinorOf(v) < traceMinor {
+		return fmt.Errorf("%w: the daemon has ABI %d.%d, and follows requests from %d.%d on", client.ErrVersion,
+			shm.MajorOf(v), shm.MinorOf(v), shm.ABIMajor, traceMinor)
 	}
 	r := traceResult{Node: s.Welcome.Node, Traces: []status.Trace{}}
 	for ask := &f.spec; r.Ended == ""; ask = nil {

@@ -86,7 +86,7 @@ const carryMinor = 2
 // carries reports whether all that serve the method know slots.FlagCarry; mu is held.
 func (m *method) carries() bool {
 	for w := range m.workers {
-		if w.abi&0xffff < carryMinor {
+		if shm.MinorOf(w.abi) < carryMinor {
 			return false
 		}
 	}

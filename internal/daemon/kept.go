@@ -168,7 +168,21 @@ func (d *domain) keepCounts() {
 }
 
 func (w *worker) meta() *workerMeta {
-	return &workerMeta{Role: w.role, Name: w.name, Handlers: w.handlers, PID: w.pid, UID: w.uid, GID: w.gid, ABI: w.abi, Bytes: &w.bytes, Welcomed: w.welcomed, Bye: w.bye, Serves: w.serves, Withdrawn: w.withdrawn, Struck: w.struck}
+	return &workerMeta{
+		Role:      w.role,
+		Name:      w.name,
+		Handlers:  w.handlers,
+		PID:       w.pid,
+		UID:       w.uid,
+		GID:       w.gid,
+		ABI:       w.abi,
+		Bytes:     &w.bytes,
+		Welcomed:  w.welcomed,
+		Bye:       w.bye,
+		Serves:    w.serves,
+		Withdrawn: w.withdrawn,
+		Struck:    w.struck,
+	}
 }
 
 func (d *domain) keepMethod(k methodKey, m *method) {

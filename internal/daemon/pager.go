@@ -20,7 +20,7 @@ type pager struct {
 // for lack of descriptors, it sleeps in another way. Its agent does not know it yet.
 func (w *worker) makePager() {
 	w.pager.reader = -1
-	if w.role != attach.RoleClient || w.abi&0xffff < pagerMinor {
+	if w.role != attach.RoleClient || shm.MinorOf(w.abi) < pagerMinor {
 		return
 	}
 	end, reader, err := shm.NewPager()

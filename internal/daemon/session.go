@@ -190,8 +190,32 @@ func newSession(l *link, ch *peerauth.Channel, r *bufio.Reader, h, mine *peerpro
 	}
 	life, endLife := context.WithCancel(context.Background())
 	s := &session{
-		link: l, conn: ch, life: life, endLife: endLife, reader: r, incarnation: h.Incarnation, core: h.Core, id: dialled.Session, lost: h.Lost, dialler: dialled.Node, fabric: f, offered: mine.Fabrics, traces: h.Traces, carries: h.ABI&0xffff >= carryMinor,
-		done: make(chan struct{}), forgotten: make(chan struct{}), repeated: make(chan struct{}), resumed: make(chan struct{}), named: make(chan struct{}, 1), stale: make(chan struct{}, 1), opening: make(chan struct{}, maxOpening), asking: make(chan struct{}, maxAsking), breaking: make(chan struct{}, maxOpening), draining: make(chan struct{}, maxOpening), pending: make(map[uint64]chan *peerproto.Message), awaited: make(map[uint64]context.CancelCauseFunc),
+		link:        l,
+		conn:        ch,
+		life:        life,
+		endLife:     endLife,
+		reader:      r,
+		incarnation: h.Incarnation,
+		core:        h.Core,
+		id:          dialled.Session,
+		lost:        h.Lost,
+		dialler:     dialled.Node,
+		fabric:      f,
+		offered:     mine.Fabrics,
+		traces:      h.Traces,
+		carries:     shm.MinorOf(h.ABI) >= carryMinor,
+		done:        make(chan struct{}),
+		forgotten:   make(chan struct{}),
+		repeated:    make(chan struct{}),
+		resumed:     make(chan struct{}),
+		named:       make(chan struct{}, 1),
+		stale:       make(chan struct{}, 1),
+		opening:     make(chan struct{}, maxOpening),
+		asking:      make(chan struct{}, maxAsking),
+		breaking:    make(chan struct{}, maxOpening),
+		draining:    make(chan struct{}, maxOpening),
+		pending:     make(map[uint64]chan *peerproto.Message),
+		awaited:     make(map[uint64]context.CancelCauseFunc),
 	}
 	s.clock.offset, s.clock.compared = clock, shm.Nanotime()
 	return s, nil

@@ -76,11 +76,13 @@ func Own() Set {
 // versions kept has ended. The peer protocol does not count: peers connect anew.
 func (v Set) Adopts(kept Set) error {
 	switch {
-	case v.ABI>>16 != kept.ABI>>16:
-		return fmt.Errorf("shared memory ABI %d.%d, attached workers have %d.%d", v.ABI>>16, v.ABI&0xffff, kept.ABI>>16, kept.ABI&0xffff)
+	case shm.MajorOf(v.ABI) != shm.MajorOf(kept.ABI):
+		return fmt.Errorf("shared memory ABI %d.%d, attached workers have %d.%d",
+			shm.MajorOf(v.ABI), shm.MinorOf(v.ABI), shm.MajorOf(kept.ABI), shm.MinorOf(kept.ABI))
 	case v.ABI < kept.ABI:
 		// They may use what it does not know.
-		return fmt.Errorf("shared memory ABI %d.%d, older than the %d.%d of attached workers", v.ABI>>16, v.ABI&0xffff, kept.ABI>>16, kept.ABI&0xffff)
+		return fmt.Errorf("shared memory ABI %d.%d, older than the %d.%d of attached workers",
+			shm.MajorOf(v.ABI), shm.MinorOf(v.ABI), shm.MajorOf(kept.ABI), shm.MinorOf(kept.ABI))
 	case v.Attach != kept.Attach:
 		return fmt.Errorf("worker protocol %d, attached workers speak %d", v.Attach, kept.Attach)
 	case v.Depot != kept.Depot:
