@@ -43,14 +43,10 @@ func (s *Server) isPart(h slots.Hint) (part, opens bool) {
 }
 
 func isPart(header, payload []byte) (part, opens bool) {
-	if slots.Flags(header[offFlags])&slots.FlagPart == 0 {
+	if slots.GlanceFlags(header)&slots.FlagPart == 0 {
 		return false, false
 	}
-	at := int(header[offRefs])*slots.RefSize + offOp
-	if at >= len(payload) {
-		return true, false
-	}
-	op := exchange.Op(payload[at])
+	op := exchange.GlanceOp(payload, slots.GlanceRefs(header)*slots.RefSize)
 	return op != exchange.OpRun, op == exchange.OpOpenCall || op == exchange.OpOpenStream
 }
 
@@ -58,16 +54,8 @@ func isPart(header, payload []byte) (part, opens bool) {
 // bytes have come in parts before. Like isPart it is a look only.
 func (s *Server) isRun(h slots.Hint) bool {
 	r := s.lanes[int(h.Lane())%slots.MaxLanes].Load()
-	return r != nil && h.Index() < r.Geometry().Slots && slots.Flags(r.HeaderAt(h.Index())[offFlags])&slots.FlagPart != 0
+	return r != nil && h.Index() < r.Geometry().Slots && slots.GlanceFlags(r.HeaderAt(h.Index()))&slots.FlagPart != 0
 }
-
-// Where the bytes that isPart looks at are in the header of a message and in that of a
-// part.
-const (
-	offFlags = 15
-	offRefs  = 44
-	offOp    = 24
-)
 
 // serve deals with the picked request of c, a part. It is quick: what takes long goes
 // on in a goroutine, or is kept until there is something to say.

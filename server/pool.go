@@ -231,7 +231,7 @@ func (p *pool) serve(c *Call, h slots.Hint) {
 		return
 	}
 	shm.StoreRelease(picking, 0)
-	if slots.Flags(r.Header(u)[offFlags])&slots.FlagPart != 0 {
+	if slots.GlanceFlags(r.Header(u))&slots.FlagPart != 0 {
 		p.wakeOne() // the handler of a large request is not quick: others take what comes meanwhile
 	}
 	c.serve()

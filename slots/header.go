@@ -108,6 +108,13 @@ type Header struct {
 	From uint16
 }
 
+// Where the bytes are that a glance is at.
+const (
+	offKind  = 14
+	offFlags = 15
+	offRefs  = 44
+)
+
 // Encode writes h into the first HeaderSize bytes of b.
 func (h *Header) Encode(b []byte) {
 	b = b[:HeaderSize]
@@ -115,7 +122,7 @@ func (h *Header) Encode(b []byte) {
 	le.PutUint64(b[0:], uint64(h.From)<<48|h.Ticket)
 	le.PutUint32(b[8:], h.Length)
 	le.PutUint16(b[12:], h.Run)
-	b[14], b[15] = byte(h.Kind), byte(h.Flags)
+	b[offKind], b[offFlags] = byte(h.Kind), byte(h.Flags)
 	le.PutUint32(b[16:], h.Method)
 	le.PutUint32(b[20:], h.Answer)
 	le.PutUint64(b[24:], uint64(h.Deadline))
@@ -135,7 +142,7 @@ func (h *Header) Decode(b []byte) bool {
 	h.Ticket, h.From = ticket&(1<<48-1), uint16(ticket>>48)
 	h.Length = le.Uint32(b[8:])
 	h.Run = le.Uint16(b[12:])
-	h.Kind, h.Flags = Kind(b[14]), Flags(b[15])
+	h.Kind, h.Flags = Kind(b[offKind]), Flags(b[offFlags])
 	h.Method = le.Uint32(b[16:])
 	h.Answer = le.Uint32(b[20:])
 	h.Deadline = int64(le.Uint64(b[24:]))
@@ -154,6 +161,15 @@ func Glance(b []byte) (length uint32, deadline int64) {
 	b = b[:HeaderSize:HeaderSize]
 	return binary.LittleEndian.Uint32(b[8:]), int64(binary.LittleEndian.Uint64(b[24:]))
 }
+
+// GlanceKind reads what the message is, as Glance does.
+func GlanceKind(b []byte) Kind { return Kind(b[offKind]) }
+
+// GlanceFlags reads the flags, as Glance does.
+func GlanceFlags(b []byte) Flags { return Flags(b[offFlags]) }
+
+// GlanceRefs reads how many references to regions a request has, as Glance does.
+func GlanceRefs(b []byte) int { return int(b[offRefs]) }
 
 // CheckRequest verifies a decoded request against the ring it came through, and
 // the run its reader found by other means. Errors wrap ErrProtocol.

@@ -42,6 +42,19 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
+// What a glance sees is what is encoded.
+func TestGlance(t *testing.T) {
+	b := make([]byte, slots.HeaderSize)
+	h := slots.Header{Ticket: 7, From: 9, Length: 12, Run: 1, Kind: slots.KindOneWay, Flags: slots.FlagRefs | slots.FlagPart, Refs: 3, Method: 5, Answer: 64, Deadline: 11, Status: 13, To: 15}
+	h.Encode(b)
+	if kind, flags, refs := slots.GlanceKind(b), slots.GlanceFlags(b), slots.GlanceRefs(b); kind != h.Kind || flags != h.Flags || refs != int(h.Refs) {
+		t.Errorf("kind %d, flags %#x, %d references", kind, flags, refs)
+	}
+	if length, deadline := slots.Glance(b); length != h.Length || deadline != h.Deadline {
+		t.Errorf("%d bytes, deadline %d", length, deadline)
+	}
+}
+
 func TestHeaderZeroBits(t *testing.T) {
 	for i, change := range map[int]string{5: "ticket", 44: "references without the flag", 45: "reserved", 58: "after without an order", 63: "after without an order"} {
 		b := make([]byte, 64)

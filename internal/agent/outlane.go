@@ -405,6 +405,6 @@ func (l *OutLane) sweep(owner int) {
 // posted reports whether a one-way message is published in slot i and will be sent.
 func (l *OutLane) posted(i int) bool {
 	w := l.Ring.Word(i)
-	return w.State() == slots.Pub && slots.Kind(l.Ring.HeaderAt(i)[14]) == slots.KindOneWay &&
+	return w.State() == slots.Pub && slots.GlanceKind(l.Ring.HeaderAt(i)) == slots.KindOneWay &&
 		l.Ring.State() != slots.LaneClosed && l.Ring.CheckRun(i, w) == nil
 }

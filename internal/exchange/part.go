@@ -85,6 +85,18 @@ type PartRequest struct {
 	Length uint32
 }
 
+// offOp is where the operation is in the header of a part, in the first byte of a word with its flags and length.
+const offOp = 24
+
+// GlanceOp reads the operation of the part that starts at offset at of b, which may be shared memory and change: for
+// what needs no more than a guess. 0: b is too short.
+func GlanceOp(b []byte, at int) Op {
+	if at += offOp; at >= len(b) {
+		return 0
+	}
+	return Op(b[at])
+}
+
 // Encode writes the header into the first PartSize bytes of b.
 func (p *PartRequest) Encode(b []byte) {
 	b = b[:PartSize]
@@ -92,7 +104,7 @@ func (p *PartRequest) Encode(b []byte) {
 	le.PutUint64(b[0:], p.ID)
 	le.PutUint64(b[8:], p.Offset)
 	le.PutUint64(b[16:], p.Credit)
-	le.PutUint64(b[24:], uint64(p.Length)<<32|uint64(p.Flags)<<8|uint64(p.Op))
+	le.PutUint64(b[offOp:], uint64(p.Length)<<32|uint64(p.Flags)<<8|uint64(p.Op))
 }
 
 // Decode reads a part: its header, and the bytes that it carries itself, which are part
@@ -103,7 +115,7 @@ func (p *PartRequest) Decode(b []byte) (data []byte, err error) {
 	}
 	le := binary.LittleEndian
 	p.ID, p.Offset, p.Credit = le.Uint64(b[0:]), le.Uint64(b[8:]), le.Uint64(b[16:])
-	word := le.Uint64(b[24:])
+	word := le.Uint64(b[offOp:])
 	p.Op, p.Flags, p.Length = Op(word), PartFlags(word>>8), uint32(word>>32)
 	data = b[PartSize:]
 	opens := p.Op == OpOpenCall || p.Op == OpOpenStream

@@ -77,6 +77,18 @@ func TestPartLayout(t *testing.T) {
 	}
 }
 
+func TestGlanceOp(t *testing.T) {
+	const at = 5
+	b := make([]byte, at+exchange.PartSize)
+	(&exchange.PartRequest{ID: 1<<64 - 1, Op: exchange.OpPull, Flags: exchange.FlagMore, Length: 1<<32 - 1}).Encode(b[at:])
+	if op := exchange.GlanceOp(b, at); op != exchange.OpPull {
+		t.Errorf("operation %d", op)
+	}
+	if op := exchange.GlanceOp(b[:at+3*8], at); op != 0 {
+		t.Errorf("operation %d of a part that has none", op)
+	}
+}
+
 func TestOutcome(t *testing.T) {
 	b := exchange.AppendOutcome(nil, 1, "no luck")
 	if status, text, err := exchange.ReadOutcome(b); status != 1 || text != "no luck" || err != nil {
