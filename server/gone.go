@@ -2,11 +2,11 @@ package server
 
 import (
 	"context"
-	"encoding/binary"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // caller is who makes requests: the lane by which they come, and the attach id at the
@@ -27,11 +27,11 @@ func openName(lane uint16, slot int, ticket uint64) uint64 {
 // for its handlers and streams. It runs on the goroutine that reads what the daemon says.
 func (s *Server) callerGone(lane uint16, g attach.Gone) {
 	s.attached()
-	if len(g.Calls) >= 8 {
+	if len(g.Calls) >= slots.NameSize {
 		names := make(map[uint64]bool)
-		for list := g.Calls; len(list) >= 8; list = list[8:] {
-			v := binary.LittleEndian.Uint64(list)
-			names[openName(lane, int(v&(1<<24-1)), v>>24)] = true
+		for list := g.Calls; len(list) >= slots.NameSize; list = list[slots.NameSize:] {
+			slot, ticket := slots.ReadName(list)
+			names[openName(lane, slot, ticket)] = true
 		}
 		for _, c := range s.pool.calls() {
 			c.callerGone(names)

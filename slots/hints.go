@@ -36,16 +36,25 @@ const (
 //	+---+------+-----------+--------------------+-------------------+
 type Hint uint64
 
-// hintOrdered is the bit o: the request has a number of an order.
-const hintOrdered Hint = 1 << 63
+const (
+	// hintOrdered is the bit o: the request has a number of an order.
+	hintOrdered Hint = 1 << 63
+
+	// hintTicketMask and hintIndexMask are the bits that a hint has of a ticket and of a slot's index,
+	// hintIndexShift and hintLaneShift where the index and the lane begin.
+	hintTicketMask = 1<<24 - 1
+	hintIndexMask  = 1<<24 - 1
+	hintIndexShift = 24
+	hintLaneShift  = 48
+)
 
 // MakeHint builds a hint. lane is less than MaxLanes.
 func MakeHint(lane uint16, index int, ticket uint64) Hint {
-	return Hint(uint64(lane)%MaxLanes<<48 | uint64(index)&0xffffff<<24 | ticket&0xffffff)
+	return Hint(uint64(lane)%MaxLanes<<hintLaneShift | uint64(index)&hintIndexMask<<hintIndexShift | ticket&hintTicketMask)
 }
 
 // Lane returns the lane id, which is less than MaxLanes.
-func (h Hint) Lane() uint16 { return uint16(h>>48) % MaxLanes }
+func (h Hint) Lane() uint16 { return uint16(h>>hintLaneShift) % MaxLanes }
 
 // Ordered reports whether the request has a number of an order, which its header
 // tells.
@@ -55,10 +64,12 @@ func (h Hint) Ordered() bool { return h&hintOrdered != 0 }
 func (h Hint) WithOrder() Hint { return h | hintOrdered }
 
 // Index returns the slot index, which may be out of the lane's range.
-func (h Hint) Index() int { return int(h >> 24 & 0xffffff) }
+func (h Hint) Index() int { return int(h >> hintIndexShift & hintIndexMask) }
 
 // TicketIs reports whether the hint's ticket bits are those of ticket.
-func (h Hint) TicketIs(ticket uint64) bool { return uint64(h)&0xffffff == ticket&0xffffff }
+func (h Hint) TicketIs(ticket uint64) bool {
+	return uint64(h)&hintTicketMask == ticket&hintTicketMask
+}
 
 // HintRing is a single-producer, single-consumer ring of hints with a bell for
 // a sleeping consumer. Producer and consumer each keep their own position in

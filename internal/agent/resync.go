@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -167,15 +166,11 @@ func (l *InLane) pay() {
 	}
 }
 
-// sentSize is the size of a name on the wire: slot, 3 bytes, and ticket, 5 bytes, both
-// little endian.
-const sentSize = 8
-
-// EncodeSent returns the names of requests as bytes for the wire, 8 for each.
+// EncodeSent returns the names of requests as bytes for the wire, slots.NameSize for each.
 func EncodeSent(list []SentRequest) []byte {
-	b := make([]byte, 0, len(list)*sentSize)
+	b := make([]byte, 0, len(list)*slots.NameSize)
 	for _, s := range list {
-		b = binary.LittleEndian.AppendUint64(b, s.ticket<<24|uint64(s.index))
+		b = slots.AppendName(b, s.index, s.ticket)
 	}
 	return b
 }
@@ -184,14 +179,14 @@ var errResync = errors.New("malformed resynchronisation")
 
 // DecodeSent returns the names of requests of a lane with slots as g says. Errors wrap errResync.
 func DecodeSent(b []byte, g slots.Geometry) ([]SentRequest, error) {
-	if len(b)%sentSize != 0 || len(b)/sentSize > g.Slots {
+	if len(b)%slots.NameSize != 0 || len(b)/slots.NameSize > g.Slots {
 		return nil, fmt.Errorf("%w: %d bytes of requests for %d slots", errResync, len(b), g.Slots)
 	}
-	list := make([]SentRequest, 0, len(b)/sentSize)
+	list := make([]SentRequest, 0, len(b)/slots.NameSize)
 	last := -1
-	for ; len(b) > 0; b = b[sentSize:] {
-		v := binary.LittleEndian.Uint64(b)
-		s := SentRequest{index: int(v & (1<<24 - 1)), ticket: v >> 24}
+	for ; len(b) > 0; b = b[slots.NameSize:] {
+		var s SentRequest
+		s.index, s.ticket = slots.ReadName(b)
 		if s.index <= last || s.index >= g.Slots {
 			return nil, fmt.Errorf("%w: slot %d after %d, of %d", errResync, s.index, last, g.Slots)
 		}

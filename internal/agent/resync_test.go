@@ -200,7 +200,7 @@ func TestBadResync(t *testing.T) {
 		"beyond":          EncodeSent([]SentRequest{{64, 1}}),
 		"twice":           EncodeSent([]SentRequest{{3, 1}, {3, 1}}),
 		"backwards":       EncodeSent([]SentRequest{{3, 1}, {2, 1}}),
-		"more than slots": make([]byte, (g.Slots+1)*sentSize),
+		"more than slots": make([]byte, (g.Slots+1)*slots.NameSize),
 	} {
 		if _, err := DecodeSent(b, g); !errors.Is(err, errResync) {
 			t.Errorf("%s: %v", name, err)
@@ -220,7 +220,7 @@ func FuzzDecodeSent(f *testing.F) {
 	f.Add(EncodeSent([]SentRequest{{0, 1}, {5, 1<<40 - 1}, {63, 0}}))
 	f.Add(EncodeSent([]SentRequest{{64, 1}}))
 	f.Add(EncodeSent([]SentRequest{{7, 1}, {7, 1}}))
-	f.Add(make([]byte, 65*sentSize))
+	f.Add(make([]byte, 65*slots.NameSize))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		list, err := DecodeSent(b, rigGeometry)
 		if err != nil {

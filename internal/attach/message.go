@@ -238,8 +238,7 @@ type Gone struct {
 	// At is a time by CLOCK_MONOTONIC. What requests of the caller have made the worker
 	// begin is older; what is younger is another's that has the same id.
 	At int64 `json:"at"`
-	// Calls are requests of the caller that the worker has begun with: for each 8 bytes,
-	// little endian, the slot in the lower 24 bits and the ticket in the upper 40.
+	// Calls are requests of the caller that the worker has begun with, by their names; see slots.AppendName.
 	Calls []byte `json:"calls,omitempty"`
 }
 
