@@ -159,19 +159,15 @@ func (c *Call) Reply(p []byte) error {
 // tooLarge, as the length of an answer, says that it was refused.
 const tooLarge = -2
 
-const (
-	// maxDropped is the largest message.
-	maxDropped = exchange.MaxMessage
-	// keptScratch is how much memory for dropped answers a worker keeps.
-	keptScratch = 64 << 10
-)
+// keptScratch is how much memory for dropped answers a worker keeps, in bytes.
+const keptScratch = 64 << 10
 
 // dropped returns n bytes for an answer that nobody gets. Like those of an answer
 // they start with the request, but for one that has come in parts, which stays as it is.
 func (c *Call) dropped(n int) []byte {
 	p := c.ring.Payload(c.run)
 	switch {
-	case n < 0 || n > maxDropped:
+	case n < 0 || n > exchange.MaxMessage:
 		return nil
 	case n <= len(p):
 		return p[:n:n]

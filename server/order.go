@@ -12,7 +12,7 @@ type orders struct {
 	nodes []orderNode
 	rows  []orderRow
 	// table has the rows by the hash of their keys, linked by next.
-	table             [256]int32
+	table             [1 << orderBits]int32
 	freeNode, freeRow int32
 	// ready are the requests that may start, oldest first.
 	ready orderList
@@ -35,7 +35,11 @@ type orderList struct{ first, last int32 }
 // orderKey names an order: the lane, its number and the method. 0 names none.
 type orderKey uint64
 
-func (k orderKey) hash() int { return int(uint64(k) * 0x9e3779b97f4a7c15 >> 56) }
+// orderBits is how many bits the hash of an orderKey has.
+const orderBits = 8
+
+// hash takes the upper bits of a product with the golden ratio, on which all of the key's bits have a part.
+func (k orderKey) hash() int { return int(uint64(k) * 0x9e3779b97f4a7c15 >> (64 - orderBits)) }
 
 // orderOf returns the order of the request that h names. Its header can be anything: a
 // wrong one costs nobody but the domain's own processes their order.

@@ -15,9 +15,12 @@ type Deaths struct {
 	Certain, freed, settled delays
 }
 
-// delays counts times: four buckets for each power of two of microseconds.
+// delayBuckets is how many buckets delays has: four for each power of two of microseconds.
+const delayBuckets = 4 * 32
+
+// delays counts times.
 type delays struct {
-	counts [4 * 32]uint64
+	counts [delayBuckets]uint64
 	n      uint64
 	most   time.Duration
 }
@@ -37,7 +40,7 @@ func delayBucket(d time.Duration) int {
 		return int(us)
 	}
 	e := bits.Len64(us) - 3 // us>>e is 4 to 7
-	return min(4*e+int(us>>e), 4*32-1)
+	return min(4*e+int(us>>e), delayBuckets-1)
 }
 
 // delayEnd returns the least time that is above a bucket.

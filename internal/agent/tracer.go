@@ -3,6 +3,7 @@ package agent
 import (
 	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/rdmad/rdmad/groupsend"
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -186,7 +187,7 @@ func claim(left *atomic.Int64) bool {
 
 // stampsWithin is for how long a watch leaves out requests without stamps: their callers
 // have not seen yet that somebody asks.
-const stampsWithin = int64(100e6)
+const stampsWithin = int64(100 * time.Millisecond)
 
 // includes reports whether the request of a caller to a method is one of the scope's.
 func (s *TraceScope) includes(l *OutLane, owner int, method uint32) bool {
@@ -250,7 +251,7 @@ func (t *Tracer) answered(l *OutLane, imm groupsend.Imm) {
 }
 
 // takenWithin is how long a trace waits for a worker to take an answer.
-const takenWithin = int64(2e9)
+const takenWithin = int64(2 * time.Second)
 
 // Look brings what is followed up to date; it is called in every cycle, and by whoever
 // waits for the traces.

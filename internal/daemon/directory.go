@@ -70,8 +70,12 @@ func (s *session) sendDirectory() {
 	s.nextDirectory = time.Now().Add(max(directoryFloor, time.Duration(len(ls))*directoryPace))
 }
 
-// maxDirectory bounds the bytes of a directory, so that it fits a frame.
-const maxDirectory = peerproto.MaxFrame - 64<<10
+const (
+	// maxDirectory bounds the bytes of a directory, so that it fits a frame.
+	maxDirectory = peerproto.MaxFrame - 64<<10
+	// listingBytes is more than the bytes of a listing in JSON without its names, which have none that JSON must escape.
+	listingBytes = 96
+)
 
 // listings returns what this node serves, as far as it fits a frame. What does not is not to be had from peers: better than no
 // link at all. Each domain has as much of the frame as any other for sure, so that none can keep the services of another from
@@ -130,17 +134,19 @@ func (d *domain) listings() (ls []peerproto.Listing, bytes int) {
 	return ls, bytes
 }
 
-// directoryBytes is what an entry takes in a directory, or more: names have no bytes that JSON must escape, and the rest is less
-// than 96.
+// directoryBytes is what an entry takes in a directory, or more.
 func directoryBytes(l *peerproto.Listing) int {
-	return len(l.Domain) + len(l.Service) + len(l.Method) + 96
+	return len(l.Domain) + len(l.Service) + len(l.Method) + listingBytes
 }
+
+// maxAnswer bounds the answers in bytes that a method may announce: no message is larger, whatever it goes in.
+const maxAnswer = 1 << 30
 
 // learn replaces the peer's directory.
 func (l *link) learn(s *session, ls []peerproto.Listing) error {
 	dir := make(map[string]map[methodKey]peerproto.Listing)
 	for _, e := range ls {
-		if attach.CheckName(e.Service) != nil || attach.CheckName(e.Method) != nil || e.Answer < attach.AnswerLikeRequest || e.Answer > 1<<30 {
+		if attach.CheckName(e.Service) != nil || attach.CheckName(e.Method) != nil || e.Answer < attach.AnswerLikeRequest || e.Answer > maxAnswer {
 			return fmt.Errorf("%w: a malformed directory entry", peerproto.ErrFrame)
 		}
 		if dir[e.Domain] == nil {

@@ -253,12 +253,15 @@ func (d *domain) offer(w *worker, o attach.Method) (id uint32, anew bool, err er
 	return m.id, anew, nil
 }
 
+// pingTimeout bounds how long a ping waits for the link and for the peer's answer.
+const pingTimeout = 5 * time.Second
+
 // ping measures the round trip to a peer's daemon.
 func (c *conductor) ping(m *attach.Message) (*attach.Message, error) {
 	if m.Node == c.node {
 		return &attach.Message{Type: attach.TypePong, Node: c.node}, nil
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(c.ctx, pingTimeout)
 	defer cancel()
 	for {
 		s, err := c.connected(ctx, m.Node)

@@ -111,6 +111,9 @@ type Stats struct {
 // Stats returns the counters. It belongs to the owner like PostSend.
 func (e *Endpoint) Stats() Stats { return e.stats }
 
+// compactFrom is how many items may be taken out of a queue before those that are left are moved to its front.
+const compactFrom = 1024
+
 // queue is a queue of any length whose memory is used again.
 type queue[T any] struct {
 	items []T
@@ -122,7 +125,7 @@ func (q *queue[T]) len() int { return len(q.items) - q.first }
 func (q *queue[T]) push(v T) {
 	if q.first > 0 && q.first == len(q.items) {
 		q.items, q.first = q.items[:0], 0
-	} else if q.first > 1024 && q.first > len(q.items)/2 {
+	} else if q.first > compactFrom && q.first > len(q.items)/2 {
 		// It may never be empty: what was taken out is given back all the same.
 		q.items, q.first = q.items[:copy(q.items, q.items[q.first:])], 0
 	}
