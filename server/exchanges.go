@@ -211,7 +211,7 @@ func (x *exchanges) expire(e *serverExchange) {
 		return
 	}
 	if e.stream != nil {
-		e.stream.giveUp(ErrGivenUp) // before it is removed: shut waits for waits that are not answered
+		e.stream.giveUp() // before it is removed: shut waits for waits that are not answered
 	}
 	x.remove(e)
 }

@@ -298,7 +298,7 @@ func (p *part) notMoved(err error) {
 // close ends an exchange that its requester gives up.
 func (x *exchanges) close(e *serverExchange) {
 	if e.stream != nil {
-		e.stream.giveUp(ErrGivenUp)
+		e.stream.giveUp()
 		return // it is removed when its handler has returned
 	}
 	x.remove(e)

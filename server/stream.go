@@ -158,7 +158,7 @@ func (s *Stream) finish(status slots.Status, text string) {
 	if s.gone {
 		// Nobody asks any more.
 		s.x.remove(s.e)
-		s.release(exchange.PartAnswer{})
+		s.release()
 		return
 	}
 	s.tell()
@@ -319,7 +319,7 @@ func (s *Stream) hold(p *part) {
 		return
 	}
 	if s.held != nil {
-		s.release(exchange.PartAnswer{}) // a caller has one at a time
+		s.release() // a caller has one at a time
 	}
 	s.held = p
 	s.poke()
@@ -328,7 +328,7 @@ func (s *Stream) hold(p *part) {
 		s.offer() // room that was made while there was no wait to be answered
 	}
 	if s.gone || s.over {
-		s.release(exchange.PartAnswer{}) // the exchange may not be there any more, for shut to find the wait
+		s.release() // the exchange may not be there any more, for shut to find the wait
 	}
 	if s.held != nil {
 		p.keep()
@@ -336,7 +336,7 @@ func (s *Stream) hold(p *part) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if s.held == p {
-				s.release(exchange.PartAnswer{})
+				s.release()
 			}
 		})
 	}
@@ -358,7 +358,7 @@ func (s *Stream) offer() {
 	s.more = false
 	s.tell()
 	if s.held != nil {
-		s.release(exchange.PartAnswer{})
+		s.release()
 	}
 }
 
@@ -388,10 +388,10 @@ func (s *Stream) tell() {
 }
 
 // release answers the caller's wait, if there is one, without news. mu is held.
-func (s *Stream) release(a exchange.PartAnswer) {
+func (s *Stream) release() {
 	if s.held != nil {
-		_, a.Offset = s.out.Next(0)
-		s.answerHeld(a, nil, nil)
+		_, off := s.out.Next(0)
+		s.answerHeld(exchange.PartAnswer{Offset: off}, nil, nil)
 	}
 }
 
@@ -410,13 +410,13 @@ func (s *Stream) answerHeld(a exchange.PartAnswer, data, rest []byte) {
 }
 
 // giveUp ends the stream's context because the caller is gone.
-func (s *Stream) giveUp(cause error) {
-	s.cancel(cause)
+func (s *Stream) giveUp() {
+	s.cancel(ErrGivenUp)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = true
 	// Answered before the exchange is removed: shut waits for those that are not.
-	s.release(exchange.PartAnswer{})
+	s.release()
 	if s.out.Ended() {
 		s.x.remove(s.e) // its handler had returned before; else finish does it
 	}

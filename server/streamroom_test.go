@@ -115,7 +115,7 @@ func TestWaitOfStreamThatIsGone(t *testing.T) {
 	x := &r.s.exchanges
 	s := r.openOf(t, 0, func(s *Stream) error { return s.Send(make([]byte, 5000)) })
 	x.running.Wait() // the handler has returned, with bytes that its caller does not want yet
-	s.giveUp(ErrGivenUp)
+	s.giveUp()
 	// As a worker that had found the exchange before.
 	r.ring.Deliver(2, 1, fuzzID, 1)
 	u, ok := r.ring.Pick(2, fuzzID)

@@ -1,18 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/counted"
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 )
@@ -57,7 +55,7 @@ func (f *countersFlags) path() string {
 	if f.file != "" {
 		return f.file
 	}
-	c := config.Config{Node: config.Node{Socket: cmp.Or(f.socket, os.Getenv("RDMAD_SOCKET"), client.DefaultSocket)}, Observe: config.Observe{Counters: config.Auto}}
+	c := config.Config{Node: config.Node{Socket: attach.SocketPath(f.socket)}, Observe: config.Observe{Counters: config.Auto}}
 	return c.CountersPath()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/nodelog"
 	"github.com/rdmad/rdmad/server"
 )
@@ -38,7 +39,7 @@ func newSandbox() *cobra.Command {
 				return usagef("--group-max %d: want 1 to 255", o.Settings.GroupMax)
 			}
 			if c.Flags().Changed("lanes") && o.Settings.Lanes < 1 {
-				return usagef("--lanes %d: want 1 to 8", o.Settings.Lanes)
+				return usagef("--lanes %d: want 1 to %d", o.Settings.Lanes, config.MaxLanesPerPeer)
 			}
 			o.Settings.TLS = o.Settings.TLS || o.Settings.TLSData
 			if err := checkFabricOptions(o.Settings.Verbs); err != nil {
