@@ -40,9 +40,7 @@ const (
 // of them is a hint: a process that forges it makes large messages of this one slower, or its own
 // small ones. The caller holds the gate.
 func (p *pace) alone(c *Conn) bool {
-	c.mu.Lock()
-	lanes := c.opened // only ever appended to
-	c.mu.Unlock()
+	lanes := c.allLanes()
 	now := shm.Nanotime()
 	p.mu.Lock()
 	defer p.mu.Unlock()

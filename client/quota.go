@@ -260,6 +260,7 @@ func (c *Conn) held() (bytes int) {
 	return bytes
 }
 
+// allLanes returns the lanes that were ever opened, in a slice that is only ever appended to.
 func (c *Conn) allLanes() []*lane {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -48,12 +48,7 @@ type follower struct {
 
 var followers = sync.Pool{New: func() any { return &follower{ch: make(chan struct{}, 1)} }}
 
-func (w *follower) poke() {
-	select {
-	case w.ch <- struct{}{}:
-	default:
-	}
-}
+func (f *follower) poke() { poke(f.ch) }
 
 // until returns when f is settled or ctx has ended.
 func (w *waiting) until(ctx context.Context, f *Future) {
@@ -363,10 +358,7 @@ func (w *waiting) failLane(l *lane) {
 }
 
 func (w *waiting) each(do func(l *lane, i int, ticket uint64)) {
-	w.conn.mu.Lock()
-	lanes := w.conn.opened
-	w.conn.mu.Unlock()
-	for _, l := range lanes {
+	for _, l := range w.conn.allLanes() {
 		l.each(do)
 	}
 }

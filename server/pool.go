@@ -193,12 +193,7 @@ func (p *pool) nod() {
 
 // nudge starts the monitor again if a pause has stopped it: nobody may listen to
 // the daemon's bell from now on.
-func (p *pool) nudge() {
-	select {
-	case p.work <- struct{}{}:
-	default:
-	}
-}
+func (p *pool) nudge() { poke(p.work) }
 
 // serve handles the request that h names, if there is one.
 func (p *pool) serve(c *Call, h slots.Hint) {

@@ -66,11 +66,9 @@ func (l *InLane) request(i int) (run int, ok bool) {
 		l.violation("a request that does not fit its slots")
 		return 0, false
 	}
-	for j := i; j < i+run; j++ {
-		if l.covered[j] {
-			l.violation("a request over another that is not answered")
-			return 0, false
-		}
+	if touches(l.covered, i, run) {
+		l.violation("a request over another that is not answered")
+		return 0, false
 	}
 	if l.answers.Overlaps(i, run) {
 		l.violation("a request over another whose answer is not sent")

@@ -67,7 +67,7 @@ func (d *Domain) Quiet() bool {
 		}
 	}
 	for _, l := range d.InLanes {
-		if l.Busy > 0 || l.answers.Pending() > 0 || l.Pair != nil && (len(l.Pair.wrs) > 0 || l.Pair.done+1 < l.Pair.next) {
+		if l.Busy > 0 || l.answers.Pending() > 0 || l.Pair != nil && l.Pair.underWay() {
 			return false
 		}
 	}

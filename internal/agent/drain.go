@@ -56,7 +56,7 @@ func (l *OutLane) Undrain() {
 func (d *Domain) Serving() (n int) {
 	for _, l := range d.InLanes {
 		n += max(l.Busy, l.answers.Pending())
-		if l.Busy == 0 && l.Pair != nil && (len(l.Pair.wrs) > 0 || l.Pair.done+1 < l.Pair.next) {
+		if l.Busy == 0 && l.Pair != nil && l.Pair.underWay() {
 			n++
 		}
 		if l.Local != nil {

@@ -72,10 +72,10 @@ func (l *OutLane) cover(i, run int, on bool) {
 	}
 }
 
-// overlaps reports whether the run at i touches one in the journal.
-func (l *OutLane) overlaps(i, run int) bool {
-	for j := i; j < i+run; j++ {
-		if l.covered[j] {
+// touches reports whether one of the slots that are covered is in the run at i.
+func touches(covered []bool, i, run int) bool {
+	for _, c := range covered[i : i+run] {
+		if c {
 			return true
 		}
 	}

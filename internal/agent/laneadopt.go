@@ -23,7 +23,7 @@ func (l *OutLane) Adopt() {
 	for i := range l.journal {
 		k := l.kept.Load(i)
 		run, owner := k.Word.Run(), k.Word.Owner()
-		if k.State == vault.EntryNone || run < 1 || run > l.geo.MaxRun || run > l.geo.Slots-i || owner == 0 || l.overlaps(i, run) {
+		if k.State == vault.EntryNone || run < 1 || run > l.geo.MaxRun || run > l.geo.Slots-i || owner == 0 || touches(l.covered, i, run) {
 			l.kept.Strike(i)
 			continue
 		}
@@ -47,7 +47,7 @@ func (l *OutLane) Adopt() {
 	}
 	for i := range l.journal {
 		// The worker has been sent what was in these.
-		if w := l.Ring.Word(i); w.State() == slots.Moved && w.Run() >= 1 && w.Run() <= l.geo.Slots-i && !l.overlaps(i, w.Run()) {
+		if w := l.Ring.Word(i); w.State() == slots.Moved && w.Run() >= 1 && w.Run() <= l.geo.Slots-i && !touches(l.covered, i, w.Run()) {
 			l.Ring.FreeRest(i, w)
 		}
 	}
@@ -72,7 +72,7 @@ func (l *InLane) Adopt() (waiting []Queued) {
 		if k.State == vault.RecordDone {
 			continue
 		}
-		if l.overlapsActive(i, run) {
+		if touches(l.covered, i, run) {
 			l.records[i] = record{}
 			continue
 		}
@@ -90,15 +90,6 @@ func (l *InLane) Adopt() (waiting []Queued) {
 		}
 	}
 	return waiting
-}
-
-func (l *InLane) overlapsActive(i, run int) bool {
-	for j := i; j < i+run; j++ {
-		if l.covered[j] {
-			return true
-		}
-	}
-	return false
 }
 
 // handed finds out which process has the adopted request in slot i, if its handler has

@@ -94,7 +94,7 @@ func (l *OutLane) Send() int {
 	if len(l.resend) > 0 {
 		if l.Pair.unordered {
 			// One at a time: requests of an order must not overtake each other.
-			if limit = 1; l.Pair.done+1 < l.Pair.next {
+			if limit = 1; l.Pair.underWay() {
 				if err := l.Pair.flush(); err != nil { // there may have been no room
 					l.Fail("post failed", err)
 				}
@@ -102,7 +102,7 @@ func (l *OutLane) Send() int {
 			}
 		}
 		// Before anything else: requests of an order keep it.
-		if limit = l.sendAgain(limit); limit == 0 || l.Pair == nil || l.Pair.unordered && l.Pair.done+1 < l.Pair.next {
+		if limit = l.sendAgain(limit); limit == 0 || l.Pair == nil || l.Pair.unordered && l.Pair.underWay() {
 			return 1
 		}
 	}
@@ -136,13 +136,13 @@ func (l *OutLane) Send() int {
 func (l *OutLane) Admit(i int, w slots.Word, h *slots.Header, bad error) groupsend.Verdict {
 	if bad != nil {
 		known := l.misused(i, w, h == nil)
-		if h != nil && !l.overlaps(i, w.Run()) {
+		if h != nil && !touches(l.covered, i, w.Run()) {
 			l.refuse(i, w, h.Kind, slots.StatusInvalid, bad.Error())
 			return groupsend.Refuse
 		}
 		return known
 	}
-	if l.overlaps(i, w.Run()) {
+	if touches(l.covered, i, w.Run()) {
 		// A worker has overwritten the words of slots that are on the wire. The
 		// peer would take this for a fault of ours; it waits for the answers.
 		return l.misused(i, w, true)

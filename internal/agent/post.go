@@ -131,6 +131,9 @@ func cause(ep fabric.Endpoint, c *fabric.Completion) error {
 // room is how many more writes may be posted now.
 func (p *EndpointPair) room() int { return sendDepth - int(p.next-1-p.done) }
 
+// underWay reports whether there are writes that are not known to be complete, also such as are not posted yet.
+func (p *EndpointPair) underWay() bool { return p.done+1 < p.next }
+
 // add queues the last write of a group, with its immediate, and returns its size in
 // bytes.
 func (p *EndpointPair) add(g groupsend.Group) int {

@@ -77,7 +77,7 @@ func (l *InLane) giveBack(why string) {
 // Flushed reports whether the answers of a retired domain are on their way.
 func (d *Domain) Flushed() bool {
 	for _, l := range d.InLanes {
-		if p := l.Pair; p != nil && (l.answers.Pending() > 0 || len(p.wrs) > 0 || p.done+1 < p.next) {
+		if p := l.Pair; p != nil && (l.answers.Pending() > 0 || p.underWay()) {
 			return false
 		}
 	}

@@ -130,7 +130,7 @@ func (l *OutLane) ripen(i int, w slots.Word) {
 // move takes an answer out of the ring, unless its worker has taken it. Nothing is
 // freed that may be another's: the words are not to be trusted.
 func (l *OutLane) move(i int, w slots.Word) bool {
-	if l.Ring.CheckRun(i, w) != nil || l.overlaps(i, w.Run()) || !l.Ring.Move(i, w) {
+	if l.Ring.CheckRun(i, w) != nil || touches(l.covered, i, w.Run()) || !l.Ring.Move(i, w) {
 		return false
 	}
 	l.free(i, w.Run())

@@ -228,8 +228,8 @@ func (d *Domain) takeTurns() {
 
 // handOn dispatches a request whose turn it is, of the method that is being drained.
 func (d *Domain) handOn(r Queued) verdict {
-	m, rec := d.draining, &r.lane.records[r.index]
-	if !rec.active || rec.worker != 0 || rec.ticket != r.ticket {
+	m := d.draining
+	if !r.waits() {
 		return gone // answered otherwise meanwhile
 	}
 	if w := m.pick(r.lane.id); w != nil && m.room(w, r.caller(), d) && r.lane.give(r.index, w) {
