@@ -3,12 +3,10 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
@@ -47,21 +45,11 @@ func (c *conductor) admitPeer(node string, ch *peerauth.Channel) error {
 	return c.guard.Allowed(node, c.live().TLS.Allow)
 }
 
-const (
-	// partTime and partBytes bound the farewell to a connection that was refused.
-	partTime  = time.Second
-	partBytes = 64 << 10
-)
-
 // refuse counts and logs why a connection is not taken, and ends it.
 func (c *conductor) refuse(conn net.Conn, err error) {
 	c.note(conn.RemoteAddr(), "bootstrap connection refused", err)
-	if t, ok := conn.(*net.TCPConn); ok && !errors.Is(err, os.ErrDeadlineExceeded) && t.CloseWrite() == nil {
-		// Closing with bytes unread would reset the connection, and what was said
-		// last would be lost on the other side.
-		if t.SetReadDeadline(time.Now().Add(partTime)) == nil {
-			_, _ = io.CopyN(io.Discard, t, partBytes)
-		}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		turnstile.Farewell(conn)
 	}
 	_ = conn.Close()
 }

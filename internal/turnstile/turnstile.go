@@ -1,6 +1,6 @@
 // Package turnstile bounds how often one host may come: connections cost work before it
 // is known whose they are, and whoever makes them without end must not cost more than a
-// little. Only those in vain count. It also says who makes room where connections wait.
+// little. Only those in vain count. It also says who makes room where connections wait, and lets whoever is refused read why.
 package turnstile
 
 import (

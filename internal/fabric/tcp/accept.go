@@ -87,7 +87,7 @@ func (d *Device) greet(c net.Conn) {
 	in := arrival{conn: c}
 	g, err := d.hear(&in)
 	if err != nil && in.sec != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		part(c) // while it can be pushed out
+		turnstile.Farewell(c) // while it can be pushed out
 	}
 	if err = d.settle(in, g, err); err != nil {
 		d.reject(c, err)

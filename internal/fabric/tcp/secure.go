@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -57,9 +56,6 @@ const (
 	// maxHandshake is how many bytes a peer may send before its greeting is over:
 	// far more than any chain of certificates takes.
 	maxHandshake = 64 << 10
-	// partTime and partBytes bound the farewell to a connection that is refused.
-	partTime  = time.Second
-	partBytes = 64 << 10
 )
 
 // secured is the TLS of one connection. crypto/tls does the handshake over a net.Conn,
@@ -202,13 +198,4 @@ func (s *secured) Write(b []byte) (int, error) {
 	}
 	s.out = append(s.out, b...)
 	return len(b), nil
-}
-
-// part lets the other end read why it is refused: closing with bytes unread would
-// reset the connection, and what was said last would be lost.
-func part(c net.Conn) {
-	t, ok := c.(*net.TCPConn)
-	if ok && t.CloseWrite() == nil && t.SetReadDeadline(time.Now().Add(partTime)) == nil {
-		_, _ = io.CopyN(io.Discard, t, partBytes)
-	}
 }
