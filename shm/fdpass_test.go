@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -60,7 +61,7 @@ func TestPassFDs(t *testing.T) {
 		if n > 0 {
 			fds[n-1] = seg.FD()
 		}
-		before := openFDs(t)
+		before := leaktest.Descriptors(t)
 		if err := shm.SendFDs(a, []byte("hello"), fds...); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +83,7 @@ func TestPassFDs(t *testing.T) {
 			shm.CloseFDs(came[:n-1])
 			s.Close()
 		}
-		if after := openFDs(t); after != before {
+		if after := leaktest.Descriptors(t); after != before {
 			t.Errorf("n %d: %d descriptors, %d before", n, after, before)
 		}
 	}
@@ -126,7 +127,7 @@ func TestRecvFDsClosesWhatItRefuses(t *testing.T) {
 			for i := range fds {
 				fds[i] = one[0]
 			}
-			before := openFDs(t)
+			before := leaktest.Descriptors(t)
 			if cerr := raw.Control(func(fd uintptr) { err = sendRaw(int(fd), tt.msg, fds) }); cerr != nil || err != nil {
 				t.Fatal(cerr, err)
 			}
@@ -137,7 +138,7 @@ func TestRecvFDsClosesWhatItRefuses(t *testing.T) {
 			if errors.Is(err, io.EOF) != tt.wantEOF {
 				t.Errorf("error %v", err)
 			}
-			if after := openFDs(t); after != before {
+			if after := leaktest.Descriptors(t); after != before {
 				t.Errorf("%d descriptors, %d before", after, before)
 			}
 			// The connection is still in step.

@@ -162,13 +162,3 @@ func testSegment(t *testing.T) *shm.Segment {
 	})
 	return s
 }
-
-// openFDs counts the process's descriptors.
-func openFDs(t *testing.T) int {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
-}

@@ -7,11 +7,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 )
 
 func TestSealed(t *testing.T) {
-	before := openFDs(t)
+	before := leaktest.Descriptors(t)
 	for _, n := range []int{0, 1, 4096, 3 << 20} {
 		want := bytes.Repeat([]byte{7, 8, 9}, n/3+1)[:n]
 		fd, err := shm.CreateSealed("test", want)
@@ -56,7 +57,7 @@ func TestSealed(t *testing.T) {
 	if err := unix.Close(p[1]); err != nil {
 		t.Error(err)
 	}
-	if after := openFDs(t); after != before {
+	if after := leaktest.Descriptors(t); after != before {
 		t.Errorf("%d descriptors, %d before", after, before)
 	}
 }

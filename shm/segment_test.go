@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -86,7 +87,7 @@ func TestCreatePrefaultsAndRoundsUp(t *testing.T) {
 }
 
 func TestCreateFailsCleanly(t *testing.T) {
-	before := openFDs(t)
+	before := leaktest.Descriptors(t)
 	for _, size := range []int{-1, 0, shm.HeaderSize - 1, 1 << 62} {
 		if _, err := shm.Create(shm.CreateOptions{Name: "bad", Kind: shm.KindTest, Size: size}); err == nil {
 			t.Errorf("size %d was accepted", size)
@@ -95,7 +96,7 @@ func TestCreateFailsCleanly(t *testing.T) {
 	if _, err := shm.Create(shm.CreateOptions{Name: strings.Repeat("x", 300), Kind: shm.KindTest, Size: testSize}); err == nil {
 		t.Error("an overlong name was accepted")
 	}
-	if after := openFDs(t); after != before {
+	if after := leaktest.Descriptors(t); after != before {
 		t.Errorf("%d descriptors, %d before", after, before)
 	}
 }
@@ -133,7 +134,7 @@ func TestCreateUnderSignals(t *testing.T) {
 }
 
 func TestHugepages(t *testing.T) {
-	before := openFDs(t)
+	before := leaktest.Descriptors(t)
 	o := shm.CreateOptions{Name: "huge", Kind: shm.KindTest, Size: testSize, Hugepages: shm.HugepagesRequire}
 	s, err := shm.Create(o)
 	if err == nil {
@@ -158,7 +159,7 @@ func TestHugepages(t *testing.T) {
 	}
 	shm.Uint64At(s.Bytes(), len(s.Bytes())-8).Store(1)
 	s.Close()
-	if after := openFDs(t); after != before {
+	if after := leaktest.Descriptors(t); after != before {
 		t.Errorf("%d descriptors, %d before", after, before)
 	}
 }
@@ -228,7 +229,7 @@ func memfd(t *testing.T, size int64, seals int, change func(h []byte)) int {
 
 func TestOpenRefuses(t *testing.T) {
 	const all = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-	before := openFDs(t)
+	before := leaktest.Descriptors(t)
 	tests := []struct {
 		name   string
 		size   int64
@@ -287,7 +288,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	if after := openFDs(t); after != before {
+	if after := leaktest.Descriptors(t); after != before {
 		t.Errorf("%d descriptors, %d before", after, before)
 	}
 }

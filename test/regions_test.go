@@ -57,6 +57,24 @@ func (c *cluster) awaitNoRegions() {
 	})
 }
 
+// useAndFree has a handler of b's write to a region of a's, and gives that back.
+func (c *cluster) useAndFree(conn *client.Conn, region *client.Region, ref client.RegionRef) {
+	c.t.Helper()
+	const seed = 5
+	if _, err := conn.CallRegions(bounded(c.t), "b/regions/scatter", append(encoded(seed), 0), ref); err != nil {
+		c.t.Error(err)
+	}
+	want := make([]byte, regionPage)
+	stream(want, seed)
+	if !bytes.Equal(region.Bytes()[:regionPage], want) {
+		c.t.Error("the region has other bytes")
+	}
+	if err := region.Free(); err != nil {
+		c.t.Error(err)
+	}
+	c.awaitNoRegions()
+}
+
 // bind makes a region on a, and a reference to all of it.
 func bind(t *testing.T, conn *client.Conn, n int, rights client.Rights) (*client.Region, client.RegionRef) {
 	t.Helper()
@@ -227,16 +245,5 @@ func TestRegionsAfterReconnect(t *testing.T) {
 		return err == nil
 	})
 	// The new daemon of b does not know the region: the library tells it.
-	if _, err := conn.CallRegions(bounded(t), "b/regions/scatter", append(encoded(5), 0), ref); err != nil {
-		t.Error(err)
-	}
-	want := make([]byte, regionPage)
-	stream(want, 5)
-	if !bytes.Equal(region.Bytes()[:regionPage], want) {
-		t.Error("the region has other bytes")
-	}
-	if err := region.Free(); err != nil {
-		t.Error(err)
-	}
-	c.awaitNoRegions()
+	c.useAndFree(conn, region, ref)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -32,7 +33,7 @@ func waitEnds(t *testing.T, what string, p *shm.Pages, failed bool) {
 // and who has slept without any since then is woken. The end of the session ends them all.
 func TestPagesOfCores(t *testing.T) {
 	f := newFake(t)
-	before := openFiles(t)
+	before := leaktest.Descriptors(t)
 	first, firstEnd, err := shm.NewPager()
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func TestPagesOfCores(t *testing.T) {
 		t.Error("a session that has ended has pages")
 	}
 	_ = second.Close()
-	if now := openFiles(t); now > before {
+	if now := leaktest.Descriptors(t); now > before {
 		t.Errorf("%d descriptors, %d before", now, before)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -103,7 +104,7 @@ func TestRegion(t *testing.T) {
 func TestBadRegions(t *testing.T) {
 	f := newFake(t)
 	mem := newMemory(t, 8192)
-	before := openFiles(t)
+	before := leaktest.Descriptors(t)
 	for name, c := range map[string]struct {
 		m    attach.Message
 		fds  []int
@@ -146,7 +147,7 @@ func TestBadRegions(t *testing.T) {
 		_ = s.Close()
 		s.Release()
 	}
-	if now := openFiles(t); now > before {
+	if now := leaktest.Descriptors(t); now > before {
 		t.Errorf("%d descriptors are open, %d before", now, before)
 	}
 }

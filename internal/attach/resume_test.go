@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -18,7 +19,7 @@ import (
 func TestResumed(t *testing.T) {
 	f := newFake(t)
 	mem, other := newMemory(t, 8192), newMemory(t, 8192)
-	before := openFiles(t)
+	before := leaktest.Descriptors(t)
 	asked := make(chan struct{})
 	var freed []attach.RegionInfo
 	var have attach.Have
@@ -148,7 +149,7 @@ func TestResumed(t *testing.T) {
 	if len(freed) != 1 || freed[0].Index != 2 {
 		t.Errorf("freed %+v", freed)
 	}
-	if now := openFiles(t); now > before {
+	if now := leaktest.Descriptors(t); now > before {
 		t.Errorf("%d descriptors, %d before", now, before)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -82,15 +83,6 @@ func (f *fake) lane(c *attach.Conn, id uint16) error {
 	return c.Send(&attach.Message{Type: attach.TypeLane, Lane: &attach.Lane{ID: id, Geometry: geometry}}, f.segs[shm.KindLane].FD())
 }
 
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
-
 // mappings returns how many memfds are mapped, one after the other or not.
 func mappings(t *testing.T) int {
 	t.Helper()
@@ -122,7 +114,7 @@ func TestBadWelcomes(t *testing.T) {
 		"wrong second":   {&attach.Message{Type: attach.TypeWelcome, Welcome: good}, []int{d, l, f.bell.FD()}, shm.ErrBadSegment},
 		"not a segment":  {&attach.Message{Type: attach.TypeWelcome, Welcome: good}, []int{f.bell.FD(), w, d}, shm.ErrBadSegment},
 	} {
-		before := openFiles(t)
+		before := leaktest.Descriptors(t)
 		done := f.script(func(conn *attach.Conn) error { return conn.Send(c.m, c.fds...) })
 		s, err := attach.Open(t.Context(), f.socket, attach.Hello{Role: attach.RoleClient}, attach.Events{})
 		if s != nil || !errors.Is(err, c.want) {
@@ -131,7 +123,7 @@ func TestBadWelcomes(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("%s: daemon: %v", name, err)
 		}
-		if now := openFiles(t); now > before {
+		if now := leaktest.Descriptors(t); now > before {
 			t.Errorf("%s: %d descriptors, %d before", name, now, before)
 		}
 	}
@@ -160,7 +152,7 @@ func TestBadMessages(t *testing.T) {
 		"closed lane":            {&attach.Message{Type: attach.TypeClosed, Lane: &attach.Lane{ID: 9}}, []int{lane}},
 		"closed without body":    {&attach.Message{Type: attach.TypeClosed}, []int{lane}},
 	} {
-		before := openFiles(t)
+		before := leaktest.Descriptors(t)
 		done := f.script(func(conn *attach.Conn) error { return errors.Join(f.welcome(conn), conn.Send(c.m, c.fds...)) })
 		s, err := attach.Open(t.Context(), f.socket, attach.Hello{Role: attach.RoleClient}, attach.Events{})
 		if err != nil {
@@ -175,7 +167,7 @@ func TestBadMessages(t *testing.T) {
 		}
 		_ = s.Close()
 		s.Release()
-		if now := openFiles(t); now > before {
+		if now := leaktest.Descriptors(t); now > before {
 			t.Errorf("%s: %d descriptors, %d before", name, now, before)
 		}
 	}
@@ -233,7 +225,7 @@ func TestSpilled(t *testing.T) {
 // A lane that is closed is unmapped when its owner says so, once, or by Release.
 func TestLanesComeAndGo(t *testing.T) {
 	f := newFake(t)
-	before := openFiles(t)
+	before := leaktest.Descriptors(t)
 	done := f.script(func(c *attach.Conn) error {
 		if err := f.welcome(c); err != nil {
 			return err
@@ -283,7 +275,7 @@ func TestLanesComeAndGo(t *testing.T) {
 	for _, unmap := range unmaps {
 		unmap() // late, and nothing
 	}
-	if now := openFiles(t); now > before {
+	if now := leaktest.Descriptors(t); now > before {
 		t.Errorf("%d descriptors, %d before", now, before)
 	}
 }

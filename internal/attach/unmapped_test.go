@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/slots"
 )
 
 // A lane for which a client has no room costs it nothing but that lane, and is there once there is room.
 func TestLaneWithoutRoom(t *testing.T) {
 	f := newFake(t)
-	before := openFiles(t)
+	before := leaktest.Descriptors(t)
 	room := attach.NoRoom(t)
 	route := &attach.Route{Method: 1, Lanes: []uint16{3}}
 	done := f.script(func(c *attach.Conn) error {
@@ -61,7 +62,7 @@ func TestLaneWithoutRoom(t *testing.T) {
 		t.Error(err)
 	}
 	s.Release()
-	if now := openFiles(t); now > before {
+	if now := leaktest.Descriptors(t); now > before {
 		t.Errorf("%d descriptors, %d before", now, before)
 	}
 }
@@ -70,7 +71,7 @@ func TestLaneWithoutRoom(t *testing.T) {
 // forgotten, and what is left when the session ends leaves no descriptor.
 func TestServiceWithoutRoom(t *testing.T) {
 	f := newFake(t)
-	before := openFiles(t)
+	before := leaktest.Descriptors(t)
 	room := attach.NoRoom(t)
 	asked, mapped := make(chan struct{}, 100), make(chan uint16, 10)
 	done := f.script(func(c *attach.Conn) error {
@@ -131,7 +132,7 @@ func TestServiceWithoutRoom(t *testing.T) {
 	_ = s.Close()
 	<-done
 	s.Release()
-	if now := openFiles(t); now > before {
+	if now := leaktest.Descriptors(t); now > before {
 		t.Errorf("%d descriptors, %d before", now, before)
 	}
 }

@@ -168,7 +168,7 @@ func runCore(t *testing.T, s *Store, role string) (*Link, error) {
 
 // What a core has put survives its SIGKILL, down to the last message.
 func TestSurvivesTheCore(t *testing.T) {
-	before := openFiles(t)
+	before := leaktest.Descriptors(t)
 	s, r := newStore(t, Limits{Items: 1000, FDs: 1000})
 	if _, err := runCore(t, s, "put"); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Fatalf("the core ended as %v", err)
@@ -191,18 +191,9 @@ func TestSurvivesTheCore(t *testing.T) {
 		t.Error(errs)
 	}
 	s.Clear()
-	if now := openFiles(t); now > before {
+	if now := leaktest.Descriptors(t); now > before {
 		t.Errorf("%d descriptors, %d before", now, before)
 	}
-}
-
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
 
 // localCore is a core in this process. served is closed when the store has done all
@@ -324,7 +315,7 @@ func TestNotes(t *testing.T) {
 func TestMalformedMessages(t *testing.T) {
 	s, r := newStore(t, Limits{Items: 10, FDs: 10})
 	c, _ := serve(t, s, nil)
-	before := openFiles(t)
+	before := leaktest.Descriptors(t)
 	bad := []string{
 		"x", "{}", `{"op":"put"}`, `{"op":"put","key":"a:b"}`, `{"op":"put","key":"a b"}`, `{"op":"put","key":"a#b"}`,
 		`{"op":"drop"}`, `{"op":"meta","key":"unknown"}`, `{"op":"end"}`, `{"op":"note"}`, `{"op":"steal","key":"a"}`,
@@ -357,7 +348,7 @@ func TestMalformedMessages(t *testing.T) {
 		t.Errorf("%d items, %d descriptors", items, fds)
 	}
 	s.Clear()
-	if now := openFiles(t); now > before {
+	if now := leaktest.Descriptors(t); now > before {
 		t.Errorf("%d descriptors, %d before", now, before)
 	}
 }

@@ -1,7 +1,8 @@
-// Package leaktest checks that the tests of a package leave no goroutine behind.
+// Package leaktest checks that the tests of a package leave no goroutine behind, and counts descriptors for those that look for such as are left.
 package leaktest
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -25,4 +26,14 @@ func (t tests) Run() int {
 	for end := time.Now().Add(patience); code == 0 && goleak.Find() != nil && time.Now().Before(end); {
 	}
 	return code
+}
+
+// Descriptors counts the process's open descriptors, always with one for the count itself.
+func Descriptors(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
 }

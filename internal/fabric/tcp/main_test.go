@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -27,19 +26,12 @@ func watchFDs(t testing.TB) {
 		t.Fatal(err)
 	}
 	must(t, d.Close())
-	before := countFDs(t)
+	before := leaktest.Descriptors(t)
 	t.Cleanup(func() {
-		if after := countFDs(t); after > before {
+		if after := leaktest.Descriptors(t); after > before {
 			t.Errorf("%d descriptors at the end, %d at the start", after, before)
 		}
 	})
-}
-
-func countFDs(t testing.TB) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
-	return len(entries)
 }
 
 func must(t testing.TB, err error) {

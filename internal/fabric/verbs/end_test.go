@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
 // kernelObjects returns the device's objects in the kernel by kind, nil if it does
@@ -33,15 +33,6 @@ func kernelObjects(t *testing.T, device string) map[string]any {
 	return list[0]
 }
 
-func descriptors(t *testing.T) int {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
-}
-
 // After 200 connections nothing is left: no descriptor, no object here or in the
 // kernel.
 func TestNoLeaks(t *testing.T) {
@@ -50,7 +41,7 @@ func TestNoLeaks(t *testing.T) {
 		if err := openDevice(t, cfg).Close(); err != nil {
 			t.Fatal(err)
 		}
-		kernel, fds, objects := kernelObjects(t, needDevice(t).Name), descriptors(t), live.Load()
+		kernel, fds, objects := kernelObjects(t, needDevice(t).Name), leaktest.Descriptors(t), live.Load()
 		t.Run("cycles", func(t *testing.T) {
 			r := newRig(t, cfg, 1024, true)
 			inside := live.Load()
@@ -89,7 +80,7 @@ func TestNoLeaks(t *testing.T) {
 		if n := live.Load(); n != objects {
 			t.Errorf("%d objects are left", n-objects)
 		}
-		if n := descriptors(t); n != fds {
+		if n := leaktest.Descriptors(t); n != fds {
 			t.Errorf("%d descriptors are left", n-fds)
 		}
 		if kernel == nil {

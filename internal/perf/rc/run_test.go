@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
 	"github.com/rdmad/rdmad/internal/fabric/tcp"
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/internal/perf"
 	"github.com/rdmad/rdmad/internal/perf/perftest"
 	"github.com/rdmad/rdmad/internal/perf/report"
@@ -180,7 +180,7 @@ func TestInspect(t *testing.T) {
 
 // Wherever a connection breaks, both sides end with an error, and everything is released.
 func TestBroken(t *testing.T) {
-	before := descriptors(t)
+	before := leaktest.Descriptors(t)
 	for after := 1; after <= 4; after++ {
 		p := fabrictest.Faulty(tcp.New(tcp.Config{}), 3, fabrictest.Plan{DisconnectAfter: after, HalfWrite: true})
 		c, s := perftest.Between(t, p, p, tool(5000), new(Tool))
@@ -189,18 +189,9 @@ func TestBroken(t *testing.T) {
 		}
 	}
 	// Go's own descriptors for its poller come with the first socket.
-	if now := descriptors(t); now > before+2 {
+	if now := leaktest.Descriptors(t); now > before+2 {
 		t.Errorf("%d descriptors at the end, %d at the start", now, before)
 	}
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(all)
 }
 
 func TestRefused(t *testing.T) {
