@@ -40,10 +40,10 @@ var (
 	// one that does not fit its slots where it may not travel otherwise: with Direct, Within or Ordered, and by Reserve,
 	// CallRegions, CallRegionsInto and GoRegions.
 	ErrTooLarge = exchange.ErrTooLarge
-	// ErrBackpressure is returned with the NoWait option when the ring is full, when what becomes
-	// free in it is for a request of many slots that has waited for long, or
-	// when this process holds its quota of slots or bytes, or its share of a ring
-	// that is crowded: the text says which. Not executed.
+	// ErrBackpressure is returned with NoWait when there is no room at once: the ring is full; its
+	// free slots are kept for a large request that has waited long; or this process has used up its
+	// quota of slots or bytes, or its share of a crowded ring. The text says which. The request was
+	// not executed.
 	ErrBackpressure = errors.New("ring full")
 	// ErrNotExecuted is wrapped by the error of an accepted request that is
 	// known not to have been executed.

@@ -59,9 +59,9 @@ func (o *callOptions) unsplit() {
 }
 
 // Split makes every request and every answer travel through a region of this process,
-// whatever their size, and leaves the slots to what controls that. It is for large
-// messages that must not hold slots which others need, and for answers whose size
-// nobody knows.
+// whatever their size. Slots carry only the short messages that control the transfer. It
+// is for large messages that must not hold slots which others need, and for answers whose
+// size nobody knows.
 func Split() CallOption {
 	return func(o *callOptions) {
 		if !o.split {
@@ -73,8 +73,8 @@ func Split() CallOption {
 
 // Rendezvous sets from which size on, in bytes, messages that fit no run of slots go
 // through a region of this process instead of being cut into parts that do; the default
-// is DefaultRendezvous. Without room for the region they go in parts. A message whose bytes,
-// or an answer the memory for which, lie in a Region go from there and to there without a copy.
+// is DefaultRendezvous. Without room for the region they go in parts. Nothing is copied if the
+// request's bytes, or the memory for the answer, lie in a Region.
 func Rendezvous(n int) CallOption {
 	return func(o *callOptions) { o.rendezvous, o.before.rendezvous = max(n, 0), max(n, 0) }
 }

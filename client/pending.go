@@ -43,9 +43,9 @@ func (p Pending) Ready() bool { return p.f != nil && p.f.epoch.Load() == p.epoch
 
 // Wait waits for the answer, which must be released. With an error there is nothing to
 // release. When ctx ends before the outcome is known the request is given up, as by CallInPlace: it is
-// taken back, or its answer dropped, and the error is a *DeadlineError. Errors are those of Future.Wait besides;
-// for an answer that was there, too, ErrMaybeExecuted after Conn.Close, which has taken its memory away; and ErrInvalid if
-// Wait was called before, also of a copy.
+// taken back, or its answer dropped, and the error is a *DeadlineError. Other errors are those of Future.Wait.
+// After Conn.Close it is ErrMaybeExecuted even if an answer had arrived, because its memory is gone. A second
+// Wait, also on a copy of p, is ErrInvalid.
 func (p Pending) Wait(ctx context.Context) (Answer, error) {
 	present(ctx)
 	f := p.f

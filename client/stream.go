@@ -48,7 +48,8 @@ type Stream struct {
 // is the handler's. Every stream must be closed, or received from until an error.
 //
 // Errors are those of Call, and ErrInvalid of a method with Idempotent, since messages that were
-// exchanged cannot be sent again, or Ordered, since streams run beside each other. A stream to a method that is none ends in ErrNoService.
+// exchanged cannot be sent again, or Ordered, since streams run beside each other. If the method takes no streams, the
+// error is ErrNoService.
 func (m *Method) Stream(ctx context.Context) (*Stream, error) { return m.stream(ctx, nil, false) }
 
 // StreamWith is Stream and a first Send, with fewer requests: a message of up to 128 KiB,

@@ -227,11 +227,12 @@ func (s *Server) Withdraw(ctx context.Context) error {
 	return nil
 }
 
-// Fetched waits until no handler of a stream runs, the handlers of large requests that have begun to come have begun, too, and
-// callers have fetched to the end what handlers have left for them
-// in this process: messages of streams that their readers had no room for, and large answers. Of those a server that
-// is closed keeps what is not asked for for 3 seconds only, and all for 15 at most. It is meant to follow Withdraw: before, there may soon be
-// more. Errors: that of ctx, or ErrClosed of a server that is closed. It is safe for concurrent use.
+// Fetched waits until callers need nothing more of this process: no handler of a stream runs, the handler of every large
+// request that has begun to arrive has started, and callers have fetched to the end what handlers have left for them here,
+// which is messages of streams that their readers had no room for, and large answers. It is meant to follow Withdraw:
+// before, there may soon be more. After Close the server drops what is left when nobody has asked for any of it within
+// 3 seconds, and everything after 15. Errors: that of ctx, or ErrClosed of a server that is closed. It is safe for
+// concurrent use.
 func (s *Server) Fetched(ctx context.Context) error {
 	if err := s.exchanges.fetched(ctx, s.base); err != nil {
 		return fmt.Errorf("server: what callers have not fetched: %w", err)
