@@ -56,7 +56,7 @@ func (m *Method) CallInPlace(ctx context.Context, req []byte) (Answer, error) {
 // errors this returns.
 func (r *Request) CallInPlace(ctx context.Context) (Answer, error) {
 	if r.l == nil {
-		return Answer{}, fmt.Errorf("client: %s: %w: request was committed or aborted before", r.m.name, ErrInvalid)
+		return Answer{}, r.usedUp()
 	}
 	m := r.m
 	if end := deadline(ctx); end != 0 && (r.h.Deadline == 0 || end < r.h.Deadline) {

@@ -296,11 +296,16 @@ func (r *Request) Bytes() []byte {
 	return r.l.ring.Payload(r.u)[:n:n]
 }
 
+// usedUp is the error of a request that was committed or aborted before.
+func (r *Request) usedUp() error {
+	return fmt.Errorf("client: %s: %w: request was committed or aborted before", r.m.name, ErrInvalid)
+}
+
 // Commit sends the request. On error the request was not sent and its slots are
 // free again. Committing again, or after Abort, is ErrInvalid and does nothing.
 func (r *Request) Commit() (*Future, error) {
 	if r.l == nil {
-		return nil, fmt.Errorf("client: %s: %w: request was committed or aborted before", r.m.name, ErrInvalid)
+		return nil, r.usedUp()
 	}
 	defer r.m.conn.gate.leave()
 	f, err := r.m.commit(&r.draft, nil, &sink{})

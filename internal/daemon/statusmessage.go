@@ -18,7 +18,9 @@ import (
 const statusRoom = 256
 
 // sendStatus answers the question seq with the daemon's state.
-func (w *worker) sendStatus(seq uint64) error { return w.sendJSON(seq, w.domain.conductor.status()) }
+func (w *worker) sendStatus(seq uint64) error {
+	return w.sendJSON(seq, "status", w.domain.conductor.status())
+}
 
 // stacksAsked answers with what the goroutines do.
 func (c *conductor) stacksAsked(w *worker, m *attach.Message) error {
@@ -30,22 +32,22 @@ func (c *conductor) stacksAsked(w *worker, m *attach.Message) error {
 	if err := pprof.Lookup("goroutine").WriteTo(&text, 2); err != nil {
 		return fmt.Errorf("stacks: %w", err)
 	}
-	return w.sendJSON(m.Seq, text.String())
+	return w.sendJSON(m.Seq, "stacks", text.String())
 }
 
-// sendJSON answers the question seq with a value as JSON: in the message or, if it is too
+// sendJSON answers the question seq, for what, with a value as JSON: in the message or, if it is too
 // large for that, in a memfd that comes with it.
-func (w *worker) sendJSON(seq uint64, v any) error {
+func (w *worker) sendJSON(seq uint64, what string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("status: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	m := &attach.Message{Type: attach.TypeStatusIs, Seq: seq, StatusJSON: data}
 	var fds []int
 	if len(data) > attach.MaxMessage-statusRoom {
-		fd, err := shm.CreateSealed("rdmad-status", data)
+		fd, err := shm.CreateSealed("rdmad-"+what, data)
 		if err != nil {
-			return fmt.Errorf("%w: status of %d bytes: %w", attach.ErrLimit, len(data), err)
+			return fmt.Errorf("%w: %s of %d bytes: %w", attach.ErrLimit, what, len(data), err)
 		}
 		defer func() { _ = unix.Close(fd) }()
 		m.StatusJSON, fds = nil, []int{fd}
@@ -54,7 +56,7 @@ func (w *worker) sendJSON(seq uint64, v any) error {
 		if errors.Is(err, attach.ErrLimit) {
 			return err
 		}
-		w.domain.conductor.log.Debug().Err(err).Int("worker", w.id).Msg("status not sent")
+		w.domain.conductor.log.Debug().Err(err).Int("worker", w.id).Msg(what + " not sent")
 	}
 	return nil
 }

@@ -83,9 +83,9 @@ func (r *traceRun) describe(d *domain, f *agent.FoundTrace, p *peerproto.Stage, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, w := range map[*status.TraceProcess]*worker{&t.Caller: d.workers[t.Caller.ID], &t.Handler: d.workers[t.Handler.ID]} {
-		if w != nil && (id == &t.Caller || t.Path.Local) {
-			id.Name, id.PID = w.name, w.pid
+	for process, w := range map[*status.TraceProcess]*worker{&t.Caller: d.workers[t.Caller.ID], &t.Handler: d.workers[t.Handler.ID]} {
+		if w != nil && (process == &t.Caller || t.Path.Local) {
+			process.Name, process.PID = w.name, w.pid
 		}
 	}
 	if l := d.lanes[f.Lane]; l != nil {

@@ -35,7 +35,7 @@ func flushLeaves(t *testing.T, cfg Config) {
 	defer func() { must(t, unix.Close(null)) }()
 	e.fd = null
 	const total = reads * (headerSize + size)
-	for flushes := 0; e.tx.answerNo > 0; flushes++ {
+	for flushes := 0; e.tx.answerCount > 0; flushes++ {
 		if flushes > total/flushLimit {
 			t.Fatalf("%d of %d bytes are written after %d flushes", e.stats.BytesOut, total, flushes)
 		}

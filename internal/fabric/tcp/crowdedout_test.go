@@ -35,7 +35,7 @@ func TestReadsLeaveRoomForRequests(t *testing.T) {
 		return n > 0
 	}
 	deadline := time.Now().Add(20 * time.Second)
-	for p.ep[0].tx.answerNo < 2 {
+	for p.ep[0].tx.answerCount < 2 {
 		if turn(); time.Now().After(deadline) {
 			t.Fatal("no two answers wait")
 		}

@@ -320,9 +320,9 @@ type sender struct {
 	// crowdedOut: the last vec had room for answers only.
 	crowdedOut bool
 	// answers is a ring of frames the peer waits for.
-	answers              []txFrame
-	answerHead, answerNo uint32
-	nak                  txFrame // empty: none to send
+	answers                 []txFrame
+	answerHead, answerCount uint32
+	nak                     txFrame // empty: none to send
 	// reads counts requests that are sent and wait for their answer.
 	reads int
 }

@@ -264,7 +264,7 @@ func (e *Endpoint) gather() bool {
 		next, reads = e.listRequests(next, reads, 1)
 	}
 	t.crowdedOut = false
-	for i := range t.answerNo {
+	for i := range t.answerCount {
 		f := &t.answers[(t.answerHead+i)%maxReads]
 		if f == t.partial {
 			continue
@@ -276,7 +276,7 @@ func (e *Endpoint) gather() bool {
 		if !e.list(f, 0) {
 			// The region was closed after the request was accepted. The
 			// refusal takes the place of this answer and the later ones.
-			t.answerNo = i
+			t.answerCount = i
 			if e.link == linkOpen {
 				e.refuse(f.seq, fabric.StatusRemoteAccess)
 			}
@@ -360,7 +360,7 @@ func (e *Endpoint) sent(n int) {
 		case f.answer:
 			f.payload, f.region = nil, nil
 			t.answerHead = (t.answerHead + 1) % maxReads
-			t.answerNo--
+			t.answerCount--
 		case e.link == linkOpen:
 			e.sentRequest()
 		}
@@ -383,11 +383,11 @@ func (e *Endpoint) sentRequest() {
 // than maxReads at a time.
 func (e *Endpoint) answer(f *frame) *txFrame {
 	t := &e.tx
-	if t.answerNo == maxReads {
+	if t.answerCount == maxReads {
 		return nil
 	}
-	a := &t.answers[(t.answerHead+t.answerNo)%maxReads]
-	t.answerNo++
+	a := &t.answers[(t.answerHead+t.answerCount)%maxReads]
+	t.answerCount++
 	a.used, a.payload, a.region, a.seq = headerSize, nil, nil, f.seq
 	putHeader(a.head[:], f)
 	return a

@@ -296,7 +296,7 @@ func TestPortEvents(t *testing.T) {
 	}
 	ip(t, "link", "set", netdev, "up")
 	wait(EventPortActive)
-	if d.EventCount(EventPortError) == 0 || d.EventCount(EventPortActive) == 0 {
+	if d.eventCount(EventPortError) == 0 || d.eventCount(EventPortActive) == 0 {
 		t.Error("events were not counted")
 	}
 	// The address may have gone with the link.
@@ -322,7 +322,7 @@ func TestEventsDropped(t *testing.T) {
 	for range eventBacklog + 5 {
 		d.publish(Event{Kind: EventGIDChange})
 	}
-	if n, m := d.EventsDropped(), d.EventCount(EventGIDChange); n < 5 || m < eventBacklog+5 {
+	if n, m := d.eventsDropped(), d.eventCount(EventGIDChange); n < 5 || m < eventBacklog+5 {
 		t.Errorf("%d dropped of %d", n, m)
 	}
 	if err := d.Close(); err != nil {

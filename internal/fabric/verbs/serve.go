@@ -28,11 +28,11 @@ type eventCounts struct {
 // is closed by Close; events that find it full are only counted.
 func (d *Device) Events() <-chan Event { return d.events }
 
-// EventCount returns how many events of a kind there were.
-func (d *Device) EventCount(k EventKind) uint64 { return d.counts.kinds[k].Load() }
+// eventCount returns how many events of a kind there were.
+func (d *Device) eventCount(k EventKind) uint64 { return d.counts.kinds[k].Load() }
 
-// EventsDropped returns how many events found the channel of Events full.
-func (d *Device) EventsDropped() uint64 { return d.counts.dropped.Load() }
+// eventsDropped returns how many events found the channel of Events full.
+func (d *Device) eventsDropped() uint64 { return d.counts.dropped.Load() }
 
 // server is the device's goroutine.
 type server struct {
