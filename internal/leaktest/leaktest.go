@@ -1,4 +1,5 @@
-// Package leaktest checks that the tests of a package leave no goroutine behind, and counts descriptors for those that look for such as are left.
+// Package leaktest checks that the tests of a package leave no goroutine behind, and counts descriptors for those that look
+// for such as are left.
 package leaktest
 
 import (
