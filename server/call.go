@@ -60,6 +60,8 @@ type Call struct {
 	// spilledIn is the one that spilled is in, nil if that is in memory of its own.
 	blocks    []*attach.Block
 	spilledIn *attach.Block
+	// panicked is what the handler has panicked with, until it is logged.
+	panicked *panicked
 	// scratch is where answers are written that are dropped and do not fit the
 	// slots.
 	scratch []byte
@@ -212,6 +214,15 @@ func (c *Call) Context() context.Context {
 	return c.ctx
 }
 
+// sayPanic logs the panic of the handler, if there was one. It may take long: the request is finished, and its caller does not
+// wait for it.
+func (c *Call) sayPanic() {
+	if c.panicked != nil {
+		c.server.said.sayPanic(c.panicked)
+		c.panicked = nil
+	}
+}
+
 // serve runs the handler of the picked request and writes the answer's header.
 func (c *Call) serve() {
 	status, text := c.execute()
@@ -324,7 +335,7 @@ func (c *Call) handle(handler Handler) (status slots.Status, text string) {
 		switch p := recover(); {
 		case p != nil:
 			status, text = slots.StatusRemote, fmt.Sprintf("handler panicked: %v", p)
-			c.server.logPanic(p, debug.Stack())
+			c.panicked = &panicked{p, debug.Stack()}
 		case inside:
 			// It called runtime.Goexit: nothing of this goroutine runs any more
 			// but deferred functions such as this one.

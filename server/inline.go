@@ -65,4 +65,5 @@ func (s *Server) serveInline(h slots.Hint) {
 	c.ring, c.run, c.ctx, c.cancel, c.lane = r, u, nil, nil, h.Lane()
 	c.serve()
 	r.Finish(u, s.id)
+	c.sayPanic()
 }

@@ -232,12 +232,13 @@ func (p *pool) serve(c *Call, h slots.Hint) {
 	c.serve()
 	r.Finish(u, p.server.id)
 	faultpoint.Here("serve.over")
+	c.sayPanic()
 }
 
 // succeed does what is left of serve, and makes another goroutine the worker in place of
 // the one whose handler has exited. The call's answer has been written.
 func (p *pool) succeed(c *Call) {
-	slog.Error("rdmad: handler called runtime.Goexit")
+	defer p.server.said.say(slog.LevelError, "rdmad: handler called runtime.Goexit") // which may take long
 	c.ring.Finish(c.run, p.server.id)
 	if c.inline {
 		p.announce(slots.MakeHint(c.lane, c.run.Index, c.run.Ticket))
@@ -341,8 +342,4 @@ func (p *pool) wakeOne() bool {
 	p.active++
 	p.idle <- struct{}{} // has room for every worker
 	return true
-}
-
-func (s *Server) logPanic(p any, stack []byte) {
-	slog.Error("rdmad: handler panicked", "panic", p, "stack", string(stack))
 }

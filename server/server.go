@@ -32,6 +32,7 @@ type Server struct {
 	ops     opQueue
 	// exchanges are large messages and streams.
 	exchanges exchanges
+	said      sayer
 	// inline is the request that the core's agent handles; it belongs to the agent's thread.
 	inline *Call
 	// wasInline are the methods that Handle has told the agent of; it belongs to handling.
@@ -85,6 +86,7 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error)
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.session, s.id = session, session.Welcome.ID
+	s.said.apart = session.Core != nil
 	// What comes over a link that is lost, and back in time, has not been idle.
 	s.exchanges.lease += session.Welcome.Hold()
 	s.pool.init(s)
@@ -259,6 +261,7 @@ func (s *Server) Close() error {
 	}
 	err := s.detach()
 	s.session.Release()
+	s.said.flush()
 	if err != nil {
 		return fmt.Errorf("server: close: %w", err)
 	}
@@ -284,7 +287,7 @@ func (s *Server) addLane(l attach.Lane, r *slots.Ring) {
 	err := s.attached().Tell(&attach.Message{Type: attach.TypeMapped, Lane: &attach.Lane{ID: l.ID}})
 	faultpoint.Here("mapped.after")
 	if err != nil && !errors.Is(err, ErrClosed) { // at the end it does not matter
-		slog.Warn("rdmad: cannot confirm a lane", "lane", l.ID, "error", err)
+		s.said.say(slog.LevelWarn, "rdmad: cannot confirm a lane", "lane", l.ID, "error", err)
 	}
 }
 

@@ -126,7 +126,7 @@ func (s *Stream) run(h StreamHandler) {
 	defer func() {
 		if p := recover(); p != nil {
 			text = fmt.Sprintf("handler panicked: %v", p)
-			s.x.server.logPanic(p, debug.Stack())
+			defer s.x.server.said.sayPanic(&panicked{p, debug.Stack()}) // which may take long
 		}
 		s.finish(status, text)
 	}()

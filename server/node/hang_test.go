@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,18 +47,7 @@ func TestOrphan(t *testing.T) {
 	supervisor := daemontest.Spawn(t, "supervisor", file)
 	c := attachSoon(socket)
 	defer c.Close()
-	status, err := c.Status(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pids struct {
-		PIDs struct {
-			Core int `json:"core"`
-		} `json:"pids"`
-	}
-	if err := json.Unmarshal(status, &pids); err != nil {
-		t.Fatal(err)
-	}
+	core := coreOf(ctx, t, c)
 	hang, err := c.Method(ctx, "t/hang")
 	if err != nil {
 		t.Fatal(err)
@@ -70,11 +60,29 @@ func TestOrphan(t *testing.T) {
 	awaitFile(t, begun)
 	supervisor.Kill()
 	daemontest.Eventually(t, "the core ends", func() error {
-		if err := syscall.Kill(pids.PIDs.Core, 0); !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("core %d: %v", pids.PIDs.Core, err)
+		if err := syscall.Kill(core, 0); !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("core %d: %v", core, err)
 		}
 		return nil
 	})
+}
+
+// coreOf returns the process id of the core that a client is attached to.
+func coreOf(ctx context.Context, t *testing.T, c *client.Conn) int {
+	t.Helper()
+	status, err := c.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids struct {
+		PIDs struct {
+			Core int `json:"core"`
+		} `json:"pids"`
+	}
+	if err := json.Unmarshal(status, &pids); err != nil {
+		t.Fatal(err)
+	}
+	return pids.PIDs.Core
 }
 
 // No handler runs on the agent's thread before all are registered: nobody would end a core that hangs then.

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 		_ = node.Run(ctx, node.Config{}, register) // does not return
 	}
 	daemontest.Helper("supervisor", supervise)
+	daemontest.Helper("unread", superviseUnread)
 	daemontest.Helper("offender", offend)
 	daemontest.Main(m)
 }
