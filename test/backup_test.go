@@ -1,6 +1,7 @@
 package test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -17,7 +18,9 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // manager is a service manager that keeps descriptors, as systemd does.
@@ -69,7 +72,7 @@ func (m *manager) listen() {
 		name := said["FDNAME"]
 		old, known := m.kept[name]
 		switch {
-		case said["FDSTORE"] == "1" && len(fds) == 1 && name != "" && !known:
+		case said["FDSTORE"] == "1" && len(fds) == 1 && name != "" && !known && !m.has(fds[0]):
 			m.kept[name], fds = fds[0], nil
 		case said["FDSTOREREMOVE"] == "1" && known:
 			_ = unix.Close(old)
@@ -82,6 +85,20 @@ func (m *manager) listen() {
 		m.mu.Unlock()
 		shm.CloseFDs(fds)
 	}
+}
+
+// has reports whether the open file of a descriptor is kept already, under whatever name: a descriptor of the same one is
+// dropped. m.mu is held.
+func (m *manager) has(fd int) bool {
+	const file = 0 // KCMP_FILE
+	self := uintptr(os.Getpid())
+	for _, kept := range m.kept {
+		// A kernel without the call does not know.
+		if order, _, errno := unix.Syscall6(unix.SYS_KCMP, self, self, file, uintptr(kept), uintptr(fd), 0); errno == 0 && order == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // names returns the names of what is kept.
@@ -244,4 +261,51 @@ func TestServiceManagerKeepsWhatACoreCannotUse(t *testing.T) {
 		t.Errorf("the last supervisor: %v", err)
 	}
 	<-conn.Done()
+}
+
+// Who was disconnected for offences stays out also if the supervisor dies after the domain has got other memory, when what was kept of
+// the worker is gone.
+func TestServiceManagerKeepsWhoIsKeptOut(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{Extra: "[log]\nlevel = \"error\"\n\n[limits]\nstrikes = 8\n"}, "a")
+	m := newManager(t, c.dir)
+	args := []string{programs.rdmad, "run", "-c", filepath.Join(c.dir, "a.toml")}
+	now := m.run(args...)
+	eventually(t, "the node runs", func() bool {
+		conn, err := client.Attach(bounded(t), c.socket("a"))
+		return err == nil && conn.Close() == nil
+	})
+	s, err := attach.Open(bounded(t), c.socket("a"), attach.Hello{Role: attach.RoleService, Name: "liar"}, attach.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	worker := func() bool {
+		return slices.ContainsFunc(m.names(), func(name string) bool { return strings.HasPrefix(name, "worker/") })
+	}
+	eventually(t, "the worker is kept", worker)
+	for i := range 8 {
+		s.Rings.Up.Push(slots.MakeHint(slots.MaxLanes-1, i, uint64(i))) // of a lane that it has not been given
+	}
+	s.Bells.MarkWorker(s.Welcome.ID)
+	s.Bell.Ring()
+	eventually(t, "the domain has other memory", func() bool { return !worker() })
+	if err := now.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = now.Wait()
+	now = m.run(args...)
+	eventually(t, "it is refused", func() bool {
+		conn, err := client.Attach(bounded(t), c.socket("a"))
+		if err == nil {
+			t.Error("it is attached again")
+			_ = conn.Close()
+		}
+		return err == nil || errors.Is(err, client.ErrPermission)
+	})
+	if err := now.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := now.Wait(); err != nil {
+		t.Errorf("the last supervisor: %v", err)
+	}
 }

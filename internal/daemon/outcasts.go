@@ -1,6 +1,12 @@
 package daemon
 
-import "fmt"
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/event"
+)
 
 // A process that was disconnected for its offences may not attach again as long as it lives. The next core finds it among the
 // workers that are kept, and not any more when its domain has got other memory: then it is kept by itself.
@@ -18,7 +24,20 @@ func (w *worker) keepOutcast() {
 	if w.struck == 0 || w.pid == 0 || w.pidfd < 0 || c.ctx.Err() != nil { // in a core that stops the pidfd may be closed just now
 		return
 	}
-	c.keep(w.outcastKey(), &outcastMeta{}, w.pidfd)
+	// A pidfd of its own: a service manager drops a descriptor of an open file that it has already, under whatever name, and until
+	// the worker's item goes it has the worker's. The process is the same if that has not ended by then.
+	pidfd, err := unix.PidfdOpen(w.pid, 0)
+	if err == nil {
+		defer func() { _ = unix.Close(pidfd) }()
+	}
+	if w.isDead() {
+		return
+	}
+	if err != nil {
+		event.NotKept.On(&c.log).Err(err).Int("pid", w.pid).Msg("not kept for the next supervisor")
+		pidfd = w.pidfd // the next core has it all the same
+	}
+	c.keep(w.outcastKey(), &outcastMeta{}, pidfd)
 }
 
 // adoptOutcasts keeps the processes out that the last core has kept out, each until it is dead.
