@@ -115,13 +115,13 @@ func (l *InLane) accept(i, run int, h *slots.Header) {
 	// what it has just stored, in pieces that are smaller than it loads.
 	rec := &l.records[i]
 	rec.active, rec.seen, rec.oneway, rec.done, rec.owed = true, true, h.Kind == slots.KindOneWay, false, false
-	rec.run, rec.worker, rec.to, rec.order, rec.from = h.Run, 0, h.To, h.Order, h.From
+	rec.run, rec.worker, rec.to, rec.order, rec.from, rec.arrivalHigh = h.Run, 0, h.To, h.Order, h.From, 0
 	rec.method, rec.answer, rec.arrival, rec.length, rec.ticket = h.Method, h.Answer, 0, 0, h.Ticket
 	rec.refs, rec.grants, rec.deadline, rec.at = h.Refs > 0, nil, h.Deadline, l.domain.agent.stamp
 	rec.alone = h.Flags&slots.FlagPart == 0 && h.Refs == 0 && h.Order == 0 && h.To == 0
 	if h.Order != 0 {
 		l.domain.arrivals++
-		rec.arrival = l.domain.arrivals
+		rec.arrivedAs(l.domain.arrivals)
 	}
 	l.kept.Accept(i, &vault.Record{
 		Ticket: h.Ticket, Run: h.Run, To: h.To, From: h.From, Order: h.Order, Arrival: rec.arrival,

@@ -21,7 +21,7 @@ type Domain struct {
 	// others tell methods apart that had it one after the other.
 	MethodBits int
 	// arrivals counts the requests with an order. inherited: it goes on from what the last core has counted.
-	arrivals  uint32
+	arrivals  uint64
 	inherited bool
 	// underWay counts the requests in all lanes that have no outcome here yet.
 	underWay int

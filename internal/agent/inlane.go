@@ -74,27 +74,27 @@ type record struct {
 	// done: the answer, of length bytes, is in the slots. owed: the requester has
 	// asked for it.
 	done, owed bool
-	run        uint16
-	worker     uint16 // the service worker that has it; 0 for none
-	to         uint16 // the service worker that must have it; 0 for any
-	order      uint16 // the number of its order; 0 for none
-	from       uint16 // the attach id of the caller, at its node
-	method     uint32
-	answer     uint32
-	// arrival numbers the requests of the domain that have an order.
-	arrival uint32
-	length  uint32
-	ticket  uint64
-	// deadline is by this node's clock; 0 for none, and after the core has been replaced.
-	deadline int64
-	// refs: it refers to regions. grants are those that the handler may use; nil for
-	// none, and after the core has been replaced.
-	refs bool
-	// alone: it is small and needs neither regions nor other requests, so that an agent can
-	// handle it. Not known after the core has been replaced.
-	alone bool
+	// refs: it refers to regions. alone: it is small and needs neither regions nor other requests, so that an agent can handle it.
+	// The latter is not known after the core has been replaced.
+	refs, alone bool
+	run         uint16
+	worker      uint16 // the service worker that has it; 0 for none
+	to          uint16 // the service worker that must have it; 0 for any
+	order       uint16 // the number of its order; 0 for none
+	from        uint16 // the attach id of the caller, at its node
+	// arrival numbers the requests of the domain that have an order, and arrivalHigh has the bits 32 to 47 of that number: a
+	// request may wait for longer than it takes for 2^31 others to arrive.
+	arrivalHigh uint16
+	method      uint32
+	answer      uint32
+	arrival     uint32
+	length      uint32
 	// at is the agent's stamp of when it arrived.
 	at     uint32
+	ticket uint64
+	// deadline is by this node's clock; 0 for none, and after the core has been replaced.
+	deadline int64
+	// grants are those of its regions that the handler may use; nil for none, and after the core has been replaced.
 	grants *grants
 }
 

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/rdmad/rdmad/groupsend"
@@ -67,7 +66,7 @@ func (l *InLane) Adopt() (waiting []Queued) {
 		}
 		l.records[i] = record{
 			seen: true, done: k.State == vault.RecordDone, oneway: k.OneWay, run: k.Run, to: k.To, order: k.Order, from: k.From & slots.MaxOwner,
-			method: k.Method, answer: k.Answer, arrival: k.Arrival, length: k.Length, ticket: k.Ticket, refs: k.Refs, at: l.domain.agent.stamp,
+			method: k.Method, answer: k.Answer, length: k.Length, ticket: k.Ticket, refs: k.Refs, at: l.domain.agent.stamp,
 		}
 		if k.State == vault.RecordDone {
 			continue
@@ -78,8 +77,8 @@ func (l *InLane) Adopt() (waiting []Queued) {
 		}
 		l.records[i].active = true
 		l.note(i)
-		if d := l.domain; k.Order != 0 && (!d.inherited || int32(k.Arrival-d.arrivals) > 0) {
-			d.inherited, d.arrivals = true, k.Arrival
+		if k.Order != 0 {
+			l.records[i].arrivedAs(l.domain.inherit(k.Arrival))
 		}
 		switch {
 		case k.State == vault.RecordFailing:
@@ -130,10 +129,7 @@ func (l *InLane) handed(i, worker int) bool {
 // DispatchAdopted hands on what no handler had started when the last core died, those
 // with an order as they arrived.
 func (d *Domain) DispatchAdopted(waiting []Queued) {
-	slices.SortStableFunc(waiting, func(a, b Queued) int {
-		// Signed: the numbers wrap. Those without an order have none.
-		return cmp.Compare(int32(a.lane.records[a.index].arrival-d.arrivals), int32(b.lane.records[b.index].arrival-d.arrivals))
-	})
+	slices.SortStableFunc(waiting, byArrival) // those without an order have no number
 	for _, q := range waiting {
 		if !q.waits() {
 			continue // its lane was given up

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/sharing"
 	"github.com/rdmad/rdmad/internal/vault"
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -85,7 +86,7 @@ func TestOrderOutlivesTheCore(t *testing.T) {
 // The count of requests with an order wraps. Whatever it has come to, a core that takes over goes on from there: what it
 // takes in later comes behind what the last core has.
 func TestOrderOutlivesTheCoreAtAnyCount(t *testing.T) {
-	for _, count := range []uint32{0, 1<<31 - 3, 1 << 31, 1<<32 - 3} {
+	for _, count := range []uint64{0, 1<<31 - 3, 1 << 31, 1<<32 - 3, 1<<40 - 3} {
 		s := newSide(t, nil)
 		s.d.arrivals = count
 		out, in := s.localLane(t)
@@ -110,6 +111,37 @@ func TestOrderOutlivesTheCoreAtAnyCount(t *testing.T) {
 		if got := slotsOf(s.take(t, other, in.Ring, 100)); !slices.Equal(got, want) {
 			t.Errorf("from %d on: started as %v, want %v", count, got, want)
 		}
+	}
+}
+
+// The agent writes a record for each request: it takes no more than a line of the cache.
+func TestRecordFitsALine(t *testing.T) {
+	if n := shm.SizeOf[record](); n > 64 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+// A request waits behind a slow handler for as long as it takes, while any number of others arrive: it stays before those of its
+// order that came later.
+func TestOrderOverManyArrivals(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	caller, home := s.addWorker(1), s.addService()
+	var want []int
+	var last slots.Run
+	for range 3 {
+		c := s.sendOrdered(t, caller, out.Ring, 7, last)
+		want, last = append(want, c.u.Index), c.u
+		settle(s)
+		s.d.arrivals += 1<<31 + 1
+	}
+	other := s.addWorker(3)
+	other.view.Mapped[rigLane/64] |= 1 << (rigLane % 64)
+	s.d.Register(rigMethod, other.view)
+	s.bury(home)
+	settle(s)
+	if got := slotsOf(s.take(t, other, in.Ring, 100)); !slices.Equal(got, want) {
+		t.Errorf("started as %v, want %v", got, want)
 	}
 }
 

@@ -134,13 +134,34 @@ func (m *Method) recount() {
 	}
 }
 
+// arrivedAs notes the number of a request with an order.
+func (r *record) arrivedAs(n uint64) { r.arrival, r.arrivalHigh = uint32(n), uint16(n>>32) }
+
+// byArrival compares requests with an order by when they came.
+func byArrival(a, b Queued) int {
+	number := func(q Queued) uint64 {
+		r := &q.lane.records[q.index]
+		return uint64(r.arrivalHigh)<<32 | uint64(r.arrival)
+	}
+	return cmp.Compare(number(a), number(b))
+}
+
+// inherit returns the number of a request of which the last core has kept the lower half, and goes on from the last of them. What it
+// has is less than 2^31 apart, or is not in order.
+func (d *Domain) inherit(low uint32) uint64 {
+	if !d.inherited {
+		d.inherited, d.arrivals = true, 1<<32|uint64(low) // with room for those that came before
+		return d.arrivals
+	}
+	n := d.arrivals + uint64(int64(int32(low-uint32(d.arrivals)))) // signed: the numbers wrap
+	d.arrivals = max(d.arrivals, n)
+	return n
+}
+
 // putBack makes requests with an order, which were taken back from a process that went
 // away, the first ones in the queues of their methods.
 func (d *Domain) putBack(back []Queued) {
-	slices.SortFunc(back, func(a, b Queued) int {
-		// Signed: the numbers wrap.
-		return cmp.Compare(int32(a.lane.records[a.index].arrival-b.lane.records[b.index].arrival), 0)
-	})
+	slices.SortFunc(back, byArrival)
 	for _, m := range d.methods {
 		if m == nil || m.orders == nil {
 			continue
