@@ -3,6 +3,7 @@ step() { printf 'STEP %s: ' "$1"; shift; timeout 60 "$@" 2>&1 | tr '\n' ' '; pri
 show() { systemctl show rdmad --value -p "$1"; }
 step start systemctl start rdmad.service
 step state systemctl show rdmad --value -p ActiveState
+step oom systemctl show rdmad --value -p OOMPolicy
 step text systemctl show rdmad --value -p StatusText
 step serves rdmad status
 step seccomp grep -E '^(CapBnd|NoNewPrivs|Seccomp):' "/proc/$(show MainPID)/status"

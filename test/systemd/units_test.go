@@ -120,7 +120,7 @@ func TestUnderSystemd(t *testing.T) {
 		t.Skipf("systemd cannot be started here: %v\n%s", err, log.String())
 	}
 	for _, want := range []string{
-		`state: active`, `text: Node a serves /run/rdmad/rdmad.sock`, `serves: node a: running`,
+		`state: active`, `oom: continue`, `text: Node a serves /run/rdmad/rdmad.sock`, `serves: node a: running`,
 		`seccomp: CapBnd:\s0000000000004000 NoNewPrivs:\s1 Seccomp:\s2`, `reload: $`, `reloaded: no difference`,
 		`calls: .*calls/s`, `stored: [1-9]`, `restarts: 1`, `attached: .*calls/s`, `watchdog: 2`, `stop: $`, `result: success`,
 		`socket: $`, `activated: node a: running`, `again: node a: running`, `end: $`,
