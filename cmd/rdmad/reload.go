@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -85,7 +86,7 @@ func reloadedSince(before *status.Node, then time.Time) func(*status.Node) bool 
 	}
 	return func(s *status.Node) bool {
 		return s.Config != nil && s.Config.Reload != nil && s.Config.Reload.Number > last && !s.Config.Reload.At.Before(then) &&
-			s.Config.Digest == s.Config.Reload.Digest
+			cmp.Or(s.Config.SupervisorDigest, s.Config.Digest) == s.Config.Reload.Digest // the core of an older release has the latter only
 	}
 }
 

@@ -58,6 +58,8 @@ type conductor struct {
 	beatEvery time.Duration
 	pulse     *handoff.Pulse
 	told      *handoff.Briefing // by the supervisor; may be nil
+	// toldAs is the supervisor's digest of the configuration in force, "" if it does not say; nil without a supervisor.
+	toldAs atomic.Pointer[string]
 	// statusTurn is held by whoever collects a status.
 	statusTurn sync.Mutex
 	// identity is what the depot has under handoff.NodeKey; after the start keepIdentity changes it.

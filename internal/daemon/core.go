@@ -127,6 +127,7 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	faultpoint.Here("core.adopted")
 	running.Store(c)
 	c.told, c.events = told, events
+	c.toldAs.Store(&h.Digest)
 	events.Restore(c.identity.Errors)
 	c.pulse, c.beatEvery = given.beats, time.Duration(h.BeatNS)
 	c.open(given.workers)

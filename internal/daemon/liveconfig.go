@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -125,17 +126,26 @@ func (c *conductor) applyReloads() {
 			return
 		case <-c.told.Configs:
 		}
-		if next := c.told.Config.Load(); next != nil && next.Digest() != c.live().Digest() {
-			c.apply(next)
+		next := c.told.Config.Load()
+		if next == nil {
+			continue
 		}
+		if next.Digest() != c.live().Digest() {
+			c.apply(next.Config)
+		}
+		c.toldAs.Store(&next.SupervisorDigest) // also if all that has changed are keys which this release does not have
 	}
 }
 
 // configStatus describes the configuration in force, and whom it admits by numbers: those who ask may have other users, or be on
 // another machine.
 func (c *conductor) configStatus() *status.Config {
+	as := c.toldAs.Load() // first: what it is of is in force by then
 	cfg := c.live()
 	s := &status.Config{Digest: cfg.Digest(), TOML: string(cfg.Own())}
+	if s.SupervisorDigest = s.Digest; as != nil {
+		s.SupervisorDigest = cmp.Or(*as, s.Digest) // the supervisor of an older release does not say
+	}
 	if c.told != nil {
 		s.Source, s.Overrides, s.Reload = c.told.Source, c.told.Overrides, c.told.Reload.Load()
 	}

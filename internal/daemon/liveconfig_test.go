@@ -1,13 +1,21 @@
 package daemon
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/rs/zerolog"
+
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/handoff"
+	"github.com/rdmad/rdmad/internal/nodelog"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // atStart are the files of a core that read keys which a reload applies from the configuration that
@@ -97,4 +105,58 @@ func TestFormerLinksAreForgotten(t *testing.T) {
 			t.Errorf("the former link of %s is there: %v", n, got)
 		}
 	}
+}
+
+// A reload is in force by the digest that its supervisor has of it, which may be of a release with other keys than the core's.
+func TestReloadOfAnotherRelease(t *testing.T) {
+	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
+	c, err := newConductor(cfg, 0, nil, nil, nil, false, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.stop()
+	c.told, c.events = handoff.NewBriefing("test", nil), nodelog.New(cfg, os.Stderr, "core")
+	c.spawn(c.applyReloads)
+	tell := func(n handoff.Note) {
+		t.Helper()
+		data, err := json.Marshal(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.told.Take(data)
+	}
+	if s := c.configStatus(); s.SupervisorDigest != s.Digest {
+		t.Errorf("at first the digest is %s, and the supervisor's %s", s.Digest, s.SupervisorDigest)
+	}
+	next := *cfg
+	for n, workers := range []int{10, 10, 20} { // the second time what has changed is a key that this core does not have
+		next.Limits.Workers = workers
+		digest := ""
+		for _, p := range handoff.PartsOf(&next) {
+			if p.Last {
+				digest = fmt.Sprint("another release's ", n)
+				p.Digest = digest
+			}
+			tell(handoff.Note{Part: p})
+		}
+		tell(handoff.Note{Reload: &status.Reload{Number: n + 1, Result: status.ReloadDone, Digest: digest}})
+		eventually(t, "the reload is in force", func() error {
+			s := c.configStatus()
+			if s.SupervisorDigest != s.Reload.Digest || s.Digest != next.Digest() || c.live().Limits.Workers != workers {
+				return fmt.Errorf("digest %s, the supervisor's %s, after a reload of %s", s.Digest, s.SupervisorDigest, s.Reload.Digest)
+			}
+			return nil
+		})
+	}
+	parts := handoff.PartsOf(&next)
+	parts[len(parts)-1].Digest = "" // a supervisor of an older release
+	for _, p := range parts {
+		tell(handoff.Note{Part: p})
+	}
+	eventually(t, "the digest is the core's own", func() error {
+		if s := c.configStatus(); s.SupervisorDigest != next.Digest() {
+			return errors.New(s.SupervisorDigest)
+		}
+		return nil
+	})
 }

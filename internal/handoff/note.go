@@ -32,19 +32,30 @@ type ConfigPart struct {
 	// Size is how many bytes all pieces have, in the last one: one that did not come would leave a configuration that
 	// nobody has written. 0 from an older release.
 	Size int `json:"size,omitempty"`
+	// Digest is the supervisor's of the whole, in the last one; "" from an older release.
+	Digest string `json:"digest,omitempty"`
+}
+
+// Configuration is one that is to be in force, with the digest that the supervisor has of it, "" if that is not known. Own
+// digests differ where the releases of supervisor and core have other keys.
+type Configuration struct {
+	*config.Config
+	SupervisorDigest string
 }
 
 // maxPart is the size of a piece.
 const maxPart = 32 << 10
 
 // PartsOf cuts a configuration into pieces.
-func PartsOf(text []byte) (parts []*ConfigPart) {
+func PartsOf(cfg *config.Config) (parts []*ConfigPart) {
+	text := cfg.Own()
 	for rest := text; len(rest) > 0 || len(parts) == 0; {
 		n := min(len(rest), maxPart)
 		parts = append(parts, &ConfigPart{Data: rest[:n], First: len(parts) == 0, Last: n == len(rest)})
 		rest = rest[n:]
 	}
-	parts[len(parts)-1].Size = len(text)
+	last := parts[len(parts)-1]
+	last.Size, last.Digest = len(text), cfg.Digest()
 	return parts
 }
 
@@ -56,7 +67,7 @@ type Briefing struct {
 	// Reload is how the last reload went.
 	Reload atomic.Pointer[status.Reload]
 	// Config is what is to be in force; Configs receives when it has changed.
-	Config  atomic.Pointer[config.Config]
+	Config  atomic.Pointer[Configuration]
 	Configs chan struct{}
 	// Source is what the configuration is called, and Overrides are the keys that are not from
 	// the file; nil if that is not known.
@@ -109,7 +120,7 @@ func (t *Briefing) takePart(p *ConfigPart) {
 	if err != nil {
 		return // the supervisor has parsed the same
 	}
-	t.Config.Store(cfg)
+	t.Config.Store(&Configuration{cfg, p.Digest})
 	select {
 	case t.Configs <- struct{}{}:
 	default:

@@ -13,7 +13,7 @@ func TestPiecesOfAConfiguration(t *testing.T) {
 	for i := range uint32(30000) { // a long list, of which a part is a list, too
 		cfg.Domains[0].UIDs = append(cfg.Domains[0].UIDs, 10000+i)
 	}
-	parts := PartsOf(cfg.Own())
+	parts := PartsOf(cfg)
 	if len(parts) < 4 {
 		t.Fatalf("only %d pieces", len(parts))
 	}
@@ -37,7 +37,7 @@ func TestPiecesOfAConfiguration(t *testing.T) {
 		for _, p := range parts {
 			tell(b, p)
 		}
-		if c := b.Config.Load(); c == nil || c.Digest() != cfg.Digest() {
+		if c := b.Config.Load(); c == nil || c.Digest() != cfg.Digest() || c.SupervisorDigest != cfg.Digest() {
 			t.Errorf("after piece %d was lost, the whole is not in force", lost)
 		}
 	}

@@ -41,6 +41,8 @@ type Start struct {
 	// environment.
 	Source string `json:"source"`
 	Data   []byte `json:"data"`
+	// Digest is the supervisor's of the configuration; "" from an older release.
+	Digest string `json:"digest,omitempty"`
 	// Overrides are the keys of it that are from flags and the environment; nil if that is not
 	// known.
 	Overrides []config.Override `json:"overrides"`

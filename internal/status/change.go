@@ -67,6 +67,9 @@ type Config struct {
 	// of a file.
 	Source string `json:"source"`
 	Digest string `json:"digest"`
+	// SupervisorDigest is what the supervisor calls the same by, which may be of another release than the core, with other
+	// keys: that of its reloads.
+	SupervisorDigest string `json:"supervisor_digest,omitempty"`
 	// TOML is what is in force, as a file that needs no environment.
 	TOML string `json:"toml"`
 	// Overrides are the keys that the daemon has from its flags and its environment, whatever

@@ -96,7 +96,7 @@ func exitStatus(err error) int {
 
 // startCore starts a core. The one before it must have ended.
 func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
-	h, err := json.Marshal(handoff.Start{Supervisor: os.Getpid(), Source: s.setup.Source, Overrides: s.setup.Overrides, Data: s.cfg.Own(), Bootstrap: s.bootstrap != nil, Observe: s.observed(), Backup: s.backup != nil, BeatNS: int64(s.beatEvery())})
+	h, err := json.Marshal(handoff.Start{Supervisor: os.Getpid(), Source: s.setup.Source, Overrides: s.setup.Overrides, Data: s.cfg.Own(), Digest: s.cfg.Digest(), Bootstrap: s.bootstrap != nil, Observe: s.observed(), Backup: s.backup != nil, BeatNS: int64(s.beatEvery())})
 	if err != nil {
 		return nil, err
 	}

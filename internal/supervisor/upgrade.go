@@ -192,7 +192,7 @@ func (s *supervisor) tell() {
 	n := handoff.Note{Upgrade: s.upgraded, Reload: s.reloaded, Errors: errs[:min(len(errs), toldErrors)]}
 	var err error
 	if s.applied { // also if the core has not heard of it, and the last one was refused
-		for _, p := range handoff.PartsOf(s.cfg.Own()) {
+		for _, p := range handoff.PartsOf(s.cfg) {
 			if err = s.depot.Note(handoff.Note{Part: p}); err != nil {
 				break // the rest is worth nothing without
 			}
