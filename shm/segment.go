@@ -50,6 +50,10 @@ type CreateOptions struct {
 	Size int
 	// Hugepages says whether to use huge pages.
 	Hugepages HugepageMode
+	// Available, if it is not nil, returns how many bytes there are for ordinary pages, and what says so. A segment that
+	// needs more of them is refused. To find out by trying, in a control group with a limit, would bring the kernel's
+	// out-of-memory killer on this process: since Linux 4.19 also where fallocate could fail instead.
+	Available func() (bytes uint64, by string)
 }
 
 // Create makes, prefaults, seals and maps a segment and writes its header. All
@@ -90,10 +94,11 @@ func create(o CreateOptions, huge bool) (_ *Segment, err error) {
 	if err = f.Truncate(int64(size)); err != nil {
 		return nil, fmt.Errorf("shm: segment %q: set size %d: %w", o.Name, size, err)
 	}
-	if err = checkMemory(size); err == nil {
-		err = prefault(fd, size)
+	available := o.Available
+	if huge {
+		available = nil
 	}
-	if err != nil {
+	if err = takePages(fd, size, available); err != nil {
 		return nil, fmt.Errorf("shm: segment %q: prefault %d bytes: %w", o.Name, size, err)
 	}
 	if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
@@ -131,16 +136,30 @@ func checkMemory(size int) error {
 	return nil
 }
 
+// takePages makes all pages of a segment exist, unless there are known to be too few.
+func takePages(fd, size int, available func() (uint64, string)) error {
+	if err := checkMemory(size); err != nil {
+		return err
+	}
+	owed, err := promiseMemory(size, available)
+	if err != nil {
+		return err
+	}
+	defer owed.end()
+	return prefault(fd, size, owed)
+}
+
 // prefault reserves and zeroes every page before anybody maps it. A signal, and
 // the Go runtime sends many, makes fallocate give up with EINTR: for huge pages,
-// and for all pages before Linux 5.16.
-func prefault(fd, size int) error {
+// and for all pages before Linux 5.16. What it gets is not owed any more.
+func prefault(fd, size int, owed *promise) error {
 	chunk, interrupted := prefaultChunk, 0
 	for off := 0; off < size; {
 		n := min(chunk, size-off)
 		switch err := unix.Fallocate(fd, 0, int64(off), int64(n)); {
 		case err == nil:
 			off += n
+			owed.less(n)
 			interrupted = 0
 		case err != unix.EINTR || interrupted == 1000:
 			return err

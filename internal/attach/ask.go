@@ -14,6 +14,8 @@ type question struct {
 	// left: nobody waits for the answer any more. apart: it counts in Session.left, since somebody left it, and
 	// not in asks. Both are guarded by Session.mu.
 	left, apart bool
+	// cores is how many cores have ended without an answer to it. It belongs to who reads.
+	cores int
 }
 
 // maxLeft is how many questions that nobody waits for are not in the way of others: with those that somebody waits for

@@ -10,9 +10,13 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
+// maxAllocs is how many cores are asked for a region. Where the memory for it is not there, making it may be what they die of, by
+// the kernel's out-of-memory killer: then each that is asked again is the next to die, with all that others do on the node.
+const maxAllocs = 2
+
 // resumed deals with a core that has taken over: it is told what this worker has, and
-// asked again what the one before it has not answered. Every question may be asked
-// twice. It runs on the goroutine that reads.
+// asked again what the one before it has not answered, but for regions that maxAllocs cores
+// have not made. It runs on the goroutine that reads.
 func (s *Session) resumed(m *Message, fds []int) error {
 	if m.Resumed == nil || len(fds) > 1 || len(fds) > 0 && s.Rings == nil {
 		shm.CloseFDs(fds)
@@ -30,6 +34,15 @@ func (s *Session) resumed(m *Message, fds []int) error {
 	regions := slices.Collect(maps.Values(s.regions))
 	questions := slices.SortedFunc(maps.Values(s.pending), func(a, b *question) int { return cmp.Compare(a.m.Seq, b.m.Seq) })
 	s.mu.Unlock()
+	var given []*question // up
+	questions = slices.DeleteFunc(questions, func(q *question) bool {
+		q.cores++
+		if q.m.Type != TypeAlloc || q.cores < maxAllocs {
+			return false
+		}
+		given = append(given, q)
+		return true
+	})
 	if have.AllRegions = len(regions) <= MaxHaveRegions; have.AllRegions {
 		for _, r := range regions {
 			have.Regions = append(have.Regions, *InfoOf(r.id))
@@ -46,6 +59,10 @@ func (s *Session) resumed(m *Message, fds []int) error {
 	}
 	if s.events.Resumed != nil {
 		s.events.Resumed(*m.Resumed)
+	}
+	for _, q := range given {
+		s.answer(&Message{Type: TypeFail, Seq: q.m.Seq, Fail: FailFor(fmt.Errorf("%w: %d cores of the daemon have ended, one after the other, while they were asked for this "+
+			"region of %d bytes: see its log (rdmad doctor says what its control group lets it have)", ErrLimit, q.cores, q.m.Region.Size))})
 	}
 	for _, q := range questions {
 		if err := s.insist(context.Background(), q.m); err != nil {

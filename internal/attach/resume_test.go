@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -151,6 +153,83 @@ func TestResumed(t *testing.T) {
 	}
 	if now := leaktest.Descriptors(t); now > before {
 		t.Errorf("%d descriptors, %d before", now, before)
+	}
+}
+
+// A region that two cores have not made, and may have died of, is not asked of a third: who wants it is told so. Other
+// questions are asked of each.
+func TestAllocOfTwoDeadCores(t *testing.T) {
+	f := newFake(t)
+	asked := make(chan struct{})
+	var seen []string
+	done := f.script(func(c *attach.Conn) error {
+		if err := f.welcome(c); err != nil {
+			return err
+		}
+		receive := func(n int) error {
+			var types []string
+			for range n {
+				m, _, err := c.Recv()
+				if err != nil {
+					return err
+				}
+				text := string(m.Type)
+				if m.Have != nil {
+					text = fmt.Sprint("have ", len(m.Have.Asking))
+				}
+				types = append(types, text)
+				if len(seen) == 3 && m.Type == attach.TypeResolve {
+					if err := c.Send(&attach.Message{Type: attach.TypeResolved, Seq: m.Seq, Route: &attach.Route{Node: "n"}}); err != nil {
+						return err
+					}
+				}
+			}
+			slices.Sort(types)
+			seen = append(seen, strings.Join(types, ", "))
+			return nil
+		}
+		if err := receive(2); err != nil {
+			return err
+		}
+		close(asked)
+		for _, n := range []int{3, 2, 3} { // have and the questions, and at last the goodbye
+			if err := c.Send(&attach.Message{Type: attach.TypeResumed, Resumed: &attach.Resumed{}}); err != nil {
+				return err
+			}
+			if err := receive(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s, err := attach.Open(t.Context(), f.socket, attach.Hello{Role: attach.RoleClient}, attach.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, err := s.AllocRegion(ctx, 8192); !errors.Is(err, attach.ErrLimit) || !strings.Contains(err.Error(), "2 cores of the daemon have ended") || !strings.Contains(err.Error(), "8192 bytes") {
+			t.Errorf("alloc: %v", err)
+		}
+	})
+	all.Go(func() {
+		if a, err := s.Ask(ctx, &attach.Message{Type: attach.TypeResolve}); err != nil || a.Route == nil {
+			t.Errorf("resolve: %+v, %v", a, err)
+		}
+	})
+	<-asked
+	all.Wait()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	s.Release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(seen, "; "); got != "alloc, resolve; alloc, have 2, resolve; have 1, resolve; bye, have 1, resolve" {
+		t.Errorf("the cores are told %s", got)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package cgroup reads what the control groups of a process let it have: those of version 2, and
-// for processor time those of version 1, too. Paths are below a root, as fs.FS has them, so that tests can make their own.
+// for processor time and memory those of version 1, too. Paths are below a root, as fs.FS has them, so that tests can make their own.
 package cgroup
 
 import (

@@ -24,6 +24,9 @@ func withoutMemory(err error) error {
 	if lacksDescriptors(err) {
 		return fmt.Errorf("%w: the daemon has no descriptor left: raise LimitNOFILE of its service; rdmad config explain-memory says how many it needs: %w", attach.ErrLimit, err)
 	}
+	if errors.Is(err, unix.ENOMEM) {
+		return fmt.Errorf("%w: the daemon has no memory for it (MemoryMax of its service, the limit of its pod, vm.max_map_count); rdmad config explain-memory says what rings and regions take: %w", attach.ErrLimit, err)
+	}
 	return fmt.Errorf("%w: %w", attach.ErrLimit, err)
 }
 

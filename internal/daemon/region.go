@@ -209,9 +209,10 @@ func (c *conductor) newRegion(w *worker, size int, m *attach.Message) (*region, 
 	d := w.domain
 	seg, err := shm.Create(shm.CreateOptions{
 		Name: "rdmad-region", Kind: shm.KindRegion, Size: shm.HeaderSize + size, Hugepages: c.cfg.Memory.Hugepages,
+		Available: leaving(leftByRegions),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", attach.ErrLimit, err)
+		return nil, withoutMemory(err)
 	}
 	r := &region{domain: d, owner: w, size: size, want: m.Region.Size, seq: m.Seq, seg: seg}
 	r.owned, r.disown = context.WithCancel(c.ctx)
