@@ -75,8 +75,8 @@ func (e *executable) close() { _ = e.file.Close() }
 type runningCore struct {
 	cmd  *exec.Cmd
 	link *depot.Link
-	// known: it has been seen to be ready.
-	known bool
+	// known: it has been seen to be ready. heir: there is something of the core before it to go on with.
+	known, heir bool
 	// ended is closed when the process has ended and the depot has all that it has put.
 	ended chan struct{}
 	err   error
@@ -121,7 +121,8 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 		return nil, errors.Join(err, lifelineW.Close())
 	}
 	defer theirs.Close()
-	c := &runningCore{cmd: exe.command(context.Background(), append([]string{handoff.CoreCommand}, s.setup.CoreArgs...)...), link: link, ended: make(chan struct{})}
+	kept, _ := s.depot.Size()
+	c := &runningCore{heir: kept > 0, cmd: exe.command(context.Background(), append([]string{handoff.CoreCommand}, s.setup.CoreArgs...)...), link: link, ended: make(chan struct{})}
 	c.cmd.ExtraFiles = []*os.File{handoffR, lifelineR, s.socket, theirs}
 	if s.bootstrap != nil {
 		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, s.bootstrap)
@@ -169,9 +170,20 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 
 // stop tells the core to drain and returns how it ended. It is killed after the given
 // time. One that has just been started, and does not listen to the signal yet, has nothing to
-// drain: that it has ended by it is what was wanted.
+// drain, unless it goes on where the one before it ended: that it has ended by it is what was wanted.
 func (c *runningCore) stop(patience time.Duration, log zerolog.Logger) error {
-	if !c.end(syscall.SIGTERM, patience) {
+	deadline := time.Now().Add(patience)
+	if c.heir && !c.known {
+		// The signal would end it, and what is under way on the node with it, before there is anybody to drain.
+		late := time.NewTimer(patience)
+		defer late.Stop()
+		select {
+		case <-c.link.Ready():
+		case <-c.ended:
+		case <-late.C:
+		}
+	}
+	if !c.end(syscall.SIGTERM, time.Until(deadline)) {
 		event.CoreKilled.On(&log).Msg("the core does not stop; it was killed")
 	}
 	var exit *exec.ExitError

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/handoff"
 )
 
@@ -81,5 +83,91 @@ func TestFirstCoresLeave(t *testing.T) {
 	}
 	if made, err := os.ReadFile(starts); err != nil || len(made) != 2 {
 		t.Errorf("%d starts, want 2 (%v)", len(made), err)
+	}
+}
+
+// leave leaves something in the depot, as a core does.
+func leave(t *testing.T, s *supervisor) {
+	t.Helper()
+	link, theirs, err := s.depot.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() { link.Serve(); close(served) }()
+	last, _, err := depot.Open(theirs, nil)
+	if err == nil {
+		err = errors.Join(last.Put("worker", struct{}{}), last.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-served
+}
+
+// listensLate is a core that is some time in coming to listen to SIGTERM, for which it makes a file.
+const listensLate = `sleep 0.2; trap ': >drained; exit 0' TERM; printf '{"op":"ready"}' >&6`
+
+// A core that goes on where another one ended is not told to drain before it listens.
+func TestStopOfAnHeir(t *testing.T) {
+	dir := t.TempDir()
+	s := scripted(t, "", "cd "+dir+"; "+listensLate+"; while :; do sleep 0.01; done")
+	leave(t, s)
+	core, err := s.startCore(s.exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := core.stop(time.Minute, zerolog.Nop()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "drained")); err != nil {
+		t.Errorf("it has not drained: %v", err)
+	}
+}
+
+// A daemon that is told to stop while its core hands over to the next one has what is under way drained by that, which is not told
+// before it listens.
+func TestStopInAnUpgrade(t *testing.T) {
+	dir := t.TempDir()
+	serves, handsOver := filepath.Join(dir, "serves"), filepath.Join(dir, "hands-over")
+	for _, name := range []string{serves, handsOver} {
+		if err := unix.Mkfifo(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := scripted(t, "", `case "$*" in *--probe*) echo {}; exit ;; esac
+cd `+dir+`
+if mkdir first 2>/dev/null; then
+	trap ': >hands-over; sleep 0.5; exit 5' USR1
+	printf '{"op":"ready"}' >&6
+	: >serves
+else
+	`+listensLate+`
+fi
+while :; do sleep 0.01; done`)
+	s.upgrades = make(chan os.Signal, 1)
+	leave(t, s)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	awaited := func(fifo string) bool {
+		f, err := os.Open(fifo)
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		return f.Close() == nil
+	}
+	go func() {
+		defer stop()
+		if awaited(serves) {
+			s.upgrades <- unix.SIGUSR2
+			awaited(handsOver)
+		}
+	}()
+	if err := s.run(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "drained")); err != nil {
+		t.Errorf("the next core has not drained: %v", err)
 	}
 }

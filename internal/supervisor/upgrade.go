@@ -51,7 +51,7 @@ func (s *supervisor) upgrade(ctx context.Context, runs bool) {
 		s.log.Info().Str("from", u.From.Version).Str("to", u.To.Version).Msg("there is no core; the program is started next")
 		return
 	default:
-		u.Result, err = s.replace(ctx, next)
+		u.Result, err = s.replace(next)
 	}
 	if err == nil {
 		s.served()
@@ -97,29 +97,27 @@ func (s *supervisor) use(next *executable) {
 }
 
 // replace ends the core that runs and starts one of another program. If that does not become ready, the program before
-// is started again, which has all the time that any core has.
-func (s *supervisor) replace(ctx context.Context, next *executable) (result string, err error) {
+// is started again, which has all the time that any core has. So it is if the daemon is told to stop meanwhile: when the
+// core has handed over only another one can drain what is under way.
+func (s *supervisor) replace(next *executable) (result string, err error) {
 	// Each step has its limit, together they are more than the watchdog's time.
 	s.backup.Tell("WATCHDOG=1")
 	s.pause()
 	s.upgrading = true
 	s.core.end(syscall.SIGUSR1, handOverTimeout)
 	s.backup.Tell("WATCHDOG=1")
-	if err = s.succeed(ctx, next); err == nil {
+	if err = s.succeed(next); err == nil {
 		s.use(next)
 		return status.UpgradeDone, nil
 	}
 	s.backup.Tell("WATCHDOG=1\nSTATUS=The core was not replaced, and the one before is started again" + s.extension(0))
 	next.close()
-	if ctx.Err() == nil {
-		// If that fails, too, it is tried again as after any death.
-		core, err2 := s.startCore(s.exe)
-		if err2 == nil {
-			s.core = core
-		}
-		err = errors.Join(err, err2)
+	// If that fails, too, it is tried again as after any death.
+	core, err2 := s.startCore(s.exe)
+	if err2 == nil {
+		s.core = core
 	}
-	return status.UpgradeUndone, err
+	return status.UpgradeUndone, errors.Join(err, err2)
 }
 
 // filesUsable returns an error if the files of [tls] are such that a core which starts now would have no peers, as
@@ -154,7 +152,7 @@ func (s *supervisor) keptVersions(v *version.Set) (kept bool, err error) {
 
 // succeed starts a core with a program and waits until it is ready. One that does not
 // become so is killed.
-func (s *supervisor) succeed(ctx context.Context, e *executable) error {
+func (s *supervisor) succeed(e *executable) error {
 	core, err := s.startCore(e)
 	if err != nil {
 		return err
@@ -172,8 +170,6 @@ func (s *supervisor) succeed(ctx context.Context, e *executable) error {
 			return nil
 		case <-core.ended:
 			return fmt.Errorf("the new core did not start: %w", cmp.Or(core.err, errUntold))
-		case <-ctx.Done():
-			return ctx.Err() // the core is told to stop by follow
 		case <-patience.ticks:
 			s.backup.Tell("WATCHDOG=1" + s.extension(0))
 		case <-late.C:
