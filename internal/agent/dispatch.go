@@ -1,6 +1,10 @@
 package agent
 
-import "github.com/rdmad/rdmad/slots"
+import (
+	"math"
+
+	"github.com/rdmad/rdmad/slots"
+)
 
 // dispatch gives the recorded request in slot i to a service worker, or queues
 // it while all are full, or refuses it.
@@ -15,7 +19,7 @@ func (l *InLane) dispatch(i int) {
 		l.domain.soon.add(Queued{l, i, rec.ticket})
 		return
 	}
-	if rec.to != 0 && m.worker(rec.to) == nil {
+	if rec.to != 0 && m.worker(l.domain, rec.to) == nil {
 		l.refuseGone(i)
 		return
 	}
@@ -29,7 +33,7 @@ func (l *InLane) dispatch(i int) {
 			return
 		}
 	}
-	w := m.choose(rec, l.id)
+	w := m.choose(l.domain, rec, l.id)
 	if w != nil && rec.to == 0 && rec.order == 0 && m.mustWait(i, l, w) {
 		return
 	}
@@ -57,16 +61,37 @@ func (l *InLane) give(i int, w *Worker) bool {
 	return true
 }
 
-// DrainQueues dispatches queued requests for which there is room now.
+// DrainQueues dispatches queued requests for which there is room now. It looks at everything that waits: it is for what happens
+// once in the life of a process or a core. What may happen in any cycle sets Domain.roomier.
 func (d *Domain) DrainQueues() {
-	d.roomier = false
-	if d.homesLeft {
-		d.leaveHomes()
+	if d.midway {
+		d.methods[d.lookAt].queue.stop()
+		d.midway = false
 	}
-	for _, m := range d.methods {
-		if m != nil && m.queue.len() > 0 {
-			m.drain()
+	d.lookOn(math.MaxInt)
+}
+
+// lookOn goes on with the look at the queues that is under way, or begins one, and comes to no more than most requests; the next
+// cycle goes on with the rest. For workers can have the agent look as often as they like, and have as many requests wait as
+// there are slots, for a process that never takes them.
+//
+// Room that is found while a look is under way may be for what it has come to already: roomier has it followed by another.
+func (d *Domain) lookOn(most int) {
+	if !d.midway {
+		d.roomier = false
+		if d.homesLeft {
+			d.leaveHomes()
+		}
+		d.pass++
+		d.lookAt = 0
+	}
+	for over := true; d.lookAt < len(d.methods); d.lookAt++ {
+		if m := d.methods[d.lookAt]; m != nil && m.queue.len() > 0 {
+			if most, over = m.drain(d, most); !over {
+				break
+			}
 		}
 	}
+	d.midway = d.lookAt < len(d.methods)
 	d.takeTurns()
 }

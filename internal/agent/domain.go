@@ -28,6 +28,12 @@ type Domain struct {
 	// roomier: workers have finished something, or something waits that was not tried, and the queues were not looked at since.
 	// Once for all of them: a look may be at everything that waits.
 	roomier bool
+	// pass counts the looks at the queues. midway: one has come to the method with the number lookAt, and is to go on in the
+	// next cycle. mostQueued is to how many requests one comes in a cycle, beside other domains to fewer.
+	pass       uint64
+	midway     bool
+	lookAt     int
+	mostQueued int
 	// homesLeft: processes that have withdrawn have ended requests with an order, and their homes were not looked at since.
 	homesLeft bool
 	// againOut and againIn are lanes that have more to send than one cycle allows.
@@ -111,7 +117,7 @@ type Domain struct {
 
 // NewDomain returns what an agent knows of a domain with bells b: nothing yet. It is not among the agent's domains.
 func NewDomain(a *Agent, b *slots.Bells) *Domain {
-	d := &Domain{agent: a, bells: b}
+	d := &Domain{agent: a, bells: b, mostQueued: cycleHints}
 	d.near = &mover{domain: d, near: true, flows: make(map[int]*flow)}
 	d.Movers = append(d.Movers, d.near)
 	d.onTurn, d.OnLook = d.handOn, d.look
@@ -143,8 +149,11 @@ func (d *Domain) cycle() int {
 	d.work += d.heedPostponed()
 	d.bells.TakeLanes(d.onLane)
 	d.bells.TakeWorkers(d.onWorker)
-	if d.roomier {
-		d.DrainQueues()
+	if d.roomier || d.midway {
+		d.lookOn(min(d.mostHints(), d.mostQueued))
+		if d.midway {
+			d.work++ // the next cycle goes on, whatever else there is to do
+		}
 	}
 	if d.anyDue() {
 		d.work += d.sendDue()

@@ -14,6 +14,10 @@ type Method struct {
 	queue fifo
 	// sweepAt is with how many of them those are dropped that wait no more.
 	sweepAt int
+	// full: in the look that is under way one had to stay that can go to any process. staying counts those with an order that
+	// had to, and those that have come since it began.
+	full    bool
+	staying int
 	// orders is nil before the first request with an order.
 	orders *orders
 	// turns holds requests that wait for their callers' turns.
@@ -64,21 +68,19 @@ func (m *Method) pick(lane uint16) *Worker {
 }
 
 // worker returns the process with the attach id if it serves the method, or nil.
-func (m *Method) worker(id uint16) *Worker {
-	for _, w := range m.workers {
-		if w.ID == int(id) {
-			return w
-		}
+func (m *Method) worker(d *Domain, id uint16) *Worker {
+	if w := d.Workers[id&slots.MaxOwner]; w != nil && w.ID == int(id) && w.serves(d.MethodNumber(m.id)) {
+		return w
 	}
 	return nil
 }
 
 // choose returns the worker for a recorded request of the lane; nil if none that may
 // have it has the lane mapped.
-func (m *Method) choose(r *record, lane uint16) *Worker {
+func (m *Method) choose(d *Domain, r *record, lane uint16) *Worker {
 	switch {
 	case r.to != 0:
-		if w := m.worker(r.to); w != nil && w.hasMapped(lane) {
+		if w := m.worker(d, r.to); w != nil && w.hasMapped(lane) {
 			return w
 		}
 		return nil
@@ -93,14 +95,16 @@ func (d *Domain) Register(id uint32, w *Worker) {
 	if w.Gone {
 		return // detached while its question was being answered
 	}
-	m := d.MethodFor(id)
-	for _, have := range m.workers {
-		if have == w {
-			return
-		}
+	m, n := d.MethodFor(id), d.MethodNumber(id)
+	if w.serves(n) {
+		return
 	}
+	for n/64 >= len(w.served) {
+		w.served = append(w.served, 0)
+	}
+	w.served[n/64] |= 1 << (n % 64)
 	m.workers = append(m.workers, w)
-	d.DrainQueues()
+	d.roomier = true
 }
 
 // MethodFor returns the method with the id, which it makes if there is none.

@@ -190,14 +190,14 @@ func TestOneLookAfterOperations(t *testing.T) {
 	for _, u := range begun {
 		x.finish(u)
 	}
-	passes, done := m.orders.pass, x.b.a.Count.RegionOps
+	passes, done := x.b.d.pass, x.b.a.Count.RegionOps
 	for range 200 {
 		x.b.a.cycle()
 	}
 	if n := x.b.a.Count.RegionOps - done; n < calls/2 {
 		t.Errorf("%d operations", n)
 	}
-	if n := m.orders.pass - passes; n > calls/4 {
+	if n := x.b.d.pass - passes; n > calls/4 {
 		t.Errorf("%d operations are %d looks at what waits", calls, n)
 	}
 	big.Local.Down()

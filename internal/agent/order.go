@@ -14,17 +14,15 @@ const homeCount = 1024
 // and not on its way from a process that went away to the next one.
 type orders struct {
 	homes [homeCount]home
-	// queued is how many of the method's queued requests have an order.
+	// queued is how many of the method's queued requests have an order, or more while a look at them is under way.
 	queued int
-	// pass counts the looks at the queue.
-	pass uint64
 }
 
 // home is where the requests of some orders go: the same process as long as it lives and does not withdraw,
 // and no other before it is certain that it does nothing of them any more.
 type home struct {
 	worker *Worker
-	// full is the pass in which one of its requests had to stay in the queue.
+	// full is the look at the queues, of Domain.pass, in which one of its requests had to stay.
 	full uint64
 }
 
@@ -60,31 +58,43 @@ func (m *Method) atHome(order, lane uint16) *Worker {
 func (m *Method) enqueue(l *InLane, i int) {
 	rec := &l.records[i]
 	l.domain.agent.Count.Queued++
-	if m.queue.len() >= m.sweepAt {
+	// A look that is under way drops them itself, and would have to begin again.
+	if m.queue.len() >= m.sweepAt && !m.queue.looking() {
 		m.sweepAt = m.queue.sweep()
 		m.recount()
 	}
 	m.queue.add(Queued{l, i, rec.ticket})
 	if rec.order != 0 {
 		m.orders.queued++
+		m.staying++
 	}
 }
 
-// drain dispatches queued requests for which there is room now.
-func (m *Method) drain() {
-	q := m.queue.waiting()
-	stay := 0
-	ordered := m.orders != nil && m.orders.queued > 0
-	if ordered {
-		m.orders.pass++
+// drain is the method's part of a look: it dispatches queued requests for which there is room, comes to no more than most of them,
+// and returns to how many more it might have come. Not over: it has to go on. Homes and processes that have taken nothing are
+// full for the whole look, however many cycles that takes and whatever they finish meanwhile: what has had to stay is not
+// passed by what comes behind it.
+func (m *Method) drain(d *Domain, most int) (left int, over bool) {
+	if !m.queue.looking() {
+		m.queue.begin()
+		m.full, m.staying = false, 0
 	}
-	full := false // for those that can go to any process
-	for k, r := range q {
+	ordered := m.orders != nil && m.orders.queued > 0
+	for ; ; most-- {
+		r, ok := m.queue.next()
+		if !ok {
+			break
+		}
+		if most == 0 {
+			return 0, false
+		}
 		rec := &r.lane.records[r.index]
 		if !r.waits() {
-			continue // answered otherwise meanwhile
+			m.queue.goOn() // answered otherwise meanwhile
+			continue
 		}
-		if rec.to != 0 && m.worker(rec.to) == nil {
+		if rec.to != 0 && m.worker(d, rec.to) == nil {
+			m.queue.goOn()
 			r.lane.refuseGone(r.index)
 			continue
 		}
@@ -93,26 +103,31 @@ func (m *Method) drain() {
 			h = m.orders.home(rec.order, r.lane.id)
 		}
 		anywhere := rec.to == 0 && h == nil
-		if !(anywhere && full) && (h == nil || h.full != m.orders.pass) {
-			if w := m.choose(rec, r.lane.id); w != nil && r.lane.give(r.index, w) {
-				continue
+		if !(anywhere && m.full) && (h == nil || h.full != d.pass) {
+			// pick knows better who has room for a request that can go to any process.
+			if w := m.choose(d, rec, r.lane.id); w != nil && (anywhere || w.full != d.pass) {
+				if r.lane.give(r.index, w) {
+					m.queue.goOn()
+					continue
+				}
+				w.full = d.pass
 			}
 		}
 		if anywhere && !ordered {
-			m.queue.leave(stay, k)
-			return
+			m.queue.stop()
+			return most, true
 		}
-		full = full || anywhere
+		m.full = m.full || anywhere
 		if h != nil {
-			h.full = m.orders.pass
+			h.full = d.pass
+			m.staying++
 		}
-		q[stay] = r // others may have room
-		stay++
+		m.queue.stay() // others may have room
 	}
-	m.queue.leave(stay, len(q))
-	if ordered {
-		m.recount()
+	if m.orders != nil {
+		m.orders.queued = m.staying
 	}
+	return most, true
 }
 
 // waits reports whether the request is still to be dispatched.

@@ -250,14 +250,14 @@ func TestOneLookAtTheQueueInACycle(t *testing.T) {
 		}
 		s.work(w, in.Ring, 1)
 	}
-	before := s.d.Method(rigMethod).orders.pass
+	before := s.d.pass
 	s.a.cycle()
 	for _, w := range others {
 		if w.view.outstanding != 0 {
 			t.Fatalf("process %d has %d requests", w.id, w.view.outstanding)
 		}
 	}
-	if n := s.d.Method(rigMethod).orders.pass - before; n != 1 {
+	if n := s.d.pass - before; n != 1 {
 		t.Errorf("%d looks at the queue", n)
 	}
 	s.d.Bury(gone.view)

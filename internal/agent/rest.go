@@ -128,7 +128,7 @@ func (a *Agent) pending() bool {
 		return true
 	}
 	for _, d := range a.Domains {
-		if d.anyDue() || d.roomier || len(d.againWorkers) > 0 {
+		if d.anyDue() || d.roomier || d.midway || len(d.againWorkers) > 0 {
 			return true
 		}
 	}

@@ -28,6 +28,9 @@ func (d *Domain) Retire(why string) (ends []Ending) {
 	d.abandon(func(*operation) bool { return true }, slots.OpExpired)
 	for _, m := range d.methods {
 		if m != nil {
+			for _, w := range m.workers {
+				w.served = nil
+			}
 			m.workers, m.Inline, m.Handle = nil, nil, nil
 			d.refuseQueue(m)
 		}

@@ -127,6 +127,9 @@ func (n *simNode) start() bool {
 	n.w.delays(a)
 	d := NewDomain(a, slots.NewBells(n.bells))
 	d.MethodBits = 8
+	if n.w.seed/4%2 == 1 {
+		d.mostQueued = 1 + int(n.w.seed/8%3) // looks at the queues take several cycles
+	}
 	a.Domains = append(a.Domains, d)
 	n.core = &simCore{a: a, d: d, dev: dev}
 	n.session, n.known = nil, 0
@@ -367,6 +370,9 @@ func (n *simNode) cycle() {
 		})
 	default:
 		n.do("cycle", func() { n.core.a.cycle() })
+	}
+	if n.core != nil && n.core.d.midway {
+		n.w.count("look at the queues: interrupted")
 	}
 	n.notice()
 }

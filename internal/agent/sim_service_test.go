@@ -273,10 +273,7 @@ func (n *simNode) giveLanes(p *simWorker) {
 			continue
 		}
 		p.mapped[l] = true
-		n.do("mapped", func() {
-			p.view.Mapped[l.id/64] |= 1 << (l.id % 64)
-			n.core.d.DrainQueues()
-		})
+		n.do("mapped", func() { n.core.d.Maps(p.view, l.id) })
 	}
 }
 

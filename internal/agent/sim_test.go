@@ -180,6 +180,7 @@ var mustOccur = []string{
 	"fabric: silent loss",
 	"group: held back",
 	"hold: over",
+	"look at the queues: interrupted",
 	"loss of a node",
 	"message: dropped",
 	"message: executed",

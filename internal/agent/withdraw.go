@@ -93,7 +93,7 @@ func (d *Domain) refuseQueue(m *Method) {
 	for _, r := range q {
 		switch to := r.lane.records[r.index].to; {
 		case !r.waits():
-		case to != 0 && m.worker(to) != nil:
+		case to != 0 && m.worker(d, to) != nil:
 			m.queue.add(r)
 		default:
 			r.lane.refuse(r.index, slots.StatusNoService, "nobody serves it")

@@ -26,8 +26,9 @@ type Worker struct {
 	offences strikes
 	paging   paging
 	// Mapped has a bit for each lane that a service worker has mapped, Known for each that
-	// it ever had.
+	// it ever had, and served one for each method that it serves, by number.
 	Mapped, Known [slots.MaxLanes / 64]uint64
+	served        []uint64
 	// Stale: it was attached to another core, so that Known is not complete.
 	Stale bool
 	// later: it is in Domain.againWorkers. scan: its slots are to be looked at. row is how
@@ -38,8 +39,10 @@ type Worker struct {
 	outstanding int
 	// recalled counts those that were taken back from it since it last reported anything: it has yet to pass their
 	// hints. stuffed: its hint ring had no room, and it has not reported anything since.
+	// full is the look at the queues, of Domain.pass, in which it had none.
 	recalled int
 	stuffed  bool
+	full     uint64
 	// ended counts those that it has finished since callers were last judged, and ahead is how
 	// many it finished in aheadTime before that.
 	ended, ahead int
@@ -85,6 +88,21 @@ func (w *Worker) hasRoom() bool { return !w.stuffed || w.Rings.Down.Backlog() < 
 
 // takes reports whether it may be given new requests of a lane.
 func (w *Worker) takes(lane uint16) bool { return !w.leaving && !w.Withdrawn && w.hasMapped(lane) }
+
+// serves reports whether it serves the method with the number.
+func (w *Worker) serves(n int) bool {
+	return n/64 < len(w.served) && w.served[n/64]&(1<<(n%64)) != 0
+}
+
+// Maps notes that a service worker can take requests from a lane.
+func (d *Domain) Maps(w *Worker, lane uint16) {
+	if w.hasMapped(lane) {
+		return
+	}
+	w.Mapped[lane/64] |= 1 << (lane % 64)
+	w.Known[lane/64] |= 1 << (lane % 64)
+	d.roomier = true
+}
 
 func (w *Worker) hasKnown(lane uint16) bool {
 	return w.Known[lane/64]&(1<<(lane%64)) != 0
@@ -141,7 +159,7 @@ func (d *Domain) collect(w *Worker) int {
 const (
 	// cycleHints and cycleScans bound what an agent does in one cycle for the workers of a
 	// domain: other domains have the same agent. Hints may be exceeded by those of
-	// one worker.
+	// one worker. As many queued requests are looked at.
 	cycleHints = 2 * slots.HintEntries
 	cycleScans = 1
 	// sharedHints is how many hints of a worker are taken in a cycle by an agent with
@@ -151,6 +169,14 @@ const (
 
 // shares reports whether the agent has other domains too.
 func (d *Domain) shares() bool { return len(d.agent.Domains) > 1 }
+
+// mostHints is cycleHints, or less beside other domains.
+func (d *Domain) mostHints() int {
+	if d.shares() {
+		return 2 * sharedHints
+	}
+	return cycleHints
+}
 
 // heed looks at what a worker that has marked itself has done, or leaves it for the next
 // cycle.
@@ -172,10 +198,7 @@ func (d *Domain) postpone(w *Worker) {
 // heedPostponed looks at what was left by the last cycle. Who has no turn in this one has the first in the
 // next, before those who had one and want another.
 func (d *Domain) heedPostponed() (work int) {
-	d.hints, d.scans, d.ops = cycleHints, cycleScans, cycleOps
-	if d.shares() {
-		d.hints = 2 * sharedHints
-	}
+	d.hints, d.scans, d.ops = d.mostHints(), cycleScans, cycleOps
 	waiting := d.againWorkers
 	d.againWorkers = d.spareAgain[:0]
 	turns := 0
@@ -233,6 +256,7 @@ func (d *Domain) Detach(w *Worker) {
 			}
 		}
 	}
+	w.served = nil
 	d.takeBack(w)
 	for _, m := range d.methods {
 		if m != nil && m.deserted() && !d.Expecting {

@@ -128,10 +128,7 @@ func TestOrderedRequestsWhileALaneIsAdopted(t *testing.T) {
 	d.adoptLanes(left)
 	close(stop)
 	publishing.Wait()
-	a.Commands.Call(func() {
-		service.Mapped[info.ID/64] |= 1 << (info.ID % 64)
-		d.view.DrainQueues()
-	})
+	a.Commands.Call(func() { d.view.Maps(service, info.ID) })
 	var got []int
 	rings := slots.NewWorkerRings(mem)
 	for looks := 0; len(got) < o.n && looks < 1000; looks++ {

@@ -147,11 +147,7 @@ func (c *conductor) mapped(w *worker, m *attach.Message) error {
 	}
 	d := w.domain
 	// It waits: whoever says so again and again is not to fill the agent's queue.
-	d.agent.Commands.Call(func() {
-		w.view.Mapped[id/64] |= 1 << (id % 64)
-		w.view.Known[id/64] |= 1 << (id % 64)
-		d.view.DrainQueues()
-	})
+	d.agent.Commands.Call(func() { d.view.Maps(w.view, id) })
 	return nil
 }
 
