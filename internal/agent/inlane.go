@@ -58,7 +58,9 @@ type InLane struct {
 	// are gone; nil for none. parts are the callers with which a process may have an
 	// exchange.
 	doomed map[int]uint64
-	parts  map[*Worker]*CallerSet
+	// unreached is the last look at the queues in which no process of a method had the lane mapped.
+	unreached unreached
+	parts     map[*Worker]*CallerSet
 	// Left: it was given up while handlers used its slots, and does not come up again.
 	Left bool
 	// OnQuiet is called once, if set, when the lane is down and no handler

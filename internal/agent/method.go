@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -73,6 +75,25 @@ func (m *Method) worker(d *Domain, id uint16) *Worker {
 		return w
 	}
 	return nil
+}
+
+// reaches reports whether one of the method's processes, if it has any, has mapped the lane. One that has not may never: it lacks
+// the memory, for example. What is found holds for the whole look.
+func (m *Method) reaches(d *Domain, l *InLane) bool {
+	if l.unreached == (unreached{d.pass, m}) {
+		return false
+	}
+	if len(m.workers) == 0 || slices.ContainsFunc(m.workers, func(w *Worker) bool { return w.hasMapped(l.id) }) {
+		return true
+	}
+	l.unreached = unreached{d.pass, m}
+	return false
+}
+
+// unreached is a look at the queues, of Domain.pass, and a method of whose processes none had a lane mapped.
+type unreached struct {
+	pass   uint64
+	method *Method
 }
 
 // choose returns the worker for a recorded request of the lane; nil if none that may

@@ -103,6 +103,10 @@ func (m *Method) drain(d *Domain, most int) (left int, over bool) {
 			h = m.orders.home(rec.order, r.lane.id)
 		}
 		anywhere := rec.to == 0 && h == nil
+		if anywhere && !m.reaches(d, r.lane) {
+			m.queue.stay() // says nothing of those that came by other lanes
+			continue
+		}
 		if !(anywhere && m.full) && (h == nil || h.full != d.pass) {
 			// pick knows better who has room for a request that can go to any process.
 			if w := m.choose(d, rec, r.lane.id); w != nil && (anywhere || w.full != d.pass) {

@@ -276,3 +276,40 @@ func TestInterruptedLookIsAbandoned(t *testing.T) {
 		t.Errorf("delivered %v of %d, want %v of 15", got, service.view.outstanding, want)
 	}
 }
+
+// A request of a lane that no process of its method has mapped, and perhaps never will, does not hold up those behind it that came
+// by another lane.
+func TestLaneThatNobodyMaps(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	unmapped, _ := s.bigLane(t, rigLane+1)
+	caller, service, other := s.addWorker(1), s.addWorker(rigService), s.addWorker(3)
+	s.d.Register(rigMethod, service.view)
+	send := func(o *OutLane) *rigCall { return s.send(caller, o.Ring, 10, false, 1) }
+	var calls []*rigCall
+	for _, o := range []*OutLane{unmapped, out, unmapped, out} {
+		calls = append(calls, send(o))
+		settle(s)
+	}
+	if n := s.d.Method(rigMethod).queue.len(); n != len(calls) {
+		t.Fatalf("%d of %d wait", n, len(calls))
+	}
+	s.d.Maps(service.view, rigLane)
+	settle(s)
+	if n := service.view.outstanding; n != 2 {
+		t.Fatalf("%d are delivered by the lane that is mapped, want 2", n)
+	}
+	s.work(service, in.Ring, 2)
+	settle(s)
+	for _, k := range []int{1, 3} {
+		if got := calls[k].status(t); got != slots.StatusOK {
+			t.Errorf("call %d ended with %v", k, got)
+		}
+	}
+	s.nudge(other)
+	s.d.Maps(service.view, rigLane+1)
+	settle(s)
+	if n := service.view.outstanding; n != 2 {
+		t.Errorf("%d are delivered by the other lane, want 2", n)
+	}
+}
