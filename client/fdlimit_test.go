@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -98,4 +99,52 @@ func TestLanesWithoutDescriptors(t *testing.T) {
 		}
 	})
 	stillAttached(t, c, m)
+}
+
+// So is one in which others wait for descriptors all the time, and are faster now and then: what it keeps back for lanes they do not
+// get while it deals with messages, and a lane waits for what they have got.
+func TestLanesBesideOthersWhoWait(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, a, 1, nil)
+	serve(t, b, 1, nil)
+	method(t, attach(t, a), "b/t/echo") // from now on it is known
+	conns := make([]*client.Conn, 8)
+	for i := range conns {
+		conns[i] = attach(t, a)
+		stillAttached(t, conns[i], method(t, conns[i], "t/echo"))
+	}
+	withoutDescriptors(t, true, func() {
+		stop, over := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(over)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if fd, err := unix.Dup(0); err == nil {
+					time.Sleep(20 * time.Millisecond) // it is in use
+					_ = unix.Close(fd)
+					time.Sleep(2 * time.Millisecond)
+				}
+			}
+		}()
+		defer func() { close(stop); <-over }()
+		for _, c := range conns {
+			for range 20 {
+				if _, err := c.Status(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m, err := c.Method(t.Context(), "b/t/echo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			stillAttached(t, c, m)
+		}
+	})
+	for _, c := range conns {
+		stillAttached(t, c, method(t, c, "b/t/echo"))
+	}
 }

@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 
 	"golang.org/x/sys/unix"
@@ -61,13 +62,42 @@ func RecvFDs(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
 		// what the peer has sent.
 		n, oobn, flags, _, err = c.ReadMsgUnix(buf, oob)
 	}
+	return received(buf, n, oob[:max(oobn, 0)], flags, err)
+}
+
+// PeekFDs is RecvFDs that leaves in the socket what is there: the descriptors are copies, and after an error, such as ErrFDsLost,
+// they and the message can still be had.
+func PeekFDs(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, nil, err
+	}
+	oob := make([]byte, unix.CmsgSpace(4*MaxFDs))
+	oobn, flags := 0, 0
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		for {
+			n, oobn, flags, _, failed = unix.Recvmsg(int(fd), buf, oob, unix.MSG_PEEK|unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+			if failed != unix.EINTR {
+				return failed != unix.EAGAIN
+			}
+		}
+	})
+	if err = errors.Join(err, failed); err == nil && n == 0 {
+		err = io.EOF
+	}
+	return received(buf, n, oob[:max(oobn, 0)], flags, err)
+}
+
+// received returns what a message of n bytes has brought.
+func received(buf []byte, n int, oob []byte, flags int, err error) (_ int, fds []int, _ error) {
 	if err != nil {
 		// Descriptors can come with an empty message, which reads as EOF.
-		fds, _ = parseRights(oob[:max(oobn, 0)])
+		fds, _ = parseRights(oob)
 		CloseFDs(fds)
 		return 0, nil, err
 	}
-	fds, err = parseRights(oob[:oobn])
+	fds, err = parseRights(oob)
 	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == unix.MSG_CTRUNC {
 		CloseFDs(fds)
 		return n, nil, ErrFDsLost

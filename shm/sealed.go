@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,25 +43,36 @@ func CreateSealed(name string, data []byte) (fd int, err error) {
 // ErrNotSealed if the bytes could still change, with ErrBadSegment if they are more
 // than most or the descriptor is no memfd.
 func ReadSealed(fd, most int) ([]byte, error) {
-	f := os.NewFile(uintptr(fd), "memfd")
-	defer f.Close()
-	got, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	defer unix.Close(fd)
+	return CopySealed(fd, most)
+}
+
+// CopySealed is ReadSealed that leaves fd to the caller.
+func CopySealed(fd, most int) ([]byte, error) {
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%w: not a memfd: %w", ErrBadSegment, err)
 	}
 	if got&finalSeals != finalSeals {
 		return nil, fmt.Errorf("%w: seals %#x, want %#x", ErrNotSealed, got, finalSeals)
 	}
-	st, err := f.Stat()
-	if err != nil {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, fmt.Errorf("shm: stat memfd: %w", err)
 	}
-	if st.Size() > int64(most) {
-		return nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrBadSegment, st.Size(), most)
+	if st.Size > int64(most) {
+		return nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrBadSegment, st.Size, most)
 	}
-	data := make([]byte, st.Size())
-	if _, err := io.ReadFull(io.NewSectionReader(f, 0, st.Size()), data); err != nil {
-		return nil, fmt.Errorf("shm: read memfd: %w", err)
+	data := make([]byte, st.Size)
+	for at := 0; at < len(data); {
+		n, err := unix.Pread(fd, data[at:], int64(at))
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF // it was cut meanwhile
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return nil, fmt.Errorf("shm: read memfd: %w", err)
+		}
+		at += max(n, 0)
 	}
 	return data, nil
 }

@@ -179,21 +179,23 @@ func prefault(fd, size int, owed *promise) error {
 // It returns ErrNotSealed for a descriptor that its creator could still shrink,
 // ErrNotReady when the creator has not finished, a *VersionError for another
 // ABI, and ErrBadSegment for anything else that is not the wanted segment.
-func Open(fd int, kind Kind, size int) (_ *Segment, err error) {
-	f := os.NewFile(uintptr(fd), "memfd")
-	defer func() {
-		if cerr := f.Close(); err != nil {
-			err = errors.Join(err, cerr)
-		}
-	}()
-	s, err := mapSealed(f, size)
+func Open(fd int, kind Kind, size int) (*Segment, error) {
+	s, err := Map(fd, kind, size)
+	if cerr := unix.Close(fd); err != nil {
+		err = errors.Join(err, cerr)
+	}
+	return s, err
+}
+
+// Map is Open that leaves fd to the caller.
+func Map(fd int, kind Kind, size int) (*Segment, error) {
+	s, err := mapSealed(fd, size)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.checkHeader(kind); err != nil {
 		return nil, errors.Join(err, s.mem.Unmap())
 	}
-	s.file = nil
 	return s, nil
 }
 
@@ -201,40 +203,40 @@ func Open(fd int, kind Kind, size int) (_ *Segment, err error) {
 // before it that kept the descriptor for it. Only what the kernel vouches for is checked,
 // the seals and the size: other processes may have written to the header since. It takes
 // over fd, also when it fails. Errors wrap ErrNotSealed and ErrBadSegment.
-func Adopt(fd int, size int) (_ *Segment, err error) {
+func Adopt(fd int, size int) (*Segment, error) {
 	f := os.NewFile(uintptr(fd), "memfd")
 	if f == nil {
 		return nil, fmt.Errorf("%w: descriptor %d", ErrBadSegment, fd)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close())
-		}
-	}()
-	return mapSealed(f, size)
+	s, err := mapSealed(fd, size)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	s.file = f
+	return s, nil
 }
 
-// mapSealed maps the segment behind f, if it cannot change its size and is large enough.
-func mapSealed(f *os.File, size int) (*Segment, error) {
-	got, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+// mapSealed maps the segment behind fd, if it cannot change its size and is large enough.
+func mapSealed(fd int, size int) (*Segment, error) {
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%w: not a memfd: %w", ErrBadSegment, err)
 	}
 	if got&seals != seals {
 		return nil, fmt.Errorf("%w: seals %#x, want %#x", ErrNotSealed, got, seals)
 	}
-	st, err := f.Stat()
-	if err != nil {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, fmt.Errorf("shm: stat segment: %w", err)
 	}
-	if size < HeaderSize || st.Size() < int64(size) {
-		return nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrBadSegment, st.Size(), max(size, HeaderSize))
+	if size < HeaderSize || st.Size < int64(size) {
+		return nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrBadSegment, st.Size, max(size, HeaderSize))
 	}
-	mem, err := mmap.MapRegion(f, int(st.Size()), mmap.RDWR, 0, 0)
+	mem, err := unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("shm: map segment of %d bytes: %w", st.Size(), err)
+		return nil, fmt.Errorf("shm: map segment of %d bytes: %w", st.Size, err)
 	}
-	s := &Segment{file: f, mem: mem}
+	s := &Segment{mem: mem}
 	s.populate()
 	return s, nil
 }

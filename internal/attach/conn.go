@@ -22,9 +22,9 @@ import (
 type Conn struct {
 	sock *net.UnixConn
 	turn chan struct{} // holds one: who sends has put it there. One message, one write
-	// spare is the descriptor that Reserve keeps back, if spared; both belong to who calls Recv.
-	spare  int
-	spared bool
+	// reserves: Reserve has been called. spare is the descriptor that it keeps back, if spared; all belong to who calls Recv.
+	spare            int
+	reserves, spared bool
 	// patience is for how long Send waits for who does not read.
 	patience time.Duration
 }
@@ -151,13 +151,45 @@ func (c *Conn) outgoing() (unread, room int, err error) {
 	return unread, room, errors.Join(err, errs[0], errs[1])
 }
 
-// Reserve keeps a descriptor back for one that comes with the next message: a process that has opened as many as it may
-// just then would lose the message. Recv gives it up. It belongs to who calls Recv.
+// Reserve keeps a descriptor back for one that comes with a message: a process that has opened as many as it may
+// just then would lose that. Recv gives it up for a message with descriptors, no sooner, and Release has it back. It belongs to
+// who calls Recv.
 func (c *Conn) Reserve() {
-	if !c.spared {
-		fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
-		c.spare, c.spared = fd, err == nil // else there is none now
+	c.reserves = true
+	if c.spared {
+		return
 	}
+	// A copy of what is open in any case.
+	c.spared = c.control(func(sock int) (err error) {
+		c.spare, err = unix.FcntlInt(uintptr(sock), unix.F_DUPFD_CLOEXEC, 3)
+		return err
+	}) == nil // else there is none now
+}
+
+// Release closes descriptors that came with a message, but for those below 0. Where nothing is kept back the number of one of them is
+// from then on, and was never free: others who wait for one do not get it.
+func (c *Conn) Release(fds []int) {
+	for _, fd := range fds {
+		if fd < 0 {
+			continue
+		}
+		if c.reserves && !c.spared && c.control(func(sock int) error { return unix.Dup3(sock, fd, unix.O_CLOEXEC) }) == nil {
+			c.spare, c.spared = fd, true
+			continue
+		}
+		shm.CloseFDs([]int{fd})
+	}
+}
+
+// control calls f with the socket.
+func (c *Conn) control(f func(sock int) error) error {
+	raw, err := c.sock.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = f(int(fd)) })
+	return errors.Join(err, failed)
 }
 
 // Unreserve gives up what Reserve keeps back.
@@ -172,16 +204,19 @@ func (c *Conn) Unreserve() {
 // close. Errors: ErrClosed when the other side is gone, ErrInvalid for bytes
 // that are no message.
 func (c *Conn) Recv() (*Message, []int, error) {
-	if err := c.arrival(); err != nil {
+	withFDs, err := c.arrival()
+	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	buf := buffers.Get().(*[MaxMessage]byte)
 	defer buffers.Put(buf)
-	c.Unreserve()
-	n, fds, err := shm.RecvFDs(c.sock, buf[:])
+	receive := shm.RecvFDs
+	if withFDs && c.reserves {
+		receive = c.receive
+	}
+	n, fds, err := receive(c.sock, buf[:])
 	if errors.Is(err, shm.ErrFDsLost) {
-		// What comes with these can be done without, or is missing to who has asked for it only.
-		if m, err := DecodeMessage(buf[:n]); err == nil && (m.Type == TypeResumed || m.Type == TypeRegion || m.Type == TypeStatusIs) {
+		if m := withoutFDs(buf[:n]); m != nil {
 			m.lost = true
 			return m, nil, nil
 		}
@@ -203,17 +238,53 @@ func (c *Conn) Recv() (*Message, []int, error) {
 	return m, fds, nil
 }
 
-// arrival waits until there is something to receive: a message, or the end.
-func (c *Conn) arrival() error {
+// withoutFDs returns the message if what comes with it can be done without, or is missing to who has asked for it only, else nil.
+func withoutFDs(data []byte) *Message {
+	m, err := DecodeMessage(data)
+	if err == nil && (m.Type == TypeResumed || m.Type == TypeRegion || m.Type == TypeStatusIs) {
+		return m
+	}
+	return nil
+}
+
+// fdsLate is for how long a message waits for room for what comes with it.
+const fdsLate = 5 * time.Second
+
+// receive is shm.RecvFDs in the place that Reserve has kept back. Others who wait for a descriptor can be faster than the
+// kernel, between the one's end and the other's beginning: then the message stays where it is until there is room, unless it
+// can do without.
+func (c *Conn) receive(sock *net.UnixConn, buf []byte) (n int, fds []int, err error) {
+	for until := time.Now().Add(fdsLate); ; time.Sleep(handPause) {
+		c.Unreserve()
+		n, fds, err = shm.PeekFDs(sock, buf)
+		if !errors.Is(err, shm.ErrFDsLost) || withoutFDs(buf[:n]) != nil || time.Now().After(until) {
+			break
+		}
+	}
+	if err != nil {
+		return shm.RecvFDs(sock, buf) // says the same, or is lucky
+	}
+	var some [1]byte // the kernel drops the rest of the message, and closes what has come with it
+	if _, err := sock.Read(some[:]); err != nil {
+		shm.CloseFDs(fds)
+		return 0, nil, err
+	}
+	return n, fds, nil
+}
+
+// arrival waits until there is something to receive, a message or the end, and reports whether descriptors come with it.
+func (c *Conn) arrival() (withFDs bool, err error) {
 	raw, err := c.sock.SyscallConn()
 	if err != nil {
-		return err
+		return false, err
 	}
-	return raw.Read(func(fd uintptr) bool {
+	err = raw.Read(func(fd uintptr) bool {
 		var some [1]byte
-		_, _, err := unix.Recvfrom(int(fd), some[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		_, _, flags, _, err := unix.Recvmsg(int(fd), some[:], nil, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		withFDs = err == nil && flags&unix.MSG_CTRUNC != 0 // there is no room for them here
 		return !errors.Is(err, unix.EAGAIN)
 	})
+	return withFDs, err
 }
 
 // credentials returns what the kernel says of the process at the other side.

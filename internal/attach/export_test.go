@@ -53,11 +53,10 @@ func NoRoom(t interface{ Cleanup(func()) }) (room *atomic.Bool) {
 	room = new(atomic.Bool)
 	openSegment = func(fd int, kind shm.Kind, size int) (*shm.Segment, error) {
 		if kind == shm.KindLane && !room.Load() {
-			shm.CloseFDs([]int{fd})
 			return nil, fmt.Errorf("map: %w", unix.ENOMEM)
 		}
-		return shm.Open(fd, kind, size)
+		return shm.Map(fd, kind, size)
 	}
-	t.Cleanup(func() { openSegment = shm.Open })
+	t.Cleanup(func() { openSegment = shm.Map })
 	return room
 }

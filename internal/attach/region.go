@@ -97,7 +97,6 @@ func (s *Session) alloc(n int) (*Region, error) {
 // region maps the region that has come with m for whoever has asked for it.
 func (s *Session) region(m *Message, fds []int) error {
 	if m.Region == nil || len(fds) != 1 && !m.lost || m.Region.Size < 1 || m.Region.Size > math.MaxInt-shm.HeaderSize {
-		shm.CloseFDs(fds)
 		return fmt.Errorf("%w: a malformed region message", ErrInvalid)
 	}
 	faultpoint.Here("region.received")
@@ -106,16 +105,14 @@ func (s *Session) region(m *Message, fds []int) error {
 	q := s.pending[m.Seq]
 	known := s.regions[id] != nil
 	s.mu.Unlock()
-	if q == nil || q.m.Type != TypeAlloc || known {
-		shm.CloseFDs(fds)
-		if known {
-			return nil // a question that was asked again has two answers
-		}
+	if known {
+		return nil // a question that was asked again has two answers
+	}
+	if q == nil || q.m.Type != TypeAlloc {
 		_ = s.Tell(&Message{Type: TypeFree, Region: InfoOf(id)}) // fails if the session ends
 		return nil
 	}
 	if m.Region.Size < q.m.Region.Size {
-		shm.CloseFDs(fds)
 		return fmt.Errorf("%w: a region of %d bytes instead of %d", ErrInvalid, m.Region.Size, q.m.Region.Size)
 	}
 	if m.lost {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/rdmad/rdmad/shm"
 )
 
 // maxAllocs is how many cores are asked for a region. Where the memory for it is not there, making it may be what they die of, by
@@ -19,11 +17,11 @@ const maxAllocs = 2
 // have not made. It runs on the goroutine that reads.
 func (s *Session) resumed(m *Message, fds []int) error {
 	if m.Resumed == nil || len(fds) > 1 || len(fds) > 0 && s.Rings == nil {
-		shm.CloseFDs(fds)
 		return fmt.Errorf("%w: a malformed resumed message", ErrInvalid)
 	}
 	if len(fds) == 1 {
 		s.setPages(fds[0])
+		fds[0] = -1
 		s.Wake() // who sleeps in another way since the pages of the last core have ended
 	} else {
 		s.NoPages(s.pages.Load()) // who is parked need not have noticed that those have ended

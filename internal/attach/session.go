@@ -196,8 +196,7 @@ func (s *Session) exchange(hello Hello) error {
 }
 
 func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
-	used := 0
-	defer func() { shm.CloseFDs(fds[used:]) }()
+	defer func() { s.conn.Release(fds) }()
 	if m.Fail != nil {
 		return m.Fail.Err()
 	}
@@ -217,32 +216,30 @@ func (s *Session) welcome(m *Message, fds []int, role Role) (err error) {
 	if len(fds) < 3 || len(fds) > 4 || s.Welcome.ID < 1 || s.Welcome.ID > slots.MaxOwner {
 		return fmt.Errorf("%w: a welcome with %d descriptors and id %d", ErrInvalid, len(fds), s.Welcome.ID)
 	}
-	used = 1
 	domain, err := s.open(fds[0], shm.KindDomain, slots.DomainSegmentSize)
 	if err != nil {
 		return err
 	}
-	used = 2
 	worker, err := s.open(fds[1], shm.KindWorker, slots.WorkerSegmentSize)
 	if err != nil {
 		return err
 	}
-	used = 3
-	s.Bell = shm.OpenBell(fds[2])
+	s.Bell, fds[2] = shm.OpenBell(fds[2]), -1
 	s.Bells = slots.NewBells(domain.Bytes())
 	s.Rings = slots.NewWorkerRings(worker.Bytes())
 	s.Ops = slots.NewOpRing(worker.Bytes())
 	if len(fds) == 4 {
-		used = 4
 		s.setPages(fds[3])
+		fds[3] = -1
 	}
 	faultpoint.Here("attach.mapped")
 	return nil
 }
 
-// openSegment is shm.Open, but for tests.
-var openSegment = shm.Open
+// openSegment is shm.Map, but for tests.
+var openSegment = shm.Map
 
+// open maps a segment, and leaves fd to the caller.
 func (s *Session) open(fd int, kind shm.Kind, size int) (*shm.Segment, error) {
 	seg, err := openSegment(fd, kind, size)
 	if err != nil {
@@ -257,7 +254,6 @@ func (s *Session) open(fd int, kind shm.Kind, size int) (*shm.Segment, error) {
 // read serves the control connection until it ends.
 func (s *Session) read() {
 	var err error
-	defer s.conn.Unreserve()
 	for {
 		var m *Message
 		var fds []int
@@ -267,19 +263,23 @@ func (s *Session) read() {
 			break
 		}
 		if m.Type == TypeGoodbye {
-			shm.CloseFDs(fds)
+			s.conn.Release(fds)
 			err = fmt.Errorf("%w: %s", ErrClosed, m.Reason)
 			break
 		}
-		if err = errors.Join(s.mapAgain(), s.handle(m, fds)); err != nil {
+		err = errors.Join(s.mapAgain(), s.handle(m, fds))
+		s.conn.Release(fds)
+		if err != nil {
 			// Whatever it was, the connection is over, and that is what callers are to know it by.
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 			break
 		}
 	}
+	s.conn.Unreserve()
 	s.end(err)
 }
 
+// handle deals with a message. Of the descriptors that came with it it puts -1 in the place of those that it keeps.
 func (s *Session) handle(m *Message, fds []int) error {
 	switch m.Type {
 	case TypeLane:
@@ -308,13 +308,11 @@ func (s *Session) handle(m *Message, fds []int) error {
 		}
 		s.answer(m)
 	}
-	shm.CloseFDs(fds)
 	return nil
 }
 
 func (s *Session) lane(m *Message, fds []int) error {
 	if m.Lane == nil || len(fds) != 1 || m.Lane.Geometry.Check() != nil || int(m.Lane.ID) >= slots.MaxLanes {
-		shm.CloseFDs(fds)
 		return fmt.Errorf("%w: a malformed lane message", ErrInvalid)
 	}
 	faultpoint.Here("lane.received")
@@ -322,11 +320,14 @@ func (s *Session) lane(m *Message, fds []int) error {
 	known := s.lanes[m.Lane.ID] != nil
 	s.mu.Unlock()
 	if known {
-		shm.CloseFDs(fds) // from a core that has not heard yet that it is here
-		return nil
+		return nil // from a core that has not heard yet that it is here
 	}
 	s.forgetUnmapped(m.Lane.ID)
-	return s.mapLane(*m.Lane, fds[0])
+	kept, err := s.mapLane(*m.Lane, fds[0])
+	if kept {
+		fds[0] = -1
+	}
+	return err
 }
 
 // status takes a status that is too large for a message out of the memfd that comes with it.
@@ -335,11 +336,10 @@ func (s *Session) status(m *Message, fds []int) error {
 		m.Fail = FailFor(fmt.Errorf("%w: %w", ErrLimit, shm.ErrFDsLost))
 	}
 	if len(fds) != 1 || m.StatusJSON != nil {
-		shm.CloseFDs(fds)
 		s.answer(m)
 		return nil
 	}
-	data, err := shm.ReadSealed(fds[0], MaxStatus)
+	data, err := shm.CopySealed(fds[0], MaxStatus)
 	if err != nil {
 		return err
 	}
@@ -351,10 +351,9 @@ func (s *Session) status(m *Message, fds []int) error {
 // spilled takes answers out of the spill that has come with a message.
 func (s *Session) spilled(seq uint64, fds []int) error {
 	if len(fds) != 1 {
-		shm.CloseFDs(fds)
 		return fmt.Errorf("%w: a malformed spilled message", ErrInvalid)
 	}
-	spill, err := shm.ReadSealed(fds[0], slots.MaxSpill)
+	spill, err := shm.CopySealed(fds[0], slots.MaxSpill)
 	if err != nil {
 		return err
 	}

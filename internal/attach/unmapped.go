@@ -20,31 +20,27 @@ type unmappedLane struct {
 	fd   int
 }
 
-// mapLane maps a lane and hands it to the owner, or keeps its descriptor if there is no room. It takes over fd, and runs
+// mapLane maps a lane and hands it to the owner, or keeps its descriptor if there is no room, which it reports. It runs
 // on the goroutine that reads.
-func (s *Session) mapLane(l Lane, fd int) error {
-	again, noCopy := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+func (s *Session) mapLane(l Lane, fd int) (kept bool, err error) {
 	seg, err := s.open(fd, shm.KindLane, l.Geometry.SegmentSize())
-	if errors.Is(err, unix.ENOMEM) && noCopy == nil {
+	if errors.Is(err, unix.ENOMEM) {
 		s.mu.Lock()
-		s.unmapped[l.ID] = unmappedLane{l, again}
+		s.unmapped[l.ID] = unmappedLane{l, fd}
 		remind := s.serves && !s.reminding
 		s.reminding = s.reminding || remind
 		s.mu.Unlock()
 		if remind {
 			go s.remind()
 		}
-		return nil
-	}
-	if noCopy == nil {
-		shm.CloseFDs([]int{again})
+		return true, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	ring, err := slots.NewRing(seg.Bytes(), l.Geometry)
 	if err != nil {
-		return err
+		return false, err
 	}
 	s.mu.Lock()
 	s.lanes[l.ID] = seg
@@ -53,7 +49,7 @@ func (s *Session) mapLane(l Lane, fd int) error {
 	if s.events.Lane != nil {
 		s.events.Lane(l, ring)
 	}
-	return nil
+	return false, nil
 }
 
 // mapAgain tries the lanes that are not mapped. It runs on the goroutine that reads, with each message:
@@ -67,7 +63,11 @@ func (s *Session) mapAgain() error {
 	s.mu.Unlock()
 	var errs []error
 	for _, u := range waiting {
-		errs = append(errs, s.mapLane(u.lane, u.fd))
+		kept, err := s.mapLane(u.lane, u.fd)
+		errs = append(errs, err)
+		if !kept {
+			shm.CloseFDs([]int{u.fd})
+		}
 	}
 	return errors.Join(errs...)
 }
