@@ -31,7 +31,7 @@ func TestLargeCallGivenUpEarly(t *testing.T) {
 	roomSoon(t, m, req)
 }
 
-// roomSoon waits until a large request is executed, which is to be long before a lease, of 25 s, ends.
+// roomSoon waits until a large request is executed, which is to be long before a lease, of 60 s, ends.
 func roomSoon(t *testing.T, m *client.Method, req []byte) {
 	t.Helper()
 	start := time.Now()
@@ -140,7 +140,7 @@ func TestStreamGivenUpEarly(t *testing.T) {
 			start := time.Now()
 			<-handler.Done()
 			// An answer that comes when nobody waits for any is looked at once the daemon wants its slots back
-			// (limits.spill_after). A lease takes 25 s.
+			// (limits.spill_after). A lease takes 60 s.
 			if took := time.Since(start); took > 12*time.Second {
 				t.Errorf("its context ended after %v (%v)", took, err)
 			}

@@ -24,7 +24,7 @@ func TestLongerThanALease(t *testing.T) {
 // has room for their waits: their callers live.
 func idleStreamsShareRing(t *testing.T) {
 	t.Parallel()
-	_, b := daemontest.Pair(t, "link_hold=\"0s\"\n"+tiny)
+	_, b := daemontest.Pair(t, "link_hold=\"0s\"\nhang_limit=\"0s\"\n"+tiny)
 	var over, told atomic.Int64
 	serveStreams(t, b, streams{"s": func(s *server.Stream) error {
 		defer over.Add(1)
@@ -69,7 +69,7 @@ func idleStreamsShareRing(t *testing.T) {
 // A large request waits for a worker as long as any other, whichever way it is sent.
 func largeRequestWaitsForWorker(t *testing.T) {
 	t.Parallel()
-	_, b := daemontest.Pair(t, "link_hold=\"0s\"\n")
+	_, b := daemontest.Pair(t, "link_hold=\"0s\"\nhang_limit=\"0s\"\n")
 	g := newGate()
 	defer g.Open()
 	var posted atomic.Int64

@@ -16,8 +16,8 @@ import (
 const (
 	// maxExchanges is how many exchanges a process has at a time at most.
 	maxExchanges = 16 << 10
-	// exchangeLease is how long an exchange lasts without a part, besides the time for
-	// which a lost link is waited for: its requester has died, or its node is gone.
+	// exchangeLease is how long an exchange lasts without a part, besides the time for which parts can
+	// be held up on the way: its requester has died, or its node is gone.
 	exchangeLease = 15 * time.Second
 	// holdLimit is how long a wait for news of a stream is held back before it is
 	// answered without any, so that the requester shows that it is there.
@@ -32,9 +32,9 @@ type exchanges struct {
 	// of streams, maxStreams the handlers of streams.
 	limit      int64
 	maxStreams int
-	lease      time.Duration
 
 	mu    sync.Mutex
+	lease time.Duration
 	open  map[uint64]*serverExchange
 	bytes int64
 	// streams are the handlers of streams that run, unfetched the bytes that others have left for their callers.
@@ -77,6 +77,14 @@ type serverExchange struct {
 func (x *exchanges) init(s *Server, o *options) {
 	x.server, x.limit, x.maxStreams, x.lease = s, o.large, o.streams, exchangeLease
 	x.open = make(map[uint64]*serverExchange)
+}
+
+// heldUp says for how long parts can be held up on the way by a link that is lost, and back in time, or a core that is replaced:
+// their requesters have not been idle.
+func (x *exchanges) heldUp(d time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.lease = exchangeLease + d
 }
 
 // add enters an exchange that takes so many bytes. It returns false, and why, if there

@@ -3,17 +3,20 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/slots"
 )
 
-// An exchange lasts for as long as a lost link is waited for, and its lease.
+// An exchange lasts for as long as a lost link is waited for, or a core that hangs is replaced, and its lease. So it does with the
+// next core, whose configuration may be another.
 func TestLeaseOutlastsLink(t *testing.T) {
 	_, b := daemontest.Pair(t, "")
 	s, err := Attach(t.Context(), b.Socket)
@@ -21,10 +24,33 @@ func TestLeaseOutlastsLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	const hold = 10 * time.Second // the default of node.link_hold
-	if got := s.exchanges.lease; got != exchangeLease+hold {
+	lease := func() time.Duration {
+		s.exchanges.mu.Lock()
+		defer s.exchanges.mu.Unlock()
+		return s.exchanges.lease
+	}
+	const hold, hang = 10 * time.Second, 35 * time.Second // the defaults of node.link_hold, and what that of node.hang_limit may take
+	if got := lease(); got != exchangeLease+hold+hang {
 		t.Errorf("the lease is %v", got)
 	}
+	for _, c := range []struct {
+		ms   int64
+		want time.Duration
+	}{{2000, exchangeLease + 2*time.Second}, {0, exchangeLease + 2*time.Second}, {1, exchangeLease + time.Millisecond}} {
+		if s.resumed(attach.Resumed{HoldMillis: c.ms}); lease() != c.want {
+			t.Errorf("after a core that says %d ms the lease is %v", c.ms, lease())
+		}
+	}
+	check := func() error {
+		if got := lease(); got != exchangeLease+hold+hang {
+			return fmt.Errorf("the lease is %v", got)
+		}
+		return nil
+	}
+	if err := b.KillCore(); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "the next core has said it", check)
 }
 
 // A part whose bytes could not be moved because a daemon has lost what the part allows is

@@ -87,8 +87,7 @@ func Attach(ctx context.Context, socket string, opts ...Option) (*Server, error)
 	}
 	s.session, s.id = session, session.Welcome.ID
 	s.said.apart = session.Core != nil
-	// What comes over a link that is lost, and back in time, has not been idle.
-	s.exchanges.lease += session.Welcome.Hold()
+	s.exchanges.heldUp(session.Welcome.Hold())
 	s.pool.init(s)
 	s.ops.init(session)
 	s.pool.poll.Mode, s.ops.poll.Mode = o.wait, o.wait
@@ -311,6 +310,9 @@ func (s *Server) resumed(r attach.Resumed) {
 		}
 	}
 	s.ops.resumed(r.OpsTaken)
+	if d, said := r.Hold(); said {
+		s.exchanges.heldUp(d)
+	}
 }
 
 // sessionEnded is the liberator of the pool's waits when the daemon is gone.

@@ -21,7 +21,8 @@ import (
 type StreamHandler func(s *Stream) error
 
 // ErrGivenUp is the cause of the end of a stream's context when the caller has given
-// the stream up, has ended, or has not been heard of for 15 seconds and node.link_hold, and of the end of a
+// the stream up, has ended, or has not been heard of for 15 seconds, node.link_hold, and the time in which a core
+// that hangs is replaced (35 seconds with the default of node.hang_limit), and of the end of a
 // Call's context when the caller has ended.
 var ErrGivenUp = errors.New("the caller has given up or has ended")
 
@@ -165,7 +166,7 @@ func (s *Stream) finish(status slots.Status, text string) {
 }
 
 // Context ends when the caller's deadline passes, when it gives the stream up, has ended or
-// has not been heard of for 15 seconds and node.link_hold, and when the server closes.
+// has not been heard of for as long as ErrGivenUp says, and when the server closes.
 func (s *Stream) Context() context.Context {
 	if s.shown != nil {
 		return s.shown

@@ -171,15 +171,18 @@ type Welcome struct {
 	// Bytes is the most bytes of slots that the worker may hold in all its lanes
 	// together; 0 for no limit.
 	Bytes int `json:"bytes,omitempty"`
-	// HoldMillis is for how long the daemon waits for a lost link, in milliseconds;
-	// see Hold.
+	// HoldMillis is for how long requests can be held up on the way, in milliseconds; see Hold.
 	HoldMillis int64 `json:"hold_ms,omitempty"`
 }
 
-// Hold is for how long requests can be held up on the way because a link is lost, at
-// most an hour.
-func (w *Welcome) Hold() time.Duration {
-	return min(max(time.Duration(w.HoldMillis), 0), time.Hour/time.Millisecond) * time.Millisecond
+// Hold is for how long requests can be held up on the way because a link is lost, or a core hangs until it is replaced.
+func (w *Welcome) Hold() time.Duration { return holdOf(w.HoldMillis) }
+
+// maxHold is more than node.link_hold and node.hang_limit can make of it.
+const maxHold = 4 * time.Hour
+
+func holdOf(ms int64) time.Duration {
+	return min(max(time.Duration(ms), 0), maxHold/time.Millisecond) * time.Millisecond
 }
 
 // Lane describes a lane. The lane's segment comes with the message.
@@ -217,7 +220,12 @@ type Resumed struct {
 	// OpsTaken is how many operations of the worker's ring the daemon has taken. Those
 	// of them that have no result will get none.
 	OpsTaken uint64 `json:"ops_taken"`
+	// HoldMillis is as in Welcome, whose configuration may have been another; 0 from a daemon that does not say.
+	HoldMillis int64 `json:"hold_ms,omitempty"`
 }
+
+// Hold is Welcome.Hold, if the message says.
+func (r *Resumed) Hold() (d time.Duration, said bool) { return holdOf(r.HoldMillis), r.HoldMillis != 0 }
 
 // Have is what a worker has, for the core that took over.
 type Have struct {

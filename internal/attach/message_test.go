@@ -155,14 +155,18 @@ func TestSocketPathTooLong(t *testing.T) {
 	}
 }
 
-// For how long a link is waited for is a time that makes sense, whatever the message says.
+// For how long requests can be held up is a time that makes sense, whatever the message says.
 func TestHold(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{
-		0: 0, 1: time.Millisecond, 10_000: 10 * time.Second, -5: 0, math.MinInt64: 0, math.MaxInt64: time.Hour, 3_600_001: time.Hour,
+		0: 0, 1: time.Millisecond, 10_000: 10 * time.Second, -5: 0, math.MinInt64: 0, 3_600_001: time.Hour + time.Millisecond, math.MaxInt64: 4 * time.Hour, 4*3_600_000 + 1: 4 * time.Hour,
 	} {
 		w := attach.Welcome{HoldMillis: ms}
 		if got := w.Hold(); got != want {
 			t.Errorf("%d ms: %v", ms, got)
+		}
+		r := attach.Resumed{HoldMillis: ms}
+		if got, said := r.Hold(); got != want || said != (ms != 0) {
+			t.Errorf("%d ms, in the next core: %v, %v", ms, got, said)
 		}
 	}
 }

@@ -152,7 +152,7 @@ func (c *conductor) serveAdopted(w *worker) {
 		return
 	}
 	if err == nil {
-		err = w.conn.Send(&attach.Message{Type: attach.TypeResumed, Resumed: &attach.Resumed{OpsTaken: w.opsTaken}}, w.pager.descriptors()...)
+		err = w.conn.Send(&attach.Message{Type: attach.TypeResumed, Resumed: &attach.Resumed{OpsTaken: w.opsTaken, HoldMillis: max(c.holdMillis(), 1)}}, w.pager.descriptors()...)
 	}
 	w.pager.sent()
 	faultpoint.Here("adopt.resumed")

@@ -16,6 +16,7 @@ import (
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
+	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -223,11 +224,18 @@ func (w *worker) bell() *shm.Bell {
 	return w.domain.bell
 }
 
+// holdMillis is for how long requests can be held up on the way, in milliseconds: while a core that hangs, here or at a peer, which
+// is taken to have the same configuration, is found out and replaced, and while a lost link is waited for.
+func (c *conductor) holdMillis() int64 {
+	n := &c.live().Node
+	return (n.LinkHold + handoff.HangBound(n.HangLimit)).Milliseconds()
+}
+
 // welcomeWorker sends a worker its welcome.
 func (c *conductor) welcomeWorker(w *worker, seq uint64) error {
 	welcome := &attach.Message{Type: attach.TypeWelcome, Seq: seq, Welcome: &attach.Welcome{
 		ABI: shm.ABIVersion, Node: c.node, Domain: w.domain.name, ID: w.id, Bytes: w.bytes,
-		HoldMillis: c.live().Node.LinkHold.Milliseconds(),
+		HoldMillis: c.holdMillis(),
 	}}
 	if w.role == attach.RoleTool {
 		return w.conn.Send(welcome)

@@ -3,11 +3,29 @@ package handoff
 import (
 	"os"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/shm"
 )
+
+// WatchShare is in how many parts the times are divided after which a core that says nothing counts
+// as hanging: node.hang_limit, and the service manager's watchdog. So often it looks whether everything
+// makes progress, and its supervisor whether it has said so.
+const WatchShare = 4
+
+// LastWords is how long a core that hangs may take to write its stacks.
+const LastWords = 5 * time.Second
+
+// HangBound is within what time a core that hangs has been ended, by the supervisor whose node.hang_limit is limit: the last
+// beat before, and the look that finds that there was none since, come up to a part of the limit late. 0: it never is.
+func HangBound(limit time.Duration) time.Duration {
+	if limit == 0 {
+		return 0
+	}
+	return limit + 2*limit/WatchShare + LastWords
+}
 
 // Pulse is a word in memory of the supervisor and its core, which the core counts up whenever it
 // has seen that everything in it makes progress. It is memory and not a message for the sake of

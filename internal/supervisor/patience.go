@@ -5,12 +5,8 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/handoff"
 )
-
-// watchShare is in how many parts the times are divided after which a core that says nothing counts
-// as hanging: node.hang_limit, and the service manager's watchdog. So often it looks whether everything
-// makes progress, and its supervisor whether it has said so.
-const watchShare = 4
 
 // startLimit is how long a core may take until it is ready. It may have very much memory to register, so it is
 // there for one that never will be.
@@ -37,7 +33,7 @@ func (s *supervisor) beatEvery() time.Duration {
 	if limit == 0 || s.watchdog > 0 && s.watchdog < limit {
 		limit = s.watchdog
 	}
-	return limit / watchShare
+	return limit / handoff.WatchShare
 }
 
 // newPatience returns the patience with a core, and what ends its ticks.
@@ -70,9 +66,6 @@ func (p *patience) count(now time.Time, beats uint64, ready bool) (over, alive b
 	return p.most > 0 && (p.silent > p.most || p.starting > p.starts), alive
 }
 
-// lastWords is how long a core that hangs may take to write its stacks.
-const lastWords = 5 * time.Second
-
 // giveUp ends a core that hangs. What it says before goes to where the supervisor's own
 // errors go.
 func (s *supervisor) giveUp() error {
@@ -82,6 +75,6 @@ func (s *supervisor) giveUp() error {
 	}
 	event.CoreHung.On(&s.log).Int("pid", s.core.cmd.Process.Pid).Dur("for", limit).Msg(what + "; it is told to write its stacks and ended")
 	s.backup.Tell("WATCHDOG=1\nSTATUS=The core hung and is started again")
-	s.core.end(syscall.SIGQUIT, lastWords)
+	s.core.end(syscall.SIGQUIT, handoff.LastWords)
 	return s.core.err
 }
