@@ -96,6 +96,8 @@ type parser struct {
 	most    int
 	// admits is whom domains admit, by name, where that has been looked up.
 	admits map[string]admitted
+	// foreign: the document may be another release's, with keys that this one does not know.
+	foreign bool
 }
 
 // parse is Parse on a given system.
@@ -240,6 +242,9 @@ func (p *parser) table(path string, keys []key, dst any, table map[string]any) {
 
 // unknown reports the keys of a table that are not among the names.
 func (p *parser) unknown(path string, table map[string]any, names []string) {
+	if p.foreign {
+		return
+	}
 	for name, v := range table {
 		if slices.Contains(names, name) {
 			continue

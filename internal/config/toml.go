@@ -102,8 +102,9 @@ type admitted struct {
 }
 
 // Own is TOML for another process of this program, with what names of users and groups were looked up as: what has
-// become of those since is not that process's to find out. ParseOwn accepts it.
-func (c *Config) Own() []byte { return own(c.admits(), c.TOML()) }
+// become of those since is not that process's to find out. That may be of another release, with other defaults, so all keys
+// are there. ParseOwn accepts it.
+func (c *Config) Own() []byte { return own(c.admits(), encode(c.document())) }
 
 // admits returns whom the domains admit, by name.
 func (c *Config) admits() map[string]admitted {
@@ -122,9 +123,9 @@ func own(admits map[string]admitted, doc []byte) []byte {
 	return slices.Concat([]byte(ownPrefix), line, []byte("\n"), doc)
 }
 
-// ParseOwn is Parse for what Own or TOML has written.
+// ParseOwn is Parse for what Own or TOML has written. Keys that it does not know are another release's, and ignored.
 func ParseOwn(name string, data []byte) (*Config, error) {
-	p := &parser{file: name, most: maxOwn}
+	p := &parser{file: name, most: maxOwn, foreign: true}
 	if line, _, ok := bytes.Cut(data, []byte("\n")); ok && bytes.HasPrefix(line, []byte(ownPrefix)) {
 		// What makes no sense is looked up again.
 		_ = json.Unmarshal(line[len(ownPrefix):], &p.admits)
