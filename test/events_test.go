@@ -152,6 +152,11 @@ func TestEventsOfTLS(t *testing.T) {
 	eventually(t, "the certificate expires", func() bool { return time.Now().After(expired) })
 	c.start("a")
 	c.counts("a", "tls-own-certificate")
+	// One that is taken into use while the node runs is judged as well.
+	if _, err := nodecert.Make(nodecert.Plan{Dir: dir, Nodes: []string{"a"}, NodeValid: 30 * time.Minute, Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	c.counts("a", "tls-expires")
 }
 
 // Runbook entries about lanes: the classes of two nodes differ.

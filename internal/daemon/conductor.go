@@ -229,6 +229,7 @@ func (c *conductor) serve(ctx context.Context, bootstrap net.Listener, handOver 
 		c.spawn(func() { c.fabrics[0].Watch(c.ctx, &c.log) })
 	}
 	c.spawn(c.keepErrors)
+	c.spawn(func() { c.guard.Watch(c.ctx) })
 	select {
 	case <-handOver:
 		c.vacate()

@@ -24,6 +24,7 @@ type Guard struct {
 	node string
 	// keeper has what tls.mode = "required" asks for; nil without it.
 	keeper *nodecert.Keeper
+	judge  *judge
 }
 
 // tlsProtocol is negotiated for bootstrap connections and tlsDataProtocol for those of
@@ -34,21 +35,20 @@ const (
 	tlsDataProtocol = "rdmad-data"
 )
 
-// soon is how long before the end of its certificate a node says so when it starts.
-const soon = 30 * 24 * time.Hour
-
 // NewGuard reads the files of [tls], unless the mode is off, and follows their changes. again: another core has served, whose
 // attached processes go on within the node however the files are; links come back when they can be used.
 func NewGuard(cfg *config.Config, again bool, log zerolog.Logger) (*Guard, error) {
 	if cfg.TLS.Mode != config.TLSRequired {
 		return &Guard{node: cfg.Node.Name}, nil
 	}
+	j := newJudge(cfg.Node.Name, log)
 	changed := func(m *nodecert.Material, err error) {
 		if err != nil {
 			event.TLSFiles.On(&log).Err(err).Msg("the files of [tls] cannot be used; what they held before stays in use, if this core has read it, and without it no peer can connect")
 			return
 		}
 		log.Info().Time("not_after", m.Leaf.NotAfter).Str("fingerprint", nodecert.Fingerprint(m.Leaf)).Msg("the files of [tls] have changed; the new certificate is in use")
+		j.renew()
 	}
 	files := nodecert.Files{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key, CA: cfg.TLS.CA}
 	k, err := nodecert.NewKeeper(files, cfg.Node.Name, changed)
@@ -58,17 +58,8 @@ func NewGuard(cfg *config.Config, again bool, log zerolog.Logger) (*Guard, error
 	if err != nil {
 		return nil, fmt.Errorf("tls.mode = %q: %w (see: rdmad doctor)", cfg.TLS.Mode, err)
 	}
-	g := &Guard{node: cfg.Node.Name, keeper: k}
-	m := k.Material()
-	if m.Leaf == nil {
-		return g, nil
-	}
-	if err := m.Usable(cfg.Node.Name, time.Now()); err != nil {
-		event.TLSOwnCertificate.On(&log).Err(err).Msg("peers will refuse this node's certificate")
-	} else if time.Until(m.Leaf.NotAfter) < soon {
-		event.TLSExpires.On(&log).Time("not_after", m.Leaf.NotAfter).Msg("this node's certificate expires soon; make a new one: " + nodecert.Renewal(cfg.Node.Name))
-	}
-	return g, nil
+	j.look(k.Material(), time.Now())
+	return &Guard{node: cfg.Node.Name, keeper: k, judge: j}, nil
 }
 
 // Required reports whether peers must have certificates; nobody must without a guard.
