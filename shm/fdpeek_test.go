@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmad/rdmad/internal/leaktest"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestPeekFDs(t *testing.T) {
 	a, b := socketPair(t)
 	seg := testSegment(t)
-	before := openFDs(t)
+	before := leaktest.Descriptors(t)
 	if err := shm.SendFDs(a, []byte("hello"), seg.FD(), seg.FD()); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestPeekFDs(t *testing.T) {
 	if _, _, err := shm.PeekFDs(b, buf); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
 	}
-	if after := openFDs(t); after > before {
+	if after := leaktest.Descriptors(t); after > before {
 		t.Errorf("%d descriptors, %d before", after, before)
 	}
 }
