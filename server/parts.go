@@ -13,10 +13,10 @@ import (
 // They want no handler, and handlers may be waiting for them. It reports whether there
 // were any. Only the monitor calls it.
 func (p *pool) serveParts(c *Call) bool {
-	parts, full := p.takeParts()
+	parts, room := p.takeParts()
 	if len(parts) == 0 {
-		if full {
-			p.reported() // there is room: the daemon may have kept the parts back for want of it
+		if room {
+			p.reported() // the daemon may have kept the parts back for want of it
 		}
 		return false
 	}
@@ -35,9 +35,9 @@ func (p *pool) serveParts(c *Call) bool {
 	return true
 }
 
-// takeParts takes what waits, keeps the requests for the workers, and returns the parts. full says that the daemon had
-// no room for more.
-func (p *pool) takeParts() (parts []slots.Hint, full bool) {
+// takeParts takes what waits, keeps the requests for the workers, and returns the parts. room says that there
+// is more of it for the daemon than before.
+func (p *pool) takeParts() (parts []slots.Hint, room bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	closed := p.closed.Load()
@@ -49,12 +49,10 @@ func (p *pool) takeParts() (parts []slots.Hint, full bool) {
 		left = append(left, p.waiting...)
 		p.waiting = nil
 	}
-	popped := 0
 	take := func() (h slots.Hint, ok bool) {
 		if len(left) == 0 {
-			if h, ok = p.down.Pop(); ok {
-				popped++
-			}
+			h, ok = p.down.Pop()
+			room = room || ok
 			return h, ok
 		}
 		h, left = left[0], left[1:]
@@ -85,7 +83,7 @@ func (p *pool) takeParts() (parts []slots.Hint, full bool) {
 		// two workers sleep on the daemon's bell.
 		p.relieving = true
 	}
-	return parts, popped == slots.HintEntries
+	return parts, room
 }
 
 // sweepWaiting drops the hints of requests that were taken back, now and then: while all workers are inside handlers there

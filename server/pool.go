@@ -232,7 +232,10 @@ func (p *pool) serve(c *Call, h slots.Hint) {
 	c.serve()
 	r.Finish(u, p.server.id)
 	faultpoint.Here("serve.over")
-	c.sayPanic()
+	if c.panicked != nil {
+		p.announce(h) // the log may take long, and the batch tells the daemon at its end only; a second hint does no harm
+		c.sayPanic()
+	}
 }
 
 // succeed does what is left of serve, and makes another goroutine the worker in place of

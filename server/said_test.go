@@ -2,10 +2,14 @@ package server
 
 import (
 	"context"
+	"fmt"
 	stdlog "log"
 	"log/slog"
 	"sync"
 	"testing"
+
+	"github.com/rdmad/rdmad/internal/daemontest"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // slowLog is a slog.Handler whose reader does not read until it is opened.
@@ -26,16 +30,49 @@ func (l *slowLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// What a core's service has to say waits for nobody, is bounded, and says how much is missing.
-func TestSayingApart(t *testing.T) {
+// saySlowly makes the default log one until the test ends.
+func saySlowly(t *testing.T) *slowLog {
 	log := &slowLog{open: make(chan struct{})}
 	before, out, flags := slog.Default(), stdlog.Writer(), stdlog.Flags()
 	slog.SetDefault(slog.New(log))
-	defer func() {
+	t.Cleanup(func() {
 		slog.SetDefault(before)
 		stdlog.SetOutput(out) // which slog has changed
 		stdlog.SetFlags(flags)
-	}()
+	})
+	return log
+}
+
+// In a process of its own it is said by the worker, for which the caller of the handler that has panicked does not wait.
+func TestCallerDoesNotWaitForTheLog(t *testing.T) {
+	log := saySlowly(t)
+	r := newExchangeRig(t)
+	daemon := r.monitored(0)
+	r.s.handlers.Store(&map[uint32]handlers{fuzzMethod: {call: func(*Call) error { panic("why") }}})
+	u := slots.Run{Index: 4, Len: 1, Ticket: 1}
+	h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindRequest, Method: fuzzMethod, Answer: 300}
+	h.Encode(r.ring.Header(u))
+	r.ring.Deliver(u.Index, 1, fuzzID, u.Ticket)
+	var served sync.WaitGroup
+	served.Go(func() {
+		r.s.pool.serve(&Call{server: r.s, batch: &batch{n: 1}}, slots.MakeHint(fuzzLane, u.Index, u.Ticket))
+	})
+	daemontest.Eventually(t, "the daemon hears of the answer", func() error {
+		if h, ok := daemon.Up.Pop(); !ok || h.Index() != u.Index || !daemon.marked() {
+			return fmt.Errorf("hint %v, %v", h, ok)
+		}
+		return nil
+	})
+	close(log.open)
+	served.Wait()
+	if len(log.said) != 1 {
+		t.Errorf("%d records were said", len(log.said))
+	}
+}
+
+// What a core's service has to say waits for nobody, is bounded, and says how much is missing.
+func TestSayingApart(t *testing.T) {
+	log := saySlowly(t)
 	s := sayer{apart: true}
 	s.flush() // nothing to wait for
 	const most = 3 * mostSaid

@@ -58,7 +58,7 @@ type InLane struct {
 	// are gone; nil for none. parts are the callers with which a process may have an
 	// exchange.
 	doomed map[int]uint64
-	// unreached is the last look at the queues in which no process of a method had the lane mapped.
+	// unreached is the last look at the queues in which no process of a method took requests of the lane.
 	unreached unreached
 	parts     map[*Worker]*CallerSet
 	// Left: it was given up while handlers used its slots, and does not come up again.

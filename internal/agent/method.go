@@ -77,20 +77,20 @@ func (m *Method) worker(d *Domain, id uint16) *Worker {
 	return nil
 }
 
-// reaches reports whether one of the method's processes, if it has any, has mapped the lane. One that has not may never: it lacks
-// the memory, for example. What is found holds for the whole look.
+// reaches reports whether one of the method's processes, if it has any, takes requests of the lane, when it has room. One that has
+// not mapped it may never: it lacks the memory, for example. What is found holds for the whole look.
 func (m *Method) reaches(d *Domain, l *InLane) bool {
 	if l.unreached == (unreached{d.pass, m}) {
 		return false
 	}
-	if len(m.workers) == 0 || slices.ContainsFunc(m.workers, func(w *Worker) bool { return w.hasMapped(l.id) }) {
+	if len(m.workers) == 0 || slices.ContainsFunc(m.workers, func(w *Worker) bool { return w.takes(l.id) }) {
 		return true
 	}
 	l.unreached = unreached{d.pass, m}
 	return false
 }
 
-// unreached is a look at the queues, of Domain.pass, and a method of whose processes none had a lane mapped.
+// unreached is a look at the queues, of Domain.pass, and a method of whose processes none took requests of a lane.
 type unreached struct {
 	pass   uint64
 	method *Method

@@ -277,14 +277,20 @@ func TestInterruptedLookIsAbandoned(t *testing.T) {
 	}
 }
 
-// A request of a lane that no process of its method has mapped, and perhaps never will, does not hold up those behind it that came
-// by another lane.
+// A request of a lane that no process of its method has mapped, and perhaps never will, but for one that takes none any more, does
+// not hold up those behind it that came by another lane.
 func TestLaneThatNobodyMaps(t *testing.T) {
 	s := newSide(t, nil)
 	out, in := s.localLane(t)
 	unmapped, _ := s.bigLane(t, rigLane+1)
 	caller, service, other := s.addWorker(1), s.addWorker(rigService), s.addWorker(3)
-	s.d.Register(rigMethod, service.view)
+	left := s.addWorker(4)
+	for _, w := range []*rigWorker{left, service} {
+		s.d.Register(rigMethod, w.view)
+	}
+	s.d.Maps(left.view, rigLane)
+	s.d.Maps(left.view, rigLane+1)
+	s.d.Withdraw(left.view)
 	send := func(o *OutLane) *rigCall { return s.send(caller, o.Ring, 10, false, 1) }
 	var calls []*rigCall
 	for _, o := range []*OutLane{unmapped, out, unmapped, out} {

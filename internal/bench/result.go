@@ -134,7 +134,8 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 		// Of lanes to peers: answers_received has those of services of the caller's own node, too.
 		answers, groups := answersOf(&after.status)
 		answersBefore, groupsBefore := answersOf(&before.status)
-		r.AnswerGroup = ratio(float64(answers-answersBefore), float64(groups-groupsBefore))
+		// A lane that has gone meanwhile takes its counts along.
+		r.AnswerGroup = max(0, ratio(float64(answers)-float64(answersBefore), float64(groups)-float64(groupsBefore)))
 	}
 	for _, b := range before.cpu {
 		if !slices.ContainsFunc(after.cpu, b.is) {

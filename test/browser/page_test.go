@@ -260,11 +260,13 @@ func TestModel(t *testing.T) {
 			t.Errorf("%s = %s, want %s", expression, got, want)
 		}
 	}
-	// A request beyond a limit is counted in three counters, and went wrong once.
-	if got := inModule(p, "overview.js", `troubles({
+	// A request beyond a limit is counted in three counters, and went wrong once. Of two lanes that are one it counts once, and what
+	// is not known of a lane that has just come makes the rest no unknown.
+	if got := inModule(p, "overview.js", `troubles({ rate: (list, row, value) => (row.id === 9 ? null : value(row)), status: {
 		counters: { refused: 1, over_limit: 1, not_executed: 1, oneway_failed: 1, region_ops_failed: 5 },
-		lanes: [{ outcomes: { ok: 100, remote_error: 10, not_executed: 1 } }, { outcomes: { deadline: 2 } }, {}],
-	})`); got != "8" {
+		lanes: [{ id: 1, outcomes: { ok: 100, remote_error: 10, not_executed: 1 } }, { id: 2, outcomes: { deadline: 2 } }, { id: 2, outcomes: { deadline: 2 } },
+			{ id: 3 }, { id: 9, outcomes: { deadline: 1000 } }],
+	} })`); got != "8" {
 		t.Errorf("%s went wrong, want 8", got)
 	}
 	thin := func(s string) string { return strings.ReplaceAll(s, " ", "\u202f") }

@@ -3,13 +3,20 @@
 import { sparkline } from "./charts.js";
 import { attr, el, show, text } from "./dom.js";
 import { bytes, count, day, decimal, none, rate, short, span } from "./format.js";
+import { keys } from "./model.js";
 import { section } from "./section.js";
 
 const sum = (...names) => (s) => names.reduce((n, name) => n + (s.counters?.[name] ?? 0), 0);
 
-// troubles are the requests that did not go well, each once: what counters there are of why overlap. Errors of handlers are answers.
+// troubles is the rate of the requests that did not go well, each once: what counters there are of why overlap. Errors of handlers are
+// answers. Lanes come and go, and two may have the same counters for a while, so each counts by itself, and once.
 const failed = (l) => Object.entries(l.outcomes ?? {}).reduce((n, [name, count]) => (name === "ok" || name === "remote_error" ? n : n + count), 0);
-export const troubles = (s) => (s.lanes ?? []).reduce((n, l) => n + failed(l), sum("protocol_errors", "region_ops_failed", "spill_failures")(s));
+export function troubles(m, latest) {
+  const others = m.rate("", m.status, sum("protocol_errors", "region_ops_failed", "spill_failures"), latest);
+  if (others === null) return null;
+  const lanes = new Map((m.status.lanes ?? []).map((l) => [keys.lanes(l), l]));
+  return [...lanes.values()].reduce((n, l) => n + (m.rate("lanes", l, failed, latest) ?? 0), others);
+}
 
 // tiles: value(model) of the last seconds is shown, latest(model) goes into the course.
 const tiles = [
@@ -24,7 +31,10 @@ const tiles = [
     name: "busy", label: "Requests under way", unit: "", hint: "in all lanes, both directions",
     value: underWay, latest: underWay, format: short,
   },
-  flow("troubles", "Gone wrong", "/s", "requests of this node and of its peers that ended otherwise than with an answer, operations on regions that failed, protocol errors", troubles, rate),
+  {
+    name: "troubles", label: "Gone wrong", unit: "/s", hint: "requests of this node and of its peers that ended otherwise than with an answer, operations on regions that failed, protocol errors",
+    value: (m) => troubles(m, false), latest: (m) => troubles(m, true), format: rate,
+  },
 ];
 
 function flow(name, label, unit, hint, value, format) {
