@@ -50,6 +50,8 @@ var codes = map[Code]error{
 type Fail struct {
 	Code Code   `json:"code"`
 	Text string `json:"text"`
+	// own is what this process knows besides the code, of a question that it has answered itself.
+	own error
 }
 
 // FailFor makes a Fail of an error that wraps one of this package's, the outermost if there are several; any other
@@ -84,6 +86,9 @@ func (f *Fail) Err() error {
 	base, ok := codes[f.Code]
 	if !ok {
 		base = ErrInvalid
+	}
+	if f.own != nil {
+		base = errors.Join(base, f.own)
 	}
 	return &remoteText{text: f.Text, base: base}
 }

@@ -38,6 +38,14 @@ func Barred(m *Pool) {
 	m.refused = time.Now().Add(time.Hour)
 }
 
+// Idle makes a pool have a block that nobody uses, and that is free already.
+func Idle(m *Pool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.free = append(m.free, &Block{Region: &Region{session: m.session}, pool: m, since: time.Now()})
+	m.count++
+}
+
 // Pooled returns how many blocks a pool has.
 func Pooled(m *Pool) int {
 	m.mu.Lock()

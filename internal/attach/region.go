@@ -36,7 +36,7 @@ func (r *Region) Of(s *Session) bool { return r.session == s }
 // ErrInvalid, ErrClosed, or ctx's.
 func (s *Session) AllocRegion(ctx context.Context, n int) (*Region, error) {
 	r, err := s.allocRegion(ctx, n)
-	if errors.Is(err, ErrLimit) && s.Pool.drop() {
+	if errors.Is(err, ErrLimit) && !errors.Is(err, errCoresEnded) && s.Pool.drop() {
 		r, err = s.allocRegion(ctx, n)
 	}
 	return r, err

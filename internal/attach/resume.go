@@ -3,6 +3,7 @@ package attach
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,9 @@ import (
 // maxAllocs is how many cores are asked for a region. Where the memory for it is not there, making it may be what they die of, by
 // the kernel's out-of-memory killer: then each that is asked again is the next to die, with all that others do on the node.
 const maxAllocs = 2
+
+// errCoresEnded tells a question that was asked of maxAllocs cores from one that a core has refused: it is not asked anew.
+var errCoresEnded = errors.New("cores have ended over it")
 
 // resumed deals with a core that has taken over: it is told what this worker has, and
 // asked again what the one before it has not answered, but for regions that maxAllocs cores
@@ -59,8 +63,10 @@ func (s *Session) resumed(m *Message, fds []int) error {
 		s.events.Resumed(*m.Resumed)
 	}
 	for _, q := range given {
-		s.answer(&Message{Type: TypeFail, Seq: q.m.Seq, Fail: FailFor(fmt.Errorf("%w: %d cores of the daemon have ended, one after the other, while they were asked for this "+
-			"region of %d bytes: see its log (rdmad doctor says what its control group lets it have)", ErrLimit, q.cores, q.m.Region.Size))})
+		fail := FailFor(fmt.Errorf("%w: %d cores of the daemon have ended, one after the other, while they were asked for this "+
+			"region of %d bytes: see its log (rdmad doctor says what its control group lets it have)", ErrLimit, q.cores, q.m.Region.Size))
+		fail.own = errCoresEnded
+		s.answer(&Message{Type: TypeFail, Seq: q.m.Seq, Fail: fail})
 	}
 	for _, q := range questions {
 		if err := s.insist(context.Background(), q.m); err != nil {

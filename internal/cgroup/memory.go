@@ -6,7 +6,7 @@ import (
 )
 
 // Memory returns how many bytes more the cgroups of a process, given as for Dirs, and the machine let it have before the
-// kernel must kill somebody, and the file that says so; Unlimited and "" if none does. Pages of files that are cached count as
+// kernel must kill somebody, and the file that says so; Unlimited and "" if none does. Pages of files that are cached, and what the kernel remembers of files, count as
 // free, because the kernel takes them back before; those of memfds do not, which it counts as no pages of files.
 //
 // It says nothing about huge pages, which are set aside.
@@ -47,11 +47,12 @@ func left(limit, used, cached uint64) uint64 {
 	return limit - min(limit, used)
 }
 
-// cached returns how much of a memory.stat are pages of files, by names that may have a prefix.
+// cached returns how much of a memory.stat is taken back before anybody is killed: pages of files, by names that may have a prefix, and
+// what the kernel remembers of files (of version 2 only, which counts it as in use).
 func cached(stat, prefix string) (n uint64) {
 	for line := range strings.Lines(stat) {
 		f := strings.Fields(line)
-		if len(f) != 2 || f[0] != prefix+"inactive_file" && f[0] != prefix+"active_file" {
+		if len(f) != 2 || f[0] != prefix+"inactive_file" && f[0] != prefix+"active_file" && f[0] != "slab_reclaimable" {
 			continue
 		}
 		if some, ok := value(f[1]); ok && some < Unlimited-n {

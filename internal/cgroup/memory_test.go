@@ -22,8 +22,8 @@ func TestMemory(t *testing.T) {
 	expect("nobody says what is in use", Unlimited, "")
 	files[v2+"a/memory.current"] = "700\n"
 	expect("a limit above", 300, "/"+v2+"a/memory.max")
-	files[v2+"a/memory.stat"] = "anon 5\nfile 600\nshmem 500\ninactive_file 20\nactive_file 30\nunevictable 7\nslab x\n"
-	expect("with cached pages of files", 350, "/"+v2+"a/memory.max")
+	files[v2+"a/memory.stat"] = "anon 5\nfile 600\nshmem 500\ninactive_file 20\nactive_file 30\nunevictable 7\nslab x\nslab_reclaimable 5\n"
+	expect("with cached pages of files", 355, "/"+v2+"a/memory.max")
 	files[v2+"a/b/memory.max"] = "100\n"
 	expect("nothing is left", 0, "/"+v2+"a/b/memory.max")
 	files[v2+"a/b/memory.current"] = "170\n"

@@ -192,7 +192,7 @@ func (c *conductor) holdAdopted() {
 		if !waits {
 			continue
 		}
-		before := &session{link: l, err: errReplaced}
+		before := sessionOfLastCore(l)
 		l.holding, l.since = before, time.Now()
 		l.changed = l.since
 		c.spawn(func() { l.hold(before) })
@@ -200,3 +200,9 @@ func (c *conductor) holdAdopted() {
 }
 
 var errReplaced = errors.New("this node's core was replaced")
+
+// sessionOfLastCore stands for the session that the last core had with a peer.
+func sessionOfLastCore(l *link) *session { return &session{link: l, err: errReplaced} }
+
+// ofLastCore reports whether that is what made it.
+func (s *session) ofLastCore() bool { return s.conn == nil }

@@ -326,7 +326,7 @@ func (c *conductor) drain() error {
 			d.SetDraining() // also on lanes that were opened again since
 			quiet = quiet && d.Quiet()
 		})
-		busy := c.undrained()
+		busy := append(c.undrained(), c.returning()...)
 		if quiet && len(busy) == 0 {
 			c.log.Info().Msg("drained")
 			return nil

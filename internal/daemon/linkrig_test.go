@@ -2,12 +2,16 @@ package daemon
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/handoff"
@@ -72,6 +76,28 @@ func TestDrainAgainBeforeThePeerIsTold(t *testing.T) {
 	r.link.peerDrained(r.s, 2)
 	if busy := r.undrained(); len(busy) != 0 {
 		t.Errorf("it waits for %v", busy)
+	}
+}
+
+// A core that has taken over and is told to stop waits for the peers that the last one was connected with: what they wait for is to
+// reach them. It does not for those that were lost otherwise, nor longer than it may.
+func TestDrainWaitsForPeersToReturn(t *testing.T) {
+	for name, holding := range map[string]func(*linkRig) *session{
+		"of the last core": func(r *linkRig) *session { return sessionOfLastCore(r.link) },
+		"lost":             func(r *linkRig) *session { return r.s },
+		"given up":         func(*linkRig) *session { return nil },
+	} {
+		r := newLinkRig(t)
+		var lines bytes.Buffer
+		r.log, r.identity = zerolog.New(&lines), new(handoff.Node)
+		r.link.session, r.link.holding = nil, holding(r)
+		if err := r.drain(); err != nil { // within 0 s
+			t.Error(err)
+		}
+		if waited := strings.Contains(lines.String(), `"peers":["a"]`); waited != (name == "of the last core") {
+			t.Errorf("%s: %s", name, &lines)
+		}
+		r.stop()
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // Segments leave so much of the memory that there is: the core itself grows, and takes more for each process that attaches and
-// each connection. Lanes may have what regions, of which a process can make many, must leave.
+// each connection. Lanes, and answers that are moved out of them, may have what regions, of which a process can make many, must leave.
 const (
 	leftByRegions = 64 << 20
 	leftByLanes   = 32 << 20

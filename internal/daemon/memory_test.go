@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
@@ -62,4 +63,21 @@ func TestNoSegmentWithoutMemory(t *testing.T) {
 	if err := lane(); err != nil {
 		t.Errorf("a lane for which there is enough: %v", err)
 	}
+}
+
+// Answers stay in their slots where there is no memory to move them to.
+func TestNoSpillWithoutMemory(t *testing.T) {
+	room := uint64(leftByLanes + 99)
+	defer func(f func() (uint64, string)) { memory = f }(memory)
+	memory = func() (uint64, string) { return room, "/sys/fs/cgroup/x/memory.max" }
+	spill := make([]byte, 100)
+	if _, err := storeSpill(spill); !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), "memory.max leaves 99 bytes") {
+		t.Errorf("a spill of one byte too many: %v", err)
+	}
+	room++
+	fd, err := storeSpill(spill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shm.CloseFDs([]int{fd})
 }

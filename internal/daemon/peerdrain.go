@@ -96,6 +96,20 @@ func (c *conductor) undrained() []string {
 	return c.undrainedLocked()
 }
 
+// returning returns the peers that were connected with the last core, and have neither come back to this one nor been given up: they
+// wait for answers, and perhaps for some that are there already.
+func (c *conductor) returning() (names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.links {
+		if l.session == nil && l.holding != nil && l.holding.ofLastCore() {
+			names = append(names, l.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // undrainedLocked is undrained with mu held.
 func (c *conductor) undrainedLocked() (names []string) {
 	for _, l := range c.links {

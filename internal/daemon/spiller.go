@@ -58,8 +58,16 @@ func newSpiller(w *worker) *spiller {
 	return &spiller{
 		w: w, most: limits.SpillBytes, patience: limits.SpillTimeout, grace: limits.SpillAfter,
 		seq:   rand.Uint64() >> 1, // not what the last core has used
-		store: func(spill []byte) (int, error) { return shm.CreateSealed("rdmad-spill", spill) },
+		store: storeSpill,
 	}
+}
+
+// storeSpill puts a spill into memory of its own, if there is enough of it.
+func storeSpill(spill []byte) (fd int, err error) {
+	if room, by := leaving(leftByLanes)(); uint64(len(spill)) > room {
+		return -1, fmt.Errorf("%s leaves %d bytes, and a spill has %d: %w", by, room, len(spill), unix.ENOMEM)
+	}
+	return shm.CreateSealed("rdmad-spill", spill)
 }
 
 // start sends the answers of list, on another goroutine. It reports whether it does:

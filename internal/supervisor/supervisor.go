@@ -273,11 +273,15 @@ func (s *supervisor) follow(ctx context.Context) error {
 			changed, later = s.setup.Log.Changed(), nil
 			s.tell()
 		case <-ctx.Done():
-			limit := s.cfg.Node.DrainTimeout + stopGrace
-			s.backup.Tell(fmt.Sprintf("STOPPING=1\nEXTEND_TIMEOUT_USEC=%d\nSTATUS=Draining", (limit + stopGrace).Microseconds()))
-			return s.core.stop(limit, s.log)
+			s.tellStopping(0)
+			return s.core.stop(s.cfg.Node.DrainTimeout+stopGrace, s.log)
 		}
 	}
+}
+
+// tellStopping tells the service manager that the daemon stops, and how long that may take after a wait.
+func (s *supervisor) tellStopping(wait time.Duration) {
+	s.backup.Tell(fmt.Sprintf("STOPPING=1\nEXTEND_TIMEOUT_USEC=%d\nSTATUS=Draining", (wait + s.cfg.Node.DrainTimeout + 2*stopGrace).Microseconds()))
 }
 
 // pause notes that no core serves any more.

@@ -51,7 +51,7 @@ func (s *supervisor) upgrade(ctx context.Context, runs bool) {
 		s.log.Info().Str("from", u.From.Version).Str("to", u.To.Version).Msg("there is no core; the program is started next")
 		return
 	default:
-		u.Result, err = s.replace(next)
+		u.Result, err = s.replace(ctx, next)
 	}
 	if err == nil {
 		s.served()
@@ -99,14 +99,14 @@ func (s *supervisor) use(next *executable) {
 // replace ends the core that runs and starts one of another program. If that does not become ready, the program before
 // is started again, which has all the time that any core has. So it is if the daemon is told to stop meanwhile: when the
 // core has handed over only another one can drain what is under way.
-func (s *supervisor) replace(next *executable) (result string, err error) {
+func (s *supervisor) replace(ctx context.Context, next *executable) (result string, err error) {
 	// Each step has its limit, together they are more than the watchdog's time.
 	s.backup.Tell("WATCHDOG=1")
 	s.pause()
 	s.upgrading = true
 	s.core.end(syscall.SIGUSR1, handOverTimeout)
 	s.backup.Tell("WATCHDOG=1")
-	if err = s.succeed(next); err == nil {
+	if err = s.succeed(ctx, next); err == nil {
 		s.use(next)
 		return status.UpgradeDone, nil
 	}
@@ -150,9 +150,9 @@ func (s *supervisor) keptVersions(v *version.Set) (kept bool, err error) {
 	return true, nil
 }
 
-// succeed starts a core with a program and waits until it is ready. One that does not
-// become so is killed.
-func (s *supervisor) succeed(e *executable) error {
+// succeed starts a core with a program and waits until it is ready, whatever becomes of ctx: if the daemon is to stop, the
+// service manager is told so meanwhile. One that does not become ready is killed.
+func (s *supervisor) succeed(ctx context.Context, e *executable) error {
 	core, err := s.startCore(e)
 	if err != nil {
 		return err
@@ -163,11 +163,14 @@ func (s *supervisor) succeed(e *executable) error {
 	defer late.Stop()
 	patience, stop := s.newPatience()
 	defer stop()
-	for {
+	for stopping := ctx.Done(); ; {
 		select {
 		case <-core.link.Ready():
 			core.known = true
 			return nil
+		case <-stopping:
+			s.tellStopping(limit)
+			stopping = nil
 		case <-core.ended:
 			return fmt.Errorf("the new core did not start: %w", cmp.Or(core.err, errUntold))
 		case <-patience.ticks:
