@@ -8,6 +8,14 @@ const MaxKept = 1 << 18
 // DefaultMaps is vm.max_map_count where nobody has changed it, for who cannot read it.
 const DefaultMaps = 65530
 
+// The bytes of memory that segments leave of what control groups and the machine have: the core itself grows, and takes more for each
+// process that attaches and each connection. Lanes, and answers that are moved out of them, may have what regions, of which a process
+// can make many, must leave.
+const (
+	LeftByRegions = 64 << 20
+	LeftByLanes   = 32 << 20
+)
+
 // RegionRoom is how many regions the processes of a node may have together.
 //
 // Each is a mapping of the core, and a descriptor and an item of what is kept for the next one. A core that has as many

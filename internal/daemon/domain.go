@@ -216,12 +216,12 @@ func (d *domain) newLane(peer string, class config.Class, n int, serves bool) (_
 	}
 	seg, err := shm.Create(shm.CreateOptions{
 		Name: "rdmad-lane-" + class.Name, Kind: shm.KindLane, Size: g.SegmentSize(),
-		Hugepages: d.conductor.cfg.Memory.Hugepages, Available: leaving(leftByLanes),
+		Hugepages: d.conductor.cfg.Memory.Hugepages, Available: leaving(config.LeftByLanes),
 	})
 	if err != nil {
 		return fail(withoutMemory(err))
 	}
-	kept, err := shm.Create(shm.CreateOptions{Name: "rdmad-vault-" + class.Name, Kind: shm.KindVault, Size: vault.Size(g.Slots), Available: leaving(leftByLanes)})
+	kept, err := shm.Create(shm.CreateOptions{Name: "rdmad-vault-" + class.Name, Kind: shm.KindVault, Size: vault.Size(g.Slots), Available: leaving(config.LeftByLanes)})
 	if err != nil {
 		_ = seg.Close()
 		return fail(withoutMemory(err))

@@ -34,14 +34,14 @@ func TestNoSegmentWithoutMemory(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for _, room = range []uint64{0, leftByRegions, leftByRegions + 2*page - 1} {
+	for _, room = range []uint64{0, config.LeftByRegions, config.LeftByRegions + 2*page - 1} {
 		_, err := p.alloc()
 		refused("a region", err)
 	}
 	if d.regions.count != 0 || p.w.regions.count != 0 {
 		t.Error("what was refused counts")
 	}
-	room = leftByRegions + 2*page // and its header
+	room = config.LeftByRegions + 2*page // and its header
 	if _, err := p.alloc(); err != nil {
 		t.Errorf("a region for which there is enough: %v", err)
 	}
@@ -57,9 +57,9 @@ func TestNoSegmentWithoutMemory(t *testing.T) {
 		return err
 	}
 	most := max(uint64(geometryOf(class).SegmentSize()), uint64(vault.Size(class.Slots))) // one after the other
-	room = leftByLanes + most - 1
+	room = config.LeftByLanes + most - 1
 	refused("a lane", lane())
-	room = leftByLanes + most + page
+	room = config.LeftByLanes + most + page
 	if err := lane(); err != nil {
 		t.Errorf("a lane for which there is enough: %v", err)
 	}
@@ -67,7 +67,7 @@ func TestNoSegmentWithoutMemory(t *testing.T) {
 
 // Answers stay in their slots where there is no memory to move them to.
 func TestNoSpillWithoutMemory(t *testing.T) {
-	room := uint64(leftByLanes + 99)
+	room := uint64(config.LeftByLanes + 99)
 	defer func(f func() (uint64, string)) { memory = f }(memory)
 	memory = func() (uint64, string) { return room, "/sys/fs/cgroup/x/memory.max" }
 	spill := make([]byte, 100)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/shm"
@@ -209,7 +210,7 @@ func (c *conductor) newRegion(w *worker, size int, m *attach.Message) (*region, 
 	d := w.domain
 	seg, err := shm.Create(shm.CreateOptions{
 		Name: "rdmad-region", Kind: shm.KindRegion, Size: shm.HeaderSize + size, Hugepages: c.cfg.Memory.Hugepages,
-		Available: leaving(leftByRegions),
+		Available: leaving(config.LeftByRegions),
 	})
 	if err != nil {
 		return nil, withoutMemory(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/shm"
@@ -64,7 +65,7 @@ func newSpiller(w *worker) *spiller {
 
 // storeSpill puts a spill into memory of its own, if there is enough of it.
 func storeSpill(spill []byte) (fd int, err error) {
-	if room, by := leaving(leftByLanes)(); uint64(len(spill)) > room {
+	if room, by := leaving(config.LeftByLanes)(); uint64(len(spill)) > room {
 		return -1, fmt.Errorf("%s leaves %d bytes, and a spill has %d: %w", by, room, len(spill), unix.ENOMEM)
 	}
 	return shm.CreateSealed("rdmad-spill", spill)

@@ -349,6 +349,8 @@ func TestCgroup(t *testing.T) {
 	m.expect(t, "cgroup", OK, "room for the 27.9 MiB")
 	m.put(mount+"/system.slice/memory.max", "16777216\n")
 	m.expect(t, "cgroup", Fail, "27.9 MiB", "/system.slice/memory.max is 16.0 MiB", "MemoryMax=")
+	m.put(mount+"/system.slice/memory.max", "67108864\n")
+	m.expect(t, "cgroup", Warn, "27.9 MiB", "is 64.0 MiB", "no room for regions", "leave it 32.0 MiB")
 	m.put(mount+"/system.slice/memory.max", "lots\n")
 	m.put(mount+own+"/pids.max", "64\n")
 	m.expect(t, "cgroup", Warn, "65 threads", "is 64", "TasksMax=")

@@ -22,10 +22,15 @@ func checkCgroup(_ context.Context, e *Env) []Finding {
 	}
 	p := planOf(e.Config)
 	var found []Finding
-	if n, where := cgroup.Limit(e.Root, dirs, "memory.max"); n < p.segments {
+	switch n, where := cgroup.Limit(e.Root, dirs, "memory.max"); {
+	case n < p.segments:
 		found = append(found, one(Fail, name,
 			"raise it (systemd: MemoryMax=, docker: --memory), or have fewer or smaller slots in [[class]]",
-			"lanes can take %s of shared memory, %s is %s: %s would be killed", bytesText(p.segments), where, bytesText(n), who)...)
+			"lanes can take %s of shared memory, %s is %s: %s would refuse some", bytesText(p.segments), where, bytesText(n), who)...)
+	case n-p.segments < config.LeftByRegions:
+		found = append(found, one(Warn, name,
+			"raise it (systemd: MemoryMax=, docker: --memory), or have fewer or smaller slots in [[class]]",
+			"lanes can take %s of shared memory, %s is %s: beside them %s has no room for regions, and lanes leave it %s", bytesText(p.segments), where, bytesText(n), who, bytesText(config.LeftByLanes))...)
 	}
 	if n, where := cgroup.Limit(e.Root, dirs, "pids.max"); n < uint64(p.threads) {
 		found = append(found, one(Warn, name,
