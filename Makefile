@@ -69,7 +69,8 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 	else \
 		echo "race detector: skipped, it needs a C compiler and $$(go env CC) is not there"; \
 	fi
-	@$(MAKE) --no-print-directory -j3 --output-sync=line test-libfabric test-faults test-modules
+	@if [[ "$(PACKAGING_TESTS)" == off ]]; then echo "packages: not tested, PACKAGING_TESTS=off"; fi
+	@$(MAKE) --no-print-directory -j3 --output-sync=line test-libfabric $(if $(filter off,$(PACKAGING_TESTS)),,test-packages) test-modules test-faults
 	@go build -o bin/lab ./test/lab
 	@if [[ "$(LAB)" == off ]]; then \
 		echo "lab: skipped, LAB=off"; \
@@ -79,7 +80,8 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 		echo "lab: skipped, $$why"; \
 	fi
 
-# They go on beside the tests of libfabric and of faults: most of their time is spent waiting for processes that come and go.
+# They go on beside the tests of libfabric, packages and faults, those that take longest first: much of their time is spent waiting for
+# processes that come and go.
 .PHONY: test-modules
 test-modules:
 	@$(MAKE) --no-print-directory test-grpcx
@@ -87,11 +89,6 @@ test-modules:
 	@$(MAKE) --no-print-directory test-peers
 	@$(MAKE) --no-print-directory test-browser
 	@$(MAKE) --no-print-directory test-kubernetes
-	@if [[ "$(PACKAGING_TESTS)" == off ]]; then \
-		echo "packages: not tested, PACKAGING_TESTS=off"; \
-	else \
-		$(MAKE) --no-print-directory test-packages; \
-	fi
 
 # What runs on every machine that has libfabric: its providers tcp;ofi_rxm and shm.
 OVER_LIBFABRIC = -rdmad.fabric libfabric -rdmad.programs "$(CURDIR)/bin/libfabric" -rdmad.messages 3000 -rdmad.most 100000 -rdmad.largest 33554432 -rdmad.limit 2m
