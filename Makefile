@@ -265,7 +265,7 @@ lab: toolchain ## Run the tests that need RDMA, and harnesses over RDMA, in a vi
 	bin/lab run --timeout $(LAB_TIMEOUT) -- $(MAKE) --no-print-directory lab-tests
 
 IN_LAB = -tags verbs -count 1 -exec "$(CURDIR)/bin/lab exec --" -timeout $(LAB_TIMEOUT)
-OVER_VERBS = -rdmad.fabric verbs -rdmad.programs "$(CURDIR)/bin/verbs" -rdmad.messages 3000 -rdmad.most 300000 -rdmad.largest 33554432 -rdmad.limit 2m
+OVER_VERBS = -rdmad.fabric verbs -rdmad.programs "$(CURDIR)/bin/verbs" -rdmad.messages 10000 -rdmad.most 300000 -rdmad.largest 33554432 -rdmad.limit 2m
 
 # The same over libfabric's verbs;ofi_rxm, and what make lab runs of the tests of the provider.
 OVER_RXM = $(OVER_LIBFABRIC) -rdmad.libfabric 'verbs;ofi_rxm'
