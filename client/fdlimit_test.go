@@ -123,8 +123,10 @@ func TestLanesBesideOthersWhoWait(t *testing.T) {
 					return
 				default:
 				}
+				// As a server that accepts does, which is faster than anybody who asks now and then. The sleeps are what it does with a
+				// descriptor, and between two: nothing waits for them.
 				if fd, err := unix.Dup(0); err == nil {
-					time.Sleep(20 * time.Millisecond) // it is in use
+					time.Sleep(20 * time.Millisecond)
 					_ = unix.Close(fd)
 					time.Sleep(2 * time.Millisecond)
 				}

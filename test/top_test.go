@@ -82,7 +82,7 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Skipf("there are no pseudo terminals here: %v", err)
+		t.Skipf("there are no pseudo terminals here (mount -t devpts devpts /dev/pts): %v", err)
 	}
 	e := &terminal{t: t, master: master, cmd: cmd, over: make(chan struct{})}
 	var number int

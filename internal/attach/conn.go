@@ -252,7 +252,7 @@ const fdsLate = 5 * time.Second
 
 // receive is shm.RecvFDs in the place that Reserve has kept back. Others who wait for a descriptor can be faster than the
 // kernel, between the one's end and the other's beginning: then the message stays where it is until there is room, unless it
-// can do without.
+// can do without. Nobody says when a descriptor is free, so it is tried now and then.
 func (c *Conn) receive(sock *net.UnixConn, buf []byte) (n int, fds []int, err error) {
 	for until := time.Now().Add(fdsLate); ; time.Sleep(handPause) {
 		c.Unreserve()

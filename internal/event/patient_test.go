@@ -144,7 +144,7 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skipf("there are no pseudo terminals here: %v", err)
+		t.Skipf("there are no pseudo terminals here (mount -t devpts devpts /dev/pts): %v", err)
 	}
 	t.Cleanup(func() { _ = master.Close() }) // also ends a write to the other end
 	raw, err := master.SyscallConn()
