@@ -17,7 +17,8 @@ func frame(body string) *bytes.Buffer {
 	return bytes.NewBuffer(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
 }
 
-// A frame takes not much more memory than it has bytes: of a list of very many small elements nothing is made.
+// A frame takes not much more memory than it has bytes: of a list of very many small elements no more are made than the longest list
+// that means something has. What is counted is all that was taken while it grew, of which less than half is held at a time.
 func TestFrameOfManyElements(t *testing.T) {
 	for name, c := range map[string]struct{ begin, element, end string }{
 		"stages":  {`{"type":"traced","trace":{"stages":[`, `{}`, `]}}`},
@@ -35,7 +36,7 @@ func TestFrameOfManyElements(t *testing.T) {
 		if !errors.Is(err, ErrFrame) || !strings.Contains(err.Error(), "more than") {
 			t.Errorf("%s: %d elements: %v", name, n, err)
 		}
-		if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+		if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
 			t.Errorf("%s: a frame takes %d bytes", name, took)
 		}
 		runtime.KeepAlive(m)
