@@ -108,6 +108,16 @@ func (m *manager) names() []string {
 	return slices.Sorted(maps.Keys(m.kept))
 }
 
+// said waits until supervisors have said that they run, so often: one may do so later than it answers, and must not be killed before.
+func (m *manager) said(times int) {
+	m.t.Helper()
+	eventually(m.t, "the supervisor has said that it runs", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.ready >= times
+	})
+}
+
 // run starts a service with what is kept.
 func (m *manager) run(args ...string) *exec.Cmd {
 	m.t.Helper()
@@ -159,16 +169,7 @@ func TestServiceManagerKeepsDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, ids := c.status("a"), methodIDs(c, "a")
-	// A supervisor may say that it runs later than it answers, and must not be killed before.
-	said := func(times int) {
-		t.Helper()
-		eventually(t, "the supervisor has said that it runs", func() bool {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			return m.ready >= times
-		})
-	}
-	said(1)
+	m.said(1)
 	for n := range 3 {
 		if err := first.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -180,7 +181,7 @@ func TestServiceManagerKeepsDescriptors(t *testing.T) {
 			return err == nil && s.PIDs.Supervisor == first.Process.Pid
 		})
 		works(fmt.Sprint("supervisor ", n))
-		said(n + 2)
+		m.said(n + 2)
 		if s := c.status("a"); s.Incarnation != before.Incarnation || methodIDs(c, "a") != ids {
 			t.Errorf("incarnation %s, was %s; methods %s, were %s", s.Incarnation, before.Incarnation, methodIDs(c, "a"), ids)
 		}
@@ -289,11 +290,13 @@ func TestServiceManagerKeepsWhoIsKeptOut(t *testing.T) {
 	s.Bells.MarkWorker(s.Welcome.ID)
 	s.Bell.Ring()
 	eventually(t, "the domain has other memory", func() bool { return !worker() })
+	m.said(1)
 	if err := now.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = now.Wait()
 	now = m.run(args...)
+	m.said(2) // until then the last one's core may answer
 	eventually(t, "it is refused", func() bool {
 		conn, err := client.Attach(bounded(t), c.socket("a"))
 		if err == nil {
