@@ -106,6 +106,7 @@ func TestScaleWorkers(t *testing.T) {
 	})
 	pids := c.daemonPIDs("hub")
 	var workers []int
+	var members []*member
 	weights := map[int]weight{}
 	routines := map[int]int{}
 	for _, n := range []int{1, 8, 64, 256} {
@@ -118,6 +119,7 @@ func TestScaleWorkers(t *testing.T) {
 			m.hear(&node)
 			workers = append(workers, m.pid())
 		}
+		members = append(members, started...)
 		// The core tells a worker that it is attached before the supervisor has its descriptors.
 		eventually(t, "the supervisor has what it keeps of workers", func() bool {
 			return segmentsOfWorkers(t, pids[0]) == segmentsOfWorkers(t, pids[1])
@@ -141,6 +143,19 @@ func TestScaleWorkers(t *testing.T) {
 		t.Errorf("%d threads for %d workers, the budget is %d", n, more, scaling.WorkersThreads)
 	}
 	c.quiet(slices.Concat(pids, c.daemonPIDs(peers[0]), workers[:1], workers[255:]))
+	for _, m := range members {
+		if err := m.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the daemon has given up the workers that were killed", func() bool {
+		return segmentsOfWorkers(t, pids[0]) <= 1 && segmentsOfWorkers(t, pids[1]) <= 1 // this process is one, too
+	})
+	left := weigh(t, pids...)
+	t.Logf("when they are gone: %v", left)
+	if n := left.threads - few.threads; n > scaling.WorkersThreads {
+		t.Errorf("%d threads for %d workers that came and went, the budget is %d", n, more, scaling.WorkersThreads)
+	}
 }
 
 // segmentsOfWorkers counts the descriptors that a process has of them.

@@ -37,7 +37,9 @@ type conductor struct {
 	// workerGate bounds how often a process attaches in vain.
 	workerGate turnstile.Turnstile
 	// attaching are the processes that have connected and not said hello.
-	attaching   turnstile.Lobby
+	attaching turnstile.Lobby
+	// admitting holds one for each that has said hello and gets its welcome: at most mostAdmitted.
+	admitting   chan struct{}
 	node        string
 	incarnation string
 	core        int64  // tells the cores of the incarnation apart
@@ -120,7 +122,8 @@ type conductor struct {
 // Expecting: services of this process are still to attach; see tenants.
 func newConductor(cfg *config.Config, supervisor int, orphaned <-chan struct{}, store *depot.Client, items []depot.Item, expecting bool, log zerolog.Logger) (_ *conductor, err error) {
 	c := &conductor{
-		cfg: cfg, log: log, node: cfg.Node.Name, depot: store, core: shm.Nanotime(),
+		admitting: make(chan struct{}, mostAdmitted),
+		cfg:       cfg, log: log, node: cfg.Node.Name, depot: store, core: shm.Nanotime(),
 		started: time.Now(), supervisor: supervisor, orphaned: orphaned, links: make(map[string]*link), formerLinks: make(map[string]*link),
 		changed: make(chan struct{}), attached: make(map[*worker]struct{}), traces: make(map[*traceRun]struct{}),
 		retired: make(map[*domain]struct{}), held: make(map[*domain]struct{}), outcasts: make(map[int]int), regionRoom: regionRoom(),

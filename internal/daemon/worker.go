@@ -188,8 +188,34 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
+	if enlisted, err := c.admitWorker(w, m.Seq); err != nil {
+		if enlisted {
+			c.mu.Lock()
+			w.bye = true // it has got nothing that it could touch
+			c.mu.Unlock()
+			c.detach(w)
+		}
+		return nil, err
+	}
+	if w.role == attach.RoleService {
+		w.giveAll()
+	}
+	return w, nil
+}
+
+// mostAdmitted is how many processes are admitted at a time. Where there are fewer processors than threads, each can lose its own
+// in a call of the kernel, and the Go runtime starts another for it: hundreds of processes that attach at once would leave a thread
+// of each in the core, for good.
+const mostAdmitted = 4
+
+// admitWorker gives a new process what it has here, which makes it enlisted, and sends its welcome. Nothing in it waits for a process:
+// a first message always fits.
+func (c *conductor) admitWorker(w *worker, seq uint64) (enlisted bool, err error) {
+	c.admitting <- struct{}{}
+	defer func() { <-c.admitting }()
 	// No lane before the welcome: whoever makes one finds w from now on.
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	err = w.domain.enlist(w)
 	for errors.Is(err, agent.ErrRetired) {
 		if err = c.place(w); err == nil { // in its successor
@@ -197,22 +223,9 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 		}
 	}
 	if err != nil {
-		w.mu.Unlock()
-		return nil, err
+		return false, err
 	}
-	err = c.welcomeWorker(w, m.Seq)
-	w.mu.Unlock()
-	if err != nil {
-		c.mu.Lock()
-		w.bye = true // it has got nothing that it could touch
-		c.mu.Unlock()
-		c.detach(w)
-		return nil, err
-	}
-	if w.role == attach.RoleService {
-		w.giveAll()
-	}
-	return w, nil
+	return true, c.welcomeWorker(w, seq)
 }
 
 // bell is what wakes the agent of the worker's domain. All of its processes share one, and each can have it keep those who ring it waiting (F_SETFL,
