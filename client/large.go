@@ -120,8 +120,8 @@ func (t *transfer) runPart() *part {
 	if room < 0 {
 		room = t.r.answer
 	}
-	if room == attach.AnswerLikeRequest || room > spillRoom {
-		room = spillRoom
+	if room == attach.AnswerLikeRequest || room > partRoom {
+		room = partRoom
 	}
 	room = min(room, t.r.largest) - exchange.PartSize // which writePart adds
 	return &part{head: exchange.PartRequest{ID: t.id, Op: exchange.OpRun}, to: t.to, room: room}

@@ -269,7 +269,7 @@ func (m *Method) pick(r *route, size, extra int, receipt bool) (s *laneSet, run,
 		answer = size
 	}
 	if !m.opts.direct && !m.opts.limited && answer > r.largest {
-		answer = min(spillRoom, r.largest) // what does not fit is fetched
+		answer = min(partRoom, r.largest) // what does not fit is fetched
 	}
 	need, limit, remedy := max(size+extra, answer), 0, "see [[class]] in the daemon's configuration"
 	if m.opts.limited || m.opts.ordered {

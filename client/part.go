@@ -26,9 +26,9 @@ type part struct {
 	noWait bool
 }
 
-// spillRoom is the room for an answer that is expected to be fetched in parts, or that
+// partRoom is the room for an answer that is expected to be fetched in parts, or that
 // of a wait for a stream's next message: one slot of 4 KiB.
-const spillRoom = 4096 - slots.HeaderSize
+const partRoom = 4096 - slots.HeaderSize
 
 // writePart claims room for a part and fills it in. The caller holds the gate.
 func (m *Method) writePart(ctx context.Context, r *route, p *part, d *draft) error {

@@ -20,17 +20,17 @@ func blockRef(b *attach.Block, off uint64, n int) RegionRef {
 	return RegionRef{region: b.Region, off: off, n: uint64(n)}
 }
 
-// spillRoom returns memory for an answer of n bytes that does not fit the slots. What the
+// overflowRoom returns memory for an answer of n bytes that does not fit the slots. What the
 // handler was given for an answer before stays as it is: that may be what it copies from.
-func (c *Call) spillRoom(n int) []byte {
+func (c *Call) overflowRoom(n int) []byte {
 	if c.inline {
 		return make([]byte, n) // to ask the daemon for a block would be to wait for this thread
 	}
-	if b := c.spilledIn; b != nil && n <= len(b.Mem()) {
+	if b := c.overflowIn; b != nil && n <= len(b.Mem()) {
 		return b.Mem()[:n:n]
 	}
 	b := c.server.exchanges.take(n)
-	if c.spilledIn = b; b == nil {
+	if c.overflowIn = b; b == nil {
 		return make([]byte, n)
 	}
 	c.blocks = append(c.blocks, b)
@@ -43,5 +43,5 @@ func (c *Call) releaseBlocks() {
 		b.Release()
 		c.blocks[i] = nil
 	}
-	c.blocks, c.spilledIn = c.blocks[:0], nil
+	c.blocks, c.overflowIn = c.blocks[:0], nil
 }

@@ -56,12 +56,12 @@ func TestAnswersOfOneCall(t *testing.T) {
 	}
 	defer s.Close()
 	c := &Call{server: s}
-	first := c.spillRoom(1 << 20)
+	first := c.overflowRoom(1 << 20)
 	first[0], first[1<<20-1] = 3, 4
-	if again := c.spillRoom(300 << 10); &again[0] != &first[0] || len(again) != 300<<10 {
+	if again := c.overflowRoom(300 << 10); &again[0] != &first[0] || len(again) != 300<<10 {
 		t.Error("a smaller answer has other memory")
 	}
-	larger := c.spillRoom(4 << 20)
+	larger := c.overflowRoom(4 << 20)
 	if copy(larger, bytes.Repeat([]byte{9}, len(larger))); first[0] != 3 || first[1<<20-1] != 4 {
 		t.Error("the first answer was overwritten by the second")
 	}
@@ -69,10 +69,10 @@ func TestAnswersOfOneCall(t *testing.T) {
 		t.Error("the first answer's block is another's")
 	}
 	c.releaseBlocks()
-	if s.session.Pool.Kept(1<<20) == nil || s.session.Pool.Kept(4<<20) == nil || c.spilledIn != nil {
+	if s.session.Pool.Kept(1<<20) == nil || s.session.Pool.Kept(4<<20) == nil || c.overflowIn != nil {
 		t.Error("blocks are lost")
 	}
-	if small := c.spillRoom(5000); len(small) != 5000 || c.spilledIn != nil {
+	if small := c.overflowRoom(5000); len(small) != 5000 || c.overflowIn != nil {
 		t.Error("a small answer is in a block")
 	}
 }

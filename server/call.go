@@ -51,15 +51,15 @@ type Call struct {
 	in     *map[uint32]handlers
 	// carried is what goes with the request; its memory is used again.
 	carried []byte
-	// large is the request if it came in parts; spilled is the answer if it does not
+	// large is the request if it came in parts; overflow is the answer if it does not
 	// fit the run.
-	large, spilled []byte
+	large, overflow []byte
 	// largeIn is where large is accounted for.
 	largeIn *serverExchange
 	// blocks are those that the call holds: the request's, and those of answers, of which
-	// spilledIn is the one that spilled is in, nil if that is in memory of its own.
+	// overflowIn is the one that overflow is in, nil if that is in memory of its own.
 	blocks    []*attach.Block
-	spilledIn *attach.Block
+	overflowIn *attach.Block
 	// panicked is what the handler has panicked with, until it is logged.
 	panicked *panicked
 	// scratch is where answers are written that are dropped and do not fit the
@@ -126,10 +126,10 @@ func (c *Call) Answer(n int) []byte {
 	if c.drops() {
 		return c.dropped(n)
 	}
-	c.spilled = nil
+	c.overflow = nil
 	if n > c.Capacity() && n <= exchange.MaxMessage && c.header.Flags&slots.FlagInPlace == 0 {
-		c.answer, c.spilled = n, c.spillRoom(n)
-		return c.spilled
+		c.answer, c.overflow = n, c.overflowRoom(n)
+		return c.overflow
 	}
 	if n < 0 || n > c.Capacity() {
 		c.answer = tooLarge
@@ -232,8 +232,8 @@ func (c *Call) serve() {
 // conclude ends the call and writes the answer's header.
 func (c *Call) conclude(status slots.Status, text string) {
 	length, flags := max(c.answer, 0), slots.Flags(0)
-	if c.spilled != nil && status == slots.StatusOK && c.header.Kind == slots.KindRequest {
-		if length, status, text = c.server.exchanges.spill(c); status == slots.StatusOK {
+	if c.overflow != nil && status == slots.StatusOK && c.header.Kind == slots.KindRequest {
+		if length, status, text = c.server.exchanges.offer(c); status == slots.StatusOK {
 			flags = slots.FlagPart
 		}
 	}
@@ -241,7 +241,7 @@ func (c *Call) conclude(status slots.Status, text string) {
 		c.server.exchanges.handed(c.largeIn)
 		c.large, c.largeIn = nil, nil
 	}
-	c.spilled = nil
+	c.overflow = nil
 	c.releaseBlocks()
 	if c.cancel != nil || c.gone.Load() != 0 {
 		c.noMore()

@@ -457,20 +457,20 @@ func (a *largeAnswer) give(n int) bool {
 	return a.served >= uint64(len(a.buf))
 }
 
-// spill makes the answer of c, which does not fit its run, one that its requester
+// offer makes the answer of c, which does not fit its run, one that its requester
 // fetches, and writes the first bytes of it. It returns the payload's length.
-func (x *exchanges) spill(c *Call) (length int, status slots.Status, text string) {
-	e := &serverExchange{from: caller{c.lane, c.header.From}, method: c.header.Method, bytes: int64(len(c.spilled)), answer: &largeAnswer{buf: c.spilled}}
-	e.block = c.spilledIn
+func (x *exchanges) offer(c *Call) (length int, status slots.Status, text string) {
+	e := &serverExchange{from: caller{c.lane, c.header.From}, method: c.header.Method, bytes: int64(len(c.overflow)), answer: &largeAnswer{buf: c.overflow}}
+	e.block = c.overflowIn
 	e.block.Hold()
 	if ok, why := x.add(e); !ok {
 		e.block.Release()
 		return 0, slots.StatusRemote, "the answer cannot be kept: " + why
 	}
 	p := c.ring.Payload(c.run)
-	n := copy(p[exchange.PartSize:max(exchange.PartSize, int(c.header.Answer))], c.spilled)
+	n := copy(p[exchange.PartSize:max(exchange.PartSize, int(c.header.Answer))], c.overflow)
 	e.answer.give(n)
-	a := exchange.PartAnswer{ID: e.id, Credit: uint64(len(c.spilled)), Kind: exchange.KindMore, To: uint16(x.server.id), Length: uint32(n)}
+	a := exchange.PartAnswer{ID: e.id, Credit: uint64(len(c.overflow)), Kind: exchange.KindMore, To: uint16(x.server.id), Length: uint32(n)}
 	a.Encode(p)
 	return exchange.PartSize + n, slots.StatusOK, ""
 }

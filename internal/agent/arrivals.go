@@ -17,10 +17,10 @@ func (l *InLane) immediate(imm uint32) {
 	l.Row.Groups++
 	l.Row.GroupSizes.Add(uint64(groupsend.Imm(imm).Count()))
 	l.deliver(groupsend.Imm(imm))
-	if l.Pair == nil {
+	if l.End == nil {
 		return // a bad request has just closed the lane
 	}
-	if err := l.Pair.received(); err != nil {
+	if err := l.End.received(); err != nil {
 		l.Fail("receive not posted", err)
 	}
 }

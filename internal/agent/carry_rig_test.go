@@ -31,7 +31,7 @@ func TestCarryToAnOldPeer(t *testing.T) {
 		if plain {
 			want = slots.StatusInvalid
 		}
-		if !answer.Decode(out.Ring.Header(u)) || answer.Status != want || w.view.offences.Total != 0 || in.Pair == nil {
+		if !answer.Decode(out.Ring.Header(u)) || answer.Status != want || w.view.offences.Total != 0 || in.End == nil {
 			t.Errorf("plain %v: %+v, %d offences", plain, answer, w.view.offences.Total)
 		}
 		out.Ring.Consume(u)

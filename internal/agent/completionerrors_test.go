@@ -60,7 +60,7 @@ func TestWritesAreCounted(t *testing.T) {
 	if n.WritesInline != 0 {
 		t.Errorf("%d writes inline on a fabric without", n.WritesInline)
 	}
-	pair := r.out.Pair
+	pair := r.out.End
 	pair.inline = 64
 	pair.part(0, 64)
 	pair.part(0, 65)
@@ -79,7 +79,7 @@ func TestWritesAreCounted(t *testing.T) {
 // A provider that completes more receives than were posted ends the lane, and not the process.
 func TestMoreReceivesThanPosted(t *testing.T) {
 	r := newDelayRig(t)
-	pair := r.out.Pair
+	pair := r.out.End
 	for i := range recvDepth {
 		// None was really used, so that none can be posted again.
 		if err := pair.received(); err != nil {

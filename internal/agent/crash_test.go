@@ -157,10 +157,10 @@ func (w *crashWorld) recover(near bool) {
 	}
 	for {
 		// The kernel closes what the dead core had open.
-		end, start := &w.in.Pair, w.startFar
+		end, start := &w.in.End, w.startFar
 		s := w.far
 		if near {
-			end, start, s = &w.out.Pair, w.startNear, w.near
+			end, start, s = &w.out.End, w.startNear, w.near
 		}
 		if *end != nil {
 			(*end).close(s.a)

@@ -18,7 +18,7 @@ func (d *Domain) AddOut(l *OutLane) {
 // the lane, or one that is gone and whose slots are not free, or a trace, or who copies answers: whose they are the slot words say,
 // which are not to be trusted.
 func (d *Domain) RemoveOut(l *OutLane) bool {
-	if l.Sharing.Users() > 0 || l.busy > 0 || l.Pair != nil || !l.IsClosed() || d.Tracer != nil {
+	if l.Sharing.Users() > 0 || l.busy > 0 || l.End != nil || !l.IsClosed() || d.Tracer != nil {
 		return false
 	}
 	if slices.ContainsFunc(d.present, func(w *Worker) bool { return w.Spilling }) {
@@ -67,7 +67,7 @@ func (d *Domain) Quiet() bool {
 		}
 	}
 	for _, l := range d.InLanes {
-		if l.Busy > 0 || l.answers.Pending() > 0 || l.Pair != nil && l.Pair.underWay() {
+		if l.Busy > 0 || l.answers.Pending() > 0 || l.End != nil && l.End.underWay() {
 			return false
 		}
 	}

@@ -56,7 +56,7 @@ func (l *OutLane) Undrain() {
 func (d *Domain) Serving() (n int) {
 	for _, l := range d.InLanes {
 		n += max(l.Busy, l.answers.Pending())
-		if l.Busy == 0 && l.Pair != nil && l.Pair.underWay() {
+		if l.Busy == 0 && l.End != nil && l.End.underWay() {
 			n++
 		}
 		if l.Local != nil {

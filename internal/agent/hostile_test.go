@@ -104,7 +104,7 @@ func play(t *testing.T, in script, remote bool) {
 			out.check(t)
 			inl.check(t)
 		}
-		if remote && (out.Pair == nil || inl.Pair == nil) {
+		if remote && (out.End == nil || inl.End == nil) {
 			break // the peer has seen a damaged header: that lane is over
 		}
 	}
@@ -172,7 +172,7 @@ func FuzzOutLaneAnswers(f *testing.F) {
 		a, b, out, _ := remoteLane(t)
 		w := a.addWorker(11)
 		var calls []*rigCall
-		for step := 0; len(in) > 0 && out.Pair != nil && step < 2000; step++ {
+		for step := 0; len(in) > 0 && out.End != nil && step < 2000; step++ {
 			switch in.n(6) {
 			case 0:
 				if c := a.send(w, out.Ring, in.n(200), in.n(6) == 0, 1); c != nil {
@@ -187,7 +187,7 @@ func FuzzOutLaneAnswers(f *testing.F) {
 				}
 				h.Encode(out.Ring.HeaderAt(i))
 				for range 1 + in.n(4)/3 {
-					if out.Pair != nil {
+					if out.End != nil {
 						out.immediate(uint32(i)<<8 | 1)
 					}
 				}
@@ -247,11 +247,11 @@ func TestRequestOverAnswerThatIsNotSent(t *testing.T) {
 		const nobodys = rigMethod + 1
 		request(at, 1, 1, nobodys)
 		request(at+1, 1, 2, nobodys)
-		if n := l.answers.Pending(); n != 2 || l.Pair == nil {
+		if n := l.answers.Pending(); n != 2 || l.End == nil {
 			t.Fatalf("%d answers wait", n)
 		}
 		request(at+second, 2-second, 3, rigMethod)
-		if l.Pair != nil {
+		if l.End != nil {
 			t.Errorf("the lane is up after a request over the answer in slot %d", at+second)
 		}
 		b.a.cycle()
@@ -276,7 +276,7 @@ func FuzzInLaneRequests(f *testing.F) {
 		b.d.Tracer = NewTracer(b.d)
 		service := b.addService()
 		ticket := uint64(0)
-		for step := 0; len(in) > 0 && l.Pair != nil && step < 2000; step++ {
+		for step := 0; len(in) > 0 && l.End != nil && step < 2000; step++ {
 			switch in.n(8) {
 			case 7: // a process that has the lane, and then not: requests have to wait
 				service.view.Mapped[rigLane/64] ^= 1 << (rigLane % 64)

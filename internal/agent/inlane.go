@@ -33,9 +33,9 @@ type InLane struct {
 	callers    []callerUse
 	lastCaller uint16
 	answers    *groupsend.Answers
-	// Pair is nil while the lane is suspended or down, and always for a local
+	// End is nil while the lane is suspended or down, and always for a local
 	// lane, whose answers go to Local instead.
-	Pair  *EndpointPair
+	End   *LaneEndpoint
 	Local *OutLane
 	// Peer has the regions of the requester's node; nil for a local lane.
 	Peer *Peer
@@ -190,7 +190,7 @@ func (l *InLane) done(i int, length uint32) {
 	l.domain.underWay--
 	l.Row.Busy--
 	l.Row.BusySlots -= uint64(run)
-	if l.Pair != nil || l.Local != nil {
+	if l.End != nil || l.Local != nil {
 		l.promised(rec.deadline)
 		l.answers.Add(i, run, length)
 		return
@@ -212,7 +212,7 @@ func (l *InLane) later() {
 
 // Send posts finished answers in groups and returns how many.
 func (l *InLane) Send() int {
-	limit := groupBudget(l.Pair, l.Local != nil)
+	limit := groupBudget(l.End, l.Local != nil)
 	if limit == 0 {
 		l.delay.Late()
 		l.noRoom()
@@ -223,12 +223,12 @@ func (l *InLane) Send() int {
 	}
 	n, more := l.answers.Plan(l, limit)
 	l.sentAnswers(more)
-	if l.Pair != nil {
-		if err := l.Pair.flush(); err != nil {
+	if l.End != nil {
+		if err := l.End.flush(); err != nil {
 			l.Fail("post failed", err)
 			return n
 		}
-		more = more && l.Pair.room() > 0
+		more = more && l.End.room() > 0
 	}
 	if more {
 		l.later()
@@ -239,7 +239,7 @@ func (l *InLane) Send() int {
 // Part implements groupsend.Poster.
 func (l *InLane) Part(from, bytes int) {
 	if l.Local == nil {
-		l.domain.agent.Count.AnswerBytes += uint64(l.Pair.part(from, bytes))
+		l.domain.agent.Count.AnswerBytes += uint64(l.End.part(from, bytes))
 	}
 }
 
@@ -257,28 +257,28 @@ func (l *InLane) Post(g groupsend.Group) {
 	count.AnswersSent += uint64(g.Count)
 	l.Row.AnswerGroups++
 	l.Row.Answers += uint64(g.Count)
-	count.AnswerBytes += uint64(l.Pair.add(g))
+	count.AnswerBytes += uint64(l.End.add(g))
 }
 
 // sent implements connectionEnd.
 func (l *InLane) sent(id uint64) bool {
-	if id <= l.Pair.done || id >= l.Pair.next {
+	if id <= l.End.done || id >= l.End.next {
 		return false
 	}
-	l.Pair.complete(id)
-	if l.answers.Pending() > 0 || len(l.Pair.wrs) > 0 {
+	l.End.complete(id)
+	if l.answers.Pending() > 0 || len(l.End.wrs) > 0 {
 		l.later() // in this cycle, which counts them
 	}
 	return false
 }
 
 // broken implements connectionEnd.
-func (l *InLane) broken(c *fabric.Completion) { l.Fail("connection lost", cause(l.Pair.Endpoint, c)) }
+func (l *InLane) broken(c *fabric.Completion) { l.Fail("connection lost", cause(l.End.Endpoint, c)) }
 
 // violation implements connectionEnd: it ends a lane whose requester's daemon breaks the protocol.
 func (l *InLane) violation(what string) {
 	l.domain.agent.Count.ProtocolErrors++
-	if l.Pair != nil {
+	if l.End != nil {
 		l.Mirror.Store(0) // what it asks about requests would be worth no more
 	}
 	l.Fail(what, slots.ErrProtocol)
@@ -286,7 +286,7 @@ func (l *InLane) violation(what string) {
 
 // Fail suspends the lane and tells the conductor.
 func (l *InLane) Fail(what string, err error) {
-	if l.Pair == nil {
+	if l.End == nil {
 		return
 	}
 	l.domain.agent.Count.LaneFailures++
@@ -301,9 +301,9 @@ func (l *InLane) Fail(what string, err error) {
 // with what they may do with regions, and their answers wait until the requester has
 // come back and asked for them.
 func (l *InLane) Suspend() {
-	if l.Pair != nil {
-		l.Pair.close(l.domain.agent)
-		l.Pair = nil
+	if l.End != nil {
+		l.End.close(l.domain.agent)
+		l.End = nil
 	}
 	if l.answers.Pending() > 0 {
 		l.answers = groupsend.NewAnswers(l.geo, l.domain.agent.GroupMax)
@@ -360,8 +360,8 @@ func (l *InLane) Fresh(mirror uint64) {
 }
 
 // Up connects the lane to a new endpoint.
-func (l *InLane) Up(p *EndpointPair) error {
-	l.Pair = p
+func (l *InLane) Up(p *LaneEndpoint) error {
+	l.End = p
 	l.answers.SetUnordered(p.unordered)
 	if err := p.start(l.domain.agent, l); err != nil {
 		l.Suspend()

@@ -16,9 +16,9 @@ func (describedEndpoint) Describe() string { return "gid 3 to fe80::2, mtu 1024"
 // A lane that is up says what its connection uses, if the fabric does.
 func TestLanePath(t *testing.T) {
 	d := &Domain{agent: &Agent{tally: counters.NewAgent()}}
-	for id, p := range []*EndpointPair{{Endpoint: describedEndpoint{}}, {Endpoint: struct{ fabric.Endpoint }{}}, nil} {
+	for id, p := range []*LaneEndpoint{{Endpoint: describedEndpoint{}}, {Endpoint: struct{ fabric.Endpoint }{}}, nil} {
 		l := NewOutLane(d, uint16(id+1), newRing(t), newVault(t), 1)
-		l.Pair = p
+		l.End = p
 		d.OutLanes = append(d.OutLanes, l)
 	}
 	got := d.LaneStatus("default", map[uint16]attach.Lane{1: {}, 2: {}, 3: {}})

@@ -13,7 +13,7 @@ type traffic struct{ requests, groups uint64 }
 // LaneStatus describes the domain's lanes, on the agent's thread.
 func (d *Domain) LaneStatus(domain string, names map[uint16]attach.Lane) []status.Lane {
 	var ls []status.Lane
-	add := func(id uint16, direction string, up bool, pair *EndpointPair, busy int, moved traffic, row *counters.Lane) {
+	add := func(id uint16, direction string, up bool, end *LaneEndpoint, busy int, moved traffic, row *counters.Lane) {
 		n, ok := names[id]
 		if !ok {
 			return // made after the names were taken
@@ -22,8 +22,8 @@ func (d *Domain) LaneStatus(domain string, names map[uint16]attach.Lane) []statu
 		if up {
 			state = "up"
 		}
-		if pair != nil {
-			path = fabric.Describe(pair.Endpoint)
+		if end != nil {
+			path = fabric.Describe(end.Endpoint)
 		}
 		var counted status.LaneCounted
 		shared := row == d.agent.tally.OtherLane // what is in it is not this lane's
@@ -38,7 +38,7 @@ func (d *Domain) LaneStatus(domain string, names map[uint16]attach.Lane) []statu
 		if l.Local != nil {
 			add(l.id, "local", true, nil, l.busy, l.moved, l.Row)
 		} else {
-			add(l.id, "out", l.Pair != nil, l.Pair, l.busy, l.moved, l.Row)
+			add(l.id, "out", l.End != nil, l.End, l.busy, l.moved, l.Row)
 		}
 		for i := before; i < len(ls); i++ {
 			ls[i].Users, ls[i].Share = l.Sharing.Users(), l.Sharing.Share()
@@ -49,7 +49,7 @@ func (d *Domain) LaneStatus(domain string, names map[uint16]attach.Lane) []statu
 	}
 	for _, l := range d.InLanes {
 		if l.Local == nil {
-			add(l.id, "in", l.Pair != nil, l.Pair, l.Busy, l.moved, l.Row)
+			add(l.id, "in", l.End != nil, l.End, l.Busy, l.moved, l.Row)
 		}
 	}
 	return ls

@@ -372,7 +372,7 @@ func FuzzOps(f *testing.F) {
 				}
 			}
 		}
-		if remote && x.out.Pair == nil {
+		if remote && x.out.End == nil {
 			t.Error("the lane is down")
 		}
 		if !bytes.Equal(foreign.Mem, make([]byte, rigRegion)) {

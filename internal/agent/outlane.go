@@ -34,9 +34,9 @@ type OutLane struct {
 	// this round.
 	crest int
 	round uint64
-	// Pair is nil while the lane is suspended or down, and always for a local lane,
+	// End is nil while the lane is suspended or down, and always for a local lane,
 	// whose requests go to Local instead.
-	Pair  *EndpointPair
+	End   *LaneEndpoint
 	Local *InLane
 	// Peer has the regions that the other node knows; nil for a local lane. Plain: that
 	// node does not know slots.FlagCarry.
@@ -85,24 +85,24 @@ func NewOutLane(d *Domain, id uint16, r *slots.Ring, v *vault.Vault, groupMax in
 
 // Send takes what is published and posts it. It returns how many requests it took.
 func (l *OutLane) Send() int {
-	limit := groupBudget(l.Pair, l.Local != nil)
+	limit := groupBudget(l.End, l.Local != nil)
 	if limit == 0 || l.Adopting {
 		l.delay.Late()
 		l.noRoom()
 		return 0 // suspended, down, not adopted yet, or full: then sent() comes back here
 	}
 	if len(l.resend) > 0 {
-		if l.Pair.unordered {
+		if l.End.unordered {
 			// One at a time: requests of an order must not overtake each other.
-			if limit = 1; l.Pair.underWay() {
-				if err := l.Pair.flush(); err != nil { // there may have been no room
+			if limit = 1; l.End.underWay() {
+				if err := l.End.flush(); err != nil { // there may have been no room
 					l.Fail("post failed", err)
 				}
 				return 0 // sent() comes back here
 			}
 		}
 		// Before anything else: requests of an order keep it.
-		if limit = l.sendAgain(limit); limit == 0 || l.Pair == nil || l.Pair.unordered && l.Pair.underWay() {
+		if limit = l.sendAgain(limit); limit == 0 || l.End == nil || l.End.unordered && l.End.underWay() {
 			return 1
 		}
 	}
@@ -114,12 +114,12 @@ func (l *OutLane) Send() int {
 	l.delay.Sent(more)
 	l.held = 0
 	l.rewind()
-	if l.Pair != nil {
-		if err := l.Pair.flush(); err != nil {
+	if l.End != nil {
+		if err := l.End.flush(); err != nil {
 			l.Fail("post failed", err)
 			return n
 		}
-		more = more && l.Pair.room() > 0
+		more = more && l.End.room() > 0
 	}
 	if more && !l.again {
 		l.again = true
@@ -166,8 +166,8 @@ func (l *OutLane) Admit(i int, w slots.Word, h *slots.Header, bad error) groupse
 	}
 	var e entry
 	e.oneway, e.quiet, e.word, e.answer = h.Kind == slots.KindOneWay, h.Flags&slots.FlagCancel != 0, w, h.Answer
-	if l.Pair != nil {
-		e.wr = l.Pair.next
+	if l.End != nil {
+		e.wr = l.End.next
 	}
 	if h.Refs > 0 {
 		var status slots.Status
@@ -190,7 +190,7 @@ func (l *OutLane) Withdrawn(i int) { l.strike(i) }
 // Part implements groupsend.Poster.
 func (l *OutLane) Part(from, bytes int) {
 	if l.Local == nil {
-		n := uint64(l.Pair.part(from, bytes))
+		n := uint64(l.End.part(from, bytes))
 		l.domain.agent.Count.RequestBytes += n
 		l.Row.Bytes += n
 	}
@@ -212,7 +212,7 @@ func (l *OutLane) Post(g groupsend.Group) {
 	}
 	count.RequestGroups++
 	count.RequestsSent += uint64(g.Count)
-	n := uint64(l.Pair.add(g))
+	n := uint64(l.End.add(g))
 	count.RequestBytes += n
 	l.Row.Bytes += n
 }
@@ -304,10 +304,10 @@ func (l *OutLane) immediate(imm uint32) {
 	l.domain.agent.Count.AnswerGroupsReceived++
 	l.Row.AnswerGroups++
 	l.answers(groupsend.Imm(imm))
-	if l.Pair == nil {
+	if l.End == nil {
 		return // a bad answer has just closed the lane
 	}
-	if err := l.Pair.received(); err != nil {
+	if err := l.End.received(); err != nil {
 		l.Fail("receive not posted", err)
 	}
 }
@@ -348,7 +348,7 @@ func (l *OutLane) answers(imm groupsend.Imm) {
 		if h.Status != slots.StatusOK && e.oneway {
 			l.domain.agent.Count.OneWayFailed++
 		}
-		if l.Pair != nil && e.wr > l.Pair.done {
+		if l.End != nil && e.wr > l.End.done {
 			e.answered = true
 			l.deferred = append(l.deferred, i)
 		} else {
@@ -360,10 +360,10 @@ func (l *OutLane) answers(imm groupsend.Imm) {
 
 // sent implements connectionEnd.
 func (l *OutLane) sent(id uint64) bool {
-	if id <= l.Pair.done || id >= l.Pair.next {
+	if id <= l.End.done || id >= l.End.next {
 		return false
 	}
-	l.Pair.complete(id)
+	l.End.complete(id)
 	if t := l.domain.Tracer; t != nil {
 		t.completed(l, id)
 	}
@@ -387,7 +387,7 @@ func (l *OutLane) sent(id uint64) bool {
 // group that is being made.
 func (l *OutLane) landed(i int) bool {
 	e := &l.journal[i]
-	return l.Pair == nil || !e.taken || e.wr <= l.Pair.done || e.wr == l.Pair.next
+	return l.End == nil || !e.taken || e.wr <= l.End.done || e.wr == l.End.next
 }
 
 // sweep frees what a dead worker held and no answer is expected for, and what has been written in the name of nobody

@@ -6,13 +6,13 @@ import (
 )
 
 // broken implements connectionEnd.
-func (l *OutLane) broken(c *fabric.Completion) { l.Fail("connection lost", cause(l.Pair.Endpoint, c)) }
+func (l *OutLane) broken(c *fabric.Completion) { l.Fail("connection lost", cause(l.End.Endpoint, c)) }
 
 // violation implements connectionEnd: it ends a lane whose peer breaks the protocol, because what it says of the requests
 // would be worth no more than its answers. A local lane goes on.
 func (l *OutLane) violation(what string) {
 	l.domain.agent.Count.ProtocolErrors++
-	if l.Pair == nil {
+	if l.End == nil {
 		return
 	}
 	l.domain.agent.Count.LaneFailures++
@@ -25,7 +25,7 @@ func (l *OutLane) violation(what string) {
 
 // Fail suspends the lane and tells the conductor.
 func (l *OutLane) Fail(what string, err error) {
-	if l.Pair == nil {
+	if l.End == nil {
 		return
 	}
 	l.domain.agent.Count.LaneFailures++
@@ -39,9 +39,9 @@ func (l *OutLane) Fail(what string, err error) {
 // Suspend closes the fabric side and lets everything else be: requests wait, those
 // that were sent for what the peer will say of them (Resync), the others to be sent.
 func (l *OutLane) Suspend() {
-	if l.Pair != nil {
-		l.Pair.close(l.domain.agent)
-		l.Pair = nil
+	if l.End != nil {
+		l.End.close(l.domain.agent)
+		l.End = nil
 	}
 	for _, i := range l.deferred {
 		l.settle(i) // nothing can land in its slots any more
@@ -82,8 +82,8 @@ func (l *OutLane) Down(why string) {
 func (l *OutLane) IsClosed() bool { return l.Closed.Load() != 0 }
 
 // Up connects the lane to a new endpoint.
-func (l *OutLane) Up(p *EndpointPair) error {
-	l.Pair = p
+func (l *OutLane) Up(p *LaneEndpoint) error {
+	l.End = p
 	l.Plan.SetUnordered(nil)
 	if p.unordered {
 		l.Plan.SetUnordered(l.landed)

@@ -22,9 +22,9 @@ const sendDepth = 256
 // refilled; the peer waits when they are used up.
 const recvDepth = 512
 
-// EndpointPair is the fabric side of a lane's end, groups out and immediates in: this node's endpoint, with what belongs
-// to it. The other one of the pair is the peer's.
-type EndpointPair struct {
+// LaneEndpoint is the fabric side of a lane's end, groups out and immediates in: this node's endpoint, with what belongs
+// to it.
+type LaneEndpoint struct {
 	tag      uint64
 	pd       fabric.ProtectionDomain // of this lane alone: the peer reaches nothing else
 	Endpoint fabric.Endpoint
@@ -50,11 +50,11 @@ type EndpointPair struct {
 	count *counters.AgentCounts
 }
 
-// NewEndpointPair makes an unconnected endpoint for a ring, with its first receives
+// NewLaneEndpoint makes an unconnected endpoint for a ring, with its first receives
 // posted: the peer may send before the agent has seen the endpoint. The peer will
 // reach the ring's slots and nothing else. peer is the node at the other end. It is called on any goroutine.
-func NewEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ring, peer string) (*EndpointPair, error) {
-	p := &EndpointPair{
+func NewLaneEndpoint(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ring, peer string) (*LaneEndpoint, error) {
+	p := &LaneEndpoint{
 		tag: tag, next: 1, unordered: !dev.Caps().OrderedWrites,
 		wrs:   make([]fabric.SendWR, 0, sendDepth),
 		recvs: make([]fabric.RecvWR, recvDepth),
@@ -81,7 +81,7 @@ func NewEndpointPair(dev fabric.Device, cq fabric.CQ, tag uint64, ring *slots.Ri
 }
 
 // Release closes what has been made, the last first.
-func (p *EndpointPair) Release() error {
+func (p *LaneEndpoint) Release() error {
 	var errs []error
 	if p.pinned != nil {
 		atomic.AddUint64(p.pinned, -uint64(p.bytes))
@@ -97,20 +97,20 @@ func (p *EndpointPair) Release() error {
 }
 
 // Pin counts the memory that is registered, until Release.
-func (p *EndpointPair) Pin(sum *uint64, bytes int) {
+func (p *LaneEndpoint) Pin(sum *uint64, bytes int) {
 	p.pinned, p.bytes = sum, bytes
 	atomic.AddUint64(sum, uint64(bytes))
 }
 
 // start lets completions flow to e.
-func (p *EndpointPair) start(a *Agent, e connectionEnd) error {
+func (p *LaneEndpoint) start(a *Agent, e connectionEnd) error {
 	a.ends[p.tag], p.count = e, a.Count
 	return p.Endpoint.Activate()
 }
 
 // close ends the connection: nothing of the peer lands in the slots after this,
 // and no completion reaches the lane.
-func (p *EndpointPair) close(a *Agent) {
+func (p *LaneEndpoint) close(a *Agent) {
 	if p.count != nil {
 		p.count.WritesOutstanding -= p.posted - p.done
 	}
@@ -129,25 +129,25 @@ func cause(ep fabric.Endpoint, c *fabric.Completion) error {
 }
 
 // room is how many more writes may be posted now.
-func (p *EndpointPair) room() int { return sendDepth - int(p.next-1-p.done) }
+func (p *LaneEndpoint) room() int { return sendDepth - int(p.next-1-p.done) }
 
 // underWay reports whether there are writes that are not known to be complete, also such as are not posted yet.
-func (p *EndpointPair) underWay() bool { return p.done+1 < p.next }
+func (p *LaneEndpoint) underWay() bool { return p.done+1 < p.next }
 
 // add queues the last write of a group, with its immediate, and returns its size in
 // bytes.
-func (p *EndpointPair) add(g groupsend.Group) int {
+func (p *LaneEndpoint) add(g groupsend.Group) int {
 	p.write(fabric.OpWriteImm, uint32(g.Imm()), g.From, g.Bytes)
 	return g.Bytes
 }
 
 // part queues another write of a group and returns its size in bytes.
-func (p *EndpointPair) part(from, bytes int) int {
+func (p *LaneEndpoint) part(from, bytes int) int {
 	p.write(fabric.OpWrite, 0, from, bytes)
 	return bytes
 }
 
-func (p *EndpointPair) write(op fabric.Op, imm uint32, from, bytes int) {
+func (p *LaneEndpoint) write(op fabric.Op, imm uint32, from, bytes int) {
 	if bytes <= p.inline {
 		p.count.WritesInline++
 	}
@@ -161,7 +161,7 @@ func (p *EndpointPair) write(op fabric.Op, imm uint32, from, bytes int) {
 
 // flush posts what add has queued with one call, the last work request
 // signaled, so that its completion covers the others.
-func (p *EndpointPair) flush() error {
+func (p *LaneEndpoint) flush() error {
 	if len(p.wrs) == 0 {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (p *EndpointPair) flush() error {
 }
 
 // complete notes that the writes up to id are done.
-func (p *EndpointPair) complete(id uint64) {
+func (p *LaneEndpoint) complete(id uint64) {
 	p.count.WritesOutstanding -= id - p.done
 	p.done = id
 }
@@ -189,7 +189,7 @@ func (p *EndpointPair) complete(id uint64) {
 var errReceives = errors.New("the fabric has completed more receives than were posted")
 
 // received notes a used receive and refills in batches.
-func (p *EndpointPair) received() error {
+func (p *LaneEndpoint) received() error {
 	if p.spent == len(p.recvs) {
 		return errReceives
 	}
@@ -209,7 +209,7 @@ const cycleGroups = 64
 
 // groupBudget is how many writes a lane's end may post now. p is nil for a local
 // lane, and for one that is down.
-func groupBudget(p *EndpointPair, local bool) int {
+func groupBudget(p *LaneEndpoint, local bool) int {
 	switch {
 	case local:
 		return cycleGroups
@@ -220,7 +220,7 @@ func groupBudget(p *EndpointPair, local bool) int {
 }
 
 // Connect joins the endpoint with the peer's, before an agent has it, on any goroutine: it waits for the peer.
-func (p *EndpointPair) Connect(ctx context.Context, peer *peerproto.Lane, ring *slots.Ring, role fabric.Role) error {
+func (p *LaneEndpoint) Connect(ctx context.Context, peer *peerproto.Lane, ring *slots.Ring, role fabric.Role) error {
 	if peer == nil || len(peer.Address) > fabric.MaxAddress || peer.Key.Len < uint64(len(ring.Slots())) {
 		return fmt.Errorf("%w: a lane without a usable address or memory", peerproto.ErrFrame)
 	}
@@ -230,6 +230,6 @@ func (p *EndpointPair) Connect(ctx context.Context, peer *peerproto.Lane, ring *
 
 // Discard closes an endpoint that no lane has, on the agent's thread: it may be known
 // to the agent's completion queue. It is for other goroutines than the agent's.
-func (p *EndpointPair) Discard(a *Agent) {
+func (p *LaneEndpoint) Discard(a *Agent) {
 	a.Commands.Call(func() { _ = p.Release() })
 }

@@ -13,13 +13,13 @@ import (
 // What the peer of a lane may do with the ring is write: a read ends the connection and
 // brings nothing. The key of another lane to the same peer opens nothing at all.
 func TestLaneIsWriteOnlyAndItsOwn(t *testing.T) {
-	for name, change := range map[string]func(wr *fabric.SendWR, other *EndpointPair){
-		"read":   func(wr *fabric.SendWR, _ *EndpointPair) { wr.Op = fabric.OpRead },
-		"atomic": func(wr *fabric.SendWR, _ *EndpointPair) { wr.Op = fabric.OpFetchAdd },
-		"another lane": func(wr *fabric.SendWR, other *EndpointPair) {
+	for name, change := range map[string]func(wr *fabric.SendWR, other *LaneEndpoint){
+		"read":   func(wr *fabric.SendWR, _ *LaneEndpoint) { wr.Op = fabric.OpRead },
+		"atomic": func(wr *fabric.SendWR, _ *LaneEndpoint) { wr.Op = fabric.OpFetchAdd },
+		"another lane": func(wr *fabric.SendWR, other *LaneEndpoint) {
 			wr.RemoteAddr, wr.RemoteKey = other.MR.Remote().Addr, other.MR.Remote().Key
 		},
-		"beyond the slots": func(wr *fabric.SendWR, _ *EndpointPair) {
+		"beyond the slots": func(wr *fabric.SendWR, _ *LaneEndpoint) {
 			wr.RemoteAddr += uint64(rigGeometry.Slots * rigGeometry.SlotSize)
 		},
 	} {
@@ -31,10 +31,10 @@ func TestLaneIsWriteOnlyAndItsOwn(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			p := out.Pair
+			p := out.End
 			p.MR.Bytes()[0] = 0xff // what would be written
-			own, far, third := slices.Clone(p.MR.Bytes()), slices.Clone(in.Pair.MR.Bytes()), slices.Clone(other.MR.Bytes())
-			farNow := in.Pair.MR.Bytes()
+			own, far, third := slices.Clone(p.MR.Bytes()), slices.Clone(in.End.MR.Bytes()), slices.Clone(other.MR.Bytes())
+			farNow := in.End.MR.Bytes()
 			wr := fabric.SendWR{ID: p.next, Op: fabric.OpWrite, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: p.MR, Len: slots.AtomicSize},
 				RemoteAddr: p.remote.Addr, RemoteKey: p.remote.Key}
 			change(&wr, other)
@@ -42,12 +42,12 @@ func TestLaneIsWriteOnlyAndItsOwn(t *testing.T) {
 			if n, err := p.Endpoint.PostSend([]fabric.SendWR{wr}); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
-			for deadline := time.Now().Add(time.Minute); (in.Pair != nil || out.Pair != nil) && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(time.Minute); (in.End != nil || out.End != nil) && time.Now().Before(deadline); {
 				a.a.wait(time.Millisecond)
 				b.a.wait(time.Millisecond)
 				settle(a, b)
 			}
-			if in.Pair != nil || out.Pair != nil {
+			if in.End != nil || out.End != nil {
 				t.Fatal("the connection lives on")
 			}
 			if !slices.Equal(own, p.MR.Bytes()) || !slices.Equal(far, farNow) || !slices.Equal(third, other.MR.Bytes()) {

@@ -108,7 +108,7 @@ func (l *OutLane) sendAgain(limit int) int {
 			l.outcome(i, slots.StatusInvalid, "the peer does not know what may go with a request")
 			continue
 		}
-		e.wr = l.Pair.next
+		e.wr = l.End.next
 		l.Post(groupsend.Group{Index: i, Count: 1, From: i * l.geo.SlotSize, Bytes: slots.HeaderSize + int(h.Length)})
 		l.domain.agent.Count.Resent++
 		faultpoint.Here("resend.queued")
@@ -116,7 +116,7 @@ func (l *OutLane) sendAgain(limit int) int {
 	}
 	l.resend = l.resend[:copy(l.resend, l.resend[n:])]
 	if n > 0 {
-		if err := l.Pair.flush(); err != nil {
+		if err := l.End.flush(); err != nil {
 			l.Fail("post failed", err)
 			return 0
 		}

@@ -66,7 +66,7 @@ func TestResync(t *testing.T) {
 	b.a.cycle()
 	b.work(service, in.Ring, 2)
 	b.d.collect(service.view)
-	p := out.Pair
+	p := out.End
 	send(7) // sent and not noticed
 	l := out.Send()
 	if l != 7 || p.posted == 0 {

@@ -45,8 +45,8 @@ func (d *Domain) Retire(why string) (ends []Ending) {
 		}
 	}
 	for _, l := range d.OutLanes {
-		if l.Pair != nil {
-			ends = append(ends, Ending{l.Pair.Opening, l.id, false})
+		if l.End != nil {
+			ends = append(ends, Ending{l.End.Opening, l.id, false})
 		}
 		l.OnBroken = nil
 		l.Down(why)
@@ -80,7 +80,7 @@ func (l *InLane) giveBack(why string) {
 // Flushed reports whether the answers of a retired domain are on their way.
 func (d *Domain) Flushed() bool {
 	for _, l := range d.InLanes {
-		if p := l.Pair; p != nil && (l.answers.Pending() > 0 || p.underWay()) {
+		if p := l.End; p != nil && (l.answers.Pending() > 0 || p.underWay()) {
 			return false
 		}
 	}
@@ -96,8 +96,8 @@ func (d *Domain) CutOff() (ends []Ending) {
 	}
 	d.abandon(func(*operation) bool { return true }, slots.OpExpired)
 	for _, l := range d.InLanes {
-		if l.Pair != nil {
-			ends = append(ends, Ending{l.Pair.Opening, l.id, true})
+		if l.End != nil {
+			ends = append(ends, Ending{l.End.Opening, l.id, true})
 		}
 		l.Suspend()
 		for i := range l.records {

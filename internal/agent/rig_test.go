@@ -132,8 +132,8 @@ func (s *side) localLane(t testing.TB) (*OutLane, *InLane) {
 }
 
 // endpointOf makes the fabric side of one end of a lane.
-func (s *side) endpointOf(t testing.TB, r *slots.Ring, tag uint64) *EndpointPair {
-	p, err := NewEndpointPair(s.dev, s.a.CQs[0], tag, r, "")
+func (s *side) endpointOf(t testing.TB, r *slots.Ring, tag uint64) *LaneEndpoint {
+	p, err := NewLaneEndpoint(s.dev, s.a.CQs[0], tag, r, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func (s *side) endpointOf(t testing.TB, r *slots.Ring, tag uint64) *EndpointPair
 }
 
 // join connects two endpoints.
-func join(t testing.TB, a, b *EndpointPair) {
+func join(t testing.TB, a, b *LaneEndpoint) {
 	a.remote, b.remote = b.MR.Remote(), a.MR.Remote()
 	var wg sync.WaitGroup
 	var errs [2]error

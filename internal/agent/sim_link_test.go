@@ -31,7 +31,7 @@ type simConn struct {
 	session  *simSession
 	seq      uint64
 	out, in  *simLane
-	p, q     *EndpointPair
+	p, q     *LaneEndpoint
 	asked    uint64
 	waiting  []SentRequest
 	name     uint64
@@ -137,9 +137,9 @@ func (n *simNode) abandon(l *simLane) {
 		return // the end has gone with the core
 	}
 	switch {
-	case l.toPeer && l.out.Pair != c.p:
+	case l.toPeer && l.out.End != c.p:
 		_ = c.p.Release()
-	case l.fromPeer && l.in.Pair != c.q:
+	case l.fromPeer && l.in.End != c.q:
 		_ = c.q.Release()
 	}
 	if l.toPeer {
@@ -216,7 +216,7 @@ func (n *simNode) holdOut() {
 // open follows outgoing.open until the question is sent.
 func (n *simNode) open(l *simLane) {
 	w := n.w
-	if n.core == nil || !l.toPeer || n.session == nil || n.session.cut || l.out.Pair != nil {
+	if n.core == nil || !l.toPeer || n.session == nil || n.session.cut || l.out.End != nil {
 		return
 	}
 	late := l.conn // broken has not been there yet
@@ -238,9 +238,9 @@ func (n *simNode) open(l *simLane) {
 	}
 }
 
-func (n *simNode) endpoint(l *simLane) *EndpointPair {
+func (n *simNode) endpoint(l *simLane) *LaneEndpoint {
 	n.core.tag++
-	p, err := NewEndpointPair(n.core.dev, n.core.a.CQs[0], n.core.tag, l.ring, "")
+	p, err := NewLaneEndpoint(n.core.dev, n.core.a.CQs[0], n.core.tag, l.ring, "")
 	if err != nil {
 		panic(err)
 	}
@@ -341,7 +341,7 @@ func (n *simNode) answerQuery(c *simConn, l *simLane, waiting []SentRequest, nam
 // accepted follows outgoing.open from the answer on.
 func (n *simNode) accepted(c *simConn) {
 	l, w := c.out, n.w
-	if l.conn != c || l.out.Pair != nil {
+	if l.conn != c || l.out.End != nil {
 		return
 	}
 	learned := n.do("learn", func() {
@@ -391,15 +391,15 @@ func (n *simNode) accepted(c *simConn) {
 // joinIncoming follows conductor.openIncoming after the accept was sent.
 func (n *simNode) joinIncoming(l *simLane) {
 	c := l.conn
-	if n.core == nil || !l.fromPeer || c == nil || l.in.Pair == c.q {
+	if n.core == nil || !l.fromPeer || c == nil || l.in.End == c.q {
 		return
 	}
-	if w := n.w; w.mutant == mutOldConnectionOpen && c.joined && l.in.Pair != nil {
-		l.in.Pair.close(n.core.a)
-		l.in.Pair = nil
+	if w := n.w; w.mutant == mutOldConnectionOpen && c.joined && l.in.End != nil {
+		l.in.End.close(n.core.a)
+		l.in.End = nil
 	}
 	switch {
-	case c.joined && l.in.Pair == nil && !l.dropping:
+	case c.joined && l.in.End == nil && !l.dropping:
 		n.do("up", func() { _ = l.in.Up(c.q) })
 	case c.joined, c.over:
 		_ = c.q.Release()
@@ -417,10 +417,10 @@ func (n *simNode) notice() {
 		c := l.conn
 		switch {
 		case c == nil || !c.joined || n.w.chance(800):
-		case l.toPeer && l.out.Pair == nil:
+		case l.toPeer && l.out.End == nil:
 			l.conn, c.over = nil, true
 			c.session.send(n.peer, simMessage{kind: peerproto.TypeBroken, conn: c})
-		case l.fromPeer && l.in.Pair == nil && c.q.Endpoint.(*simEnd).closed:
+		case l.fromPeer && l.in.End == nil && c.q.Endpoint.(*simEnd).closed:
 			l.conn = nil
 			c.session.send(n.peer, simMessage{kind: peerproto.TypeBroken, conn: c, incoming: true})
 		}
@@ -431,9 +431,9 @@ func (n *simNode) notice() {
 func (n *simNode) broken(c *simConn, incoming bool) {
 	n.do("broken", func() {
 		switch {
-		case incoming && c.out.conn == c && c.out.out.Pair == c.p:
+		case incoming && c.out.conn == c && c.out.out.End == c.p:
 			c.out.out.Fail("the peer has closed the lane", nil)
-		case !incoming && c.in != nil && c.in.conn == c && c.in.in.Pair == c.q:
+		case !incoming && c.in != nil && c.in.conn == c && c.in.in.End == c.q:
 			c.in.in.Fail("the peer has closed the lane", nil)
 		}
 	})

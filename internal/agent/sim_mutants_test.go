@@ -104,8 +104,8 @@ func (n *simNode) mutateVerdicts(l *simLane, verdicts []byte) []byte {
 // mutateCycle is called before a turn of the agent.
 func (n *simNode) mutateCycle() {
 	for _, l := range n.lanes {
-		if n.w.mutant == mutCompletionIgnored && l.toPeer && l.out.Pair != nil {
-			l.out.Pair.done = l.out.Pair.next - 1
+		if n.w.mutant == mutCompletionIgnored && l.toPeer && l.out.End != nil {
+			l.out.End.done = l.out.End.next - 1
 		}
 	}
 }

@@ -351,7 +351,7 @@ func (l *simLane) unrest() string {
 	if l.in != nil && (l.in.Busy > 0 || l.in.answers.Pending() > 0) {
 		return fmt.Sprintf("%d requests without answers, %d answers to send", l.in.Busy, l.in.answers.Pending())
 	}
-	if l.dropping || l.toPeer && l.out.Pair == nil {
+	if l.dropping || l.toPeer && l.out.End == nil {
 		return "not open"
 	}
 	for i := range simGeometry.Slots {
@@ -407,7 +407,7 @@ func (w *world) dump() {
 				}
 				for _, o := range l.server().lanes {
 					if o.in != nil && o.number == l.number && !o.dropping && (o == l || o.fromPeer) {
-						w.log("   at %v: record %+v, answer word %v, connected %v, %d pending", o, o.in.records[i], o.ring.AnswerWord(i), o.in.Pair != nil, o.in.answers.Pending())
+						w.log("   at %v: record %+v, answer word %v, connected %v, %d pending", o, o.in.records[i], o.ring.AnswerWord(i), o.in.End != nil, o.in.answers.Pending())
 					}
 				}
 			}

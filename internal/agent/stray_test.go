@@ -13,18 +13,18 @@ import (
 func TestStraySend(t *testing.T) {
 	a, b, out, in := remoteLaneOver(t, tcp.New(tcp.Config{}))
 	settle(a, b)
-	for _, e := range []fabric.Endpoint{out.Pair.Endpoint, in.Pair.Endpoint} {
+	for _, e := range []fabric.Endpoint{out.End.Endpoint, in.End.Endpoint} {
 		if n, err := e.PostSend([]fabric.SendWR{{ID: 1, Op: fabric.OpSend}}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); in.Pair != nil || out.Pair != nil; {
+	for deadline := time.Now().Add(10 * time.Second); in.End != nil || out.End != nil; {
 		for _, x := range []*side{a, b} {
 			_, _ = x.a.Poll.Wait(0)
 			x.a.cycle()
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("lanes up: %v, %v", out.Pair != nil, in.Pair != nil)
+			t.Fatalf("lanes up: %v, %v", out.End != nil, in.End != nil)
 		}
 	}
 	if n, m := a.a.Count.ProtocolErrors, b.a.Count.ProtocolErrors; n+m < 1 || n > 1 || m > 1 {

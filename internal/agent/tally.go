@@ -54,14 +54,14 @@ func (l *OutLane) seen() {
 
 // noRoom counts that the connection takes no more.
 func (l *OutLane) noRoom() {
-	if l.Pair != nil {
+	if l.End != nil {
 		l.Row.Backpressure++
 		l.seen()
 	}
 }
 
 func (l *InLane) noRoom() {
-	if l.Pair != nil && l.answers.Pending() > 0 {
+	if l.End != nil && l.answers.Pending() > 0 {
 		l.Row.Backpressure++
 	}
 }

@@ -21,7 +21,7 @@ type FoundTrace struct {
 // Found returns a copy of an entry, with what goes with it.
 func (t *Tracer) Found(e *SentTrace) FoundTrace {
 	f := FoundTrace{Sent: *e, Lane: e.lane.id, Node: e.lane.peerName()}
-	if p := e.lane.Pair; p != nil {
+	if p := e.lane.End; p != nil {
 		f.Device = fabric.Describe(p.Endpoint)
 	}
 	if e.lane.Local != nil {

@@ -97,9 +97,9 @@ func NewTracer(d *Domain) *Tracer {
 func (t *Tracer) posting(l *OutLane, g groupsend.Group) {
 	now := shm.Nanotime()
 	shape := stages.Group{Messages: g.Count}
-	if l.Pair != nil {
-		shape.Writes = int(l.Pair.next+1) - int(l.journal[g.Index].wr)
-		if in, ok := l.Pair.Endpoint.(fabric.Inliner); ok {
+	if l.End != nil {
+		shape.Writes = int(l.End.next+1) - int(l.journal[g.Index].wr)
+		if in, ok := l.End.Endpoint.(fabric.Inliner); ok {
 			shape.Inline = g.Bytes <= in.InlineLimit()
 		}
 	}

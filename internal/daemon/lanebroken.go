@@ -73,14 +73,14 @@ func (c *conductor) laneBroken(s *session, m *peerproto.Message) {
 	switch {
 	case m.Lane.Incoming && out != nil:
 		d.agent.Commands.Call(func() {
-			if l := out.lane; l.Pair != nil && l.Pair.Opening == gone {
+			if l := out.lane; l.End != nil && l.End.Opening == gone {
 				l.Fail("connection lost", why)
 			}
 		})
 	case !m.Lane.Incoming && in != nil:
 		s.giveUp(m.Seq, why)
 		d.agent.Commands.Call(func() {
-			if l := in.lane; l.Pair != nil && l.Pair.Opening == gone {
+			if l := in.lane; l.End != nil && l.End.Opening == gone {
 				l.Fail("connection lost", why)
 			}
 		})

@@ -92,7 +92,7 @@ func (o *outgoing) drained(d *domain, s *session, undrained <-chan struct{}) (qu
 		o.lane.Plan.Rescan()
 		o.lane.Send()
 		if quiet = o.lane.Empty(); quiet {
-			if p := o.lane.Pair; p != nil {
+			if p := o.lane.End; p != nil {
 				ended = &p.Opening
 			}
 			o.lane.Down("node " + s.link.name + " is draining")

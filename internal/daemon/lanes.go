@@ -158,15 +158,15 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	}
 	ctx, within := s.within(ctx, openTimeout)
 	defer within()
-	pair, err := d.endpoint(s, o.lane.Ring)
+	end, err := d.endpoint(s, o.lane.Ring)
 	if err != nil {
 		return err
 	}
-	waiting, verdicts, err := o.connect(ctx, d, s, pair)
+	waiting, verdicts, err := o.connect(ctx, d, s, end)
 	if err != nil {
-		pair.Discard(d.agent)
-		if accepted := pair.Opening.Session != nil; accepted && s.Reason() == nil {
-			d.tellBroken(pair.Opening, o.info, false, err.Error()) // it waits for this end
+		end.Discard(d.agent)
+		if accepted := end.Opening.Session != nil; accepted && s.Reason() == nil {
+			d.tellBroken(end.Opening, o.info, false, err.Error()) // it waits for this end
 		}
 		if d.isRetired() {
 			return agent.ErrRetired
@@ -178,10 +178,10 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	}
 	faultpoint.Here("open.connected")
 	var left []agent.Absence
-	d.agent.Commands.Call(func() { left, err = o.raise(d, s, pair, waiting, verdicts) })
+	d.agent.Commands.Call(func() { left, err = o.raise(d, s, end, waiting, verdicts) })
 	if err != nil {
 		if s.Reason() == nil {
-			d.tellBroken(pair.Opening, o.info, false, err.Error()) // its end is up, and no device need tell it
+			d.tellBroken(end.Opening, o.info, false, err.Error()) // its end is up, and no device need tell it
 		}
 		d.conductor.fabricFailed(s, err)
 		return err
@@ -211,15 +211,15 @@ func (o *outgoing) isOpen(d *domain, s *session) (bool, error) {
 	return false, nil
 }
 
-// connect has the peer make its end of the lane, and connects pair to that. It returns the
-// requests that wait for answers, and what the peer says of them. If it fails, pair is the caller's,
+// connect has the peer make its end of the lane, and connects end to that. It returns the
+// requests that wait for answers, and what the peer says of them. If it fails, end is the caller's,
 // and has an Opening if the peer waits for it.
-func (o *outgoing) connect(ctx context.Context, d *domain, s *session, pair *agent.EndpointPair) (waiting []agent.SentRequest, verdicts []byte, err error) {
+func (o *outgoing) connect(ctx context.Context, d *domain, s *session, end *agent.LaneEndpoint) (waiting []agent.SentRequest, verdicts []byte, err error) {
 	var mirror uint64
 	d.agent.Commands.Call(func() { waiting, mirror = o.lane.Outstanding(), o.lane.Mirror.Load() })
 	question := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{
 		Domain: d.name, Class: o.info.Class, Number: o.info.Number, Geometry: o.info.Geometry,
-		Address: pair.Endpoint.Address(), Key: pair.MR.Remote(), Mirror: mirror, Sent: agent.EncodeSent(waiting),
+		Address: end.Endpoint.Address(), Key: end.MR.Remote(), Mirror: mirror, Sent: agent.EncodeSent(waiting),
 	}}
 	faultpoint.Here("open.before_ask")
 	answer, err := s.ask(ctx, question)
@@ -227,27 +227,27 @@ func (o *outgoing) connect(ctx context.Context, d *domain, s *session, pair *age
 	if err != nil {
 		return nil, nil, err
 	}
-	pair.Opening = agent.Opening{Session: s, Seq: question.Seq}
+	end.Opening = agent.Opening{Session: s, Seq: question.Seq}
 	if waiting, verdicts, err = o.learn(d, answer.Lane, mirror, waiting); err != nil {
 		return nil, nil, err
 	}
-	if err = pair.Connect(ctx, answer.Lane, o.lane.Ring, fabric.Active); err != nil {
+	if err = end.Connect(ctx, answer.Lane, o.lane.Ring, fabric.Active); err != nil {
 		d.conductor.fabricFailed(s, err)
 	}
 	return waiting, verdicts, err
 }
 
-// raise gives the connected pair to the agent, on whose thread it runs, and which goes on with what
+// raise gives the connected end to the agent, on whose thread it runs, and which goes on with what
 // waits. left are callers that are gone, of whose ends the peer is to be told.
-func (o *outgoing) raise(d *domain, s *session, pair *agent.EndpointPair, waiting []agent.SentRequest, verdicts []byte) (left []agent.Absence, err error) {
+func (o *outgoing) raise(d *domain, s *session, end *agent.LaneEndpoint, waiting []agent.SentRequest, verdicts []byte) (left []agent.Absence, err error) {
 	if d.view.Retired {
-		_ = pair.Release()
+		_ = end.Release()
 		return nil, agent.ErrRetired
 	}
 	// As a task: the memory of the domain outlives those.
-	o.lane.OnBroken = func(err error) { d.conductor.spawn(func() { o.broken(d, pair.Opening, err) }) }
+	o.lane.OnBroken = func(err error) { d.conductor.spawn(func() { o.broken(d, end.Opening, err) }) }
 	o.lane.Plain = !s.carries
-	err = o.lane.Up(pair)
+	err = o.lane.Up(end)
 	faultpoint.Here("open.up")
 	if err == nil {
 		o.lane.Resync(waiting, verdicts)
@@ -311,14 +311,14 @@ func (o *outgoing) broken(d *domain, conn agent.Opening, err error) {
 
 // isUp asks the agent whether the lane is connected, and whether it drains; o.mu is held.
 func (o *outgoing) isUp(d *domain) (up, draining bool) {
-	d.agent.Commands.Call(func() { up, draining = o.lane.Pair != nil, o.lane.Draining })
+	d.agent.Commands.Call(func() { up, draining = o.lane.End != nil, o.lane.Draining })
 	return up, draining
 }
 
 // endpoint makes an unconnected endpoint for a ring: the peer will reach the
 // ring's slots and nothing else. What the device has no room for, or cannot register, another fabric may.
-func (d *domain) endpoint(s *session, ring *slots.Ring) (*agent.EndpointPair, error) {
-	p, err := agent.NewEndpointPair(s.fabric.Device, d.agent.CQs[s.fabric.Number], d.conductor.tags.Add(1), ring, s.link.name)
+func (d *domain) endpoint(s *session, ring *slots.Ring) (*agent.LaneEndpoint, error) {
+	p, err := agent.NewLaneEndpoint(s.fabric.Device, d.agent.CQs[s.fabric.Number], d.conductor.tags.Add(1), ring, s.link.name)
 	if err != nil {
 		d.conductor.fabricFailed(s, err)
 		return nil, err

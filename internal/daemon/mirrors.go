@@ -100,19 +100,19 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	over := sync.OnceFunc(in.connecting.Done) // before the peer is told of the end, which it may not read
 	defer over()
 	faultpoint.Here("accept.queried")
-	pair, err := d.endpoint(s, in.lane.Ring)
+	end, err := d.endpoint(s, in.lane.Ring)
 	if err != nil {
 		return err
 	}
-	pair.Opening = opening
+	end.Opening = opening
 	defer s.awaits(m.Seq, giveUp)()
-	fabric.Expect(pair.Endpoint, m.Lane.Address)
+	fabric.Expect(end.Endpoint, m.Lane.Address)
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
-		Address: pair.Endpoint.Address(), Key: pair.MR.Remote(), Mirror: agreed, Verdicts: verdicts,
+		Address: end.Endpoint.Address(), Key: end.MR.Remote(), Mirror: agreed, Verdicts: verdicts,
 	}})
 	if err == nil {
 		faultpoint.Here("accept.sent")
-		if err = pair.Connect(ctx, m.Lane, in.lane.Ring, fabric.Passive); err != nil {
+		if err = end.Connect(ctx, m.Lane, in.lane.Ring, fabric.Passive); err != nil {
 			if errors.Is(err, context.Canceled) {
 				err = context.Cause(ctx)
 			}
@@ -122,25 +122,25 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	}
 	if err != nil {
 		// The peer has been told yes: its end is to break, and it may ask again.
-		pair.Discard(d.agent)
+		end.Discard(d.agent)
 		over()
-		d.tellBroken(pair.Opening, in.info, true, err.Error())
+		d.tellBroken(end.Opening, in.info, true, err.Error())
 		event.LaneNotConnected.On(&c.log).Err(err).Str("peer", s.link.name).Str("class", class.Name).Int("number", in.info.Number).Msg("incoming lane not connected")
 		return nil
 	}
 	up := false
 	d.agent.Commands.Call(func() {
-		if s.Reason() != nil || ctx.Err() != nil || in.lane.Pair != nil || d.view.Retired || in.outdated(agreed, opening) {
+		if s.Reason() != nil || ctx.Err() != nil || in.lane.End != nil || d.view.Retired || in.outdated(agreed, opening) {
 			return // the session or the peer's end has ended meanwhile, or the peer has opened the lane again
 		}
-		err = in.raise(d, s, pair)
+		err = in.raise(d, s, end)
 		up = true
 		faultpoint.Here("accept.up")
 	})
 	if !up {
-		pair.Discard(d.agent)
+		end.Discard(d.agent)
 		over()
-		d.tellBroken(pair.Opening, in.info, true, "another connection of the lane has taken its place")
+		d.tellBroken(end.Opening, in.info, true, "another connection of the lane has taken its place")
 	}
 	if err != nil {
 		s.end(err)
@@ -148,19 +148,19 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	return nil
 }
 
-// raise gives the connected pair to the agent, on whose thread it runs.
-func (in *incoming) raise(d *domain, s *session, pair *agent.EndpointPair) error {
+// raise gives the connected end to the agent, on whose thread it runs.
+func (in *incoming) raise(d *domain, s *session, end *agent.LaneEndpoint) error {
 	c := d.conductor
 	in.lane.OnBroken = func(err error) {
 		c.spawn(func() {
 			event.LaneClosed.On(&c.log).Err(err).Str("peer", s.link.name).Str("domain", d.name).Str("class", in.info.Class).Int("number", in.info.Number).Msg("incoming lane closed")
-			d.tellBroken(pair.Opening, in.info, true, err.Error())
+			d.tellBroken(end.Opening, in.info, true, err.Error())
 			c.fabricFailed(s, err)
 		})
 	}
 	s.clock.set(in.lane)
 	in.lane.OnDoubt = func() { c.spawn(s.compareClocks) }
-	return in.lane.Up(pair)
+	return in.lane.Up(end)
 }
 
 // classFor finds the class of a peer's lane, which must be the same here.

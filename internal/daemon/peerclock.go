@@ -63,7 +63,7 @@ func (s *session) compareClocks() {
 		_, ins := d.lanesOf(s.link.name)
 		d.agent.Commands.Call(func() {
 			for _, in := range ins {
-				if p := in.lane.Pair; p != nil && p.Opening.Session == agent.Conversation(s) {
+				if p := in.lane.End; p != nil && p.Opening.Session == agent.Conversation(s) {
 					s.clock.set(in.lane)
 				}
 			}

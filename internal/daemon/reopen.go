@@ -64,7 +64,7 @@ func (c *conductor) lanesLost(peer, why string) {
 		for _, o := range outs {
 			o.mu.Lock()
 			d.agent.Commands.Call(func() {
-				if o.lane.Pair == nil { // else the peer is back just now
+				if o.lane.End == nil { // else the peer is back just now
 					o.lane.Down(why)
 				}
 			})
@@ -73,7 +73,7 @@ func (c *conductor) lanesLost(peer, why string) {
 		for _, in := range ins {
 			var notices []agent.Notice
 			d.agent.Commands.Call(func() {
-				if !in.lane.Dropped && in.lane.Pair == nil {
+				if !in.lane.Dropped && in.lane.End == nil {
 					notices = in.lane.Down()
 				}
 			})
@@ -116,7 +116,7 @@ func (o *outgoing) reopen(d *domain, s *session) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			d.agent.Commands.Call(func() {
-				if o.lane.Pair == nil {
+				if o.lane.End == nil {
 					o.lane.Down("the lane could not be opened again: " + err.Error())
 				}
 			})

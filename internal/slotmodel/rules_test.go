@@ -67,7 +67,7 @@ var mutants = []struct {
 	// What was sent on a lane that is lost may have been executed.
 	{sentIsMaybe, "sent-is-maybe", "agent OutLane.Down", lossOne, falseNot},
 	// The endpoint is closed before outcomes are given, so that nothing late lands.
-	{closeBeforeOutcomes, "close-before-outcomes", "agent OutLane.Down, EndpointPair.close", lossOne, astray},
+	{closeBeforeOutcomes, "close-before-outcomes", "agent OutLane.Down, LaneEndpoint.close", lossOne, astray},
 	// The lane is marked as closed before the last look at its words...
 	{closedBeforeLastLook, "closed-before-last-look", "agent OutLane.Down", lossOne, stuck},
 	// ...and a worker looks at the mark after it has published.
