@@ -57,11 +57,9 @@ toolchain:
 build: toolchain ## Build the commands and examples into bin/, with RDMA if libibverbs and librdmacm are installed.
 	$(GO_BUILD) -o bin/ ./cmd/... ./examples/...
 
-# ./test is first, since it takes longest, and what comes last has nothing beside it.
-# go test also runs the seed corpora of all fuzz targets. It has vetted the packages before the race detector gets them.
 .PHONY: test
 test: toolchain ## Run all tests and fuzz seeds, those with concurrency under the race detector, and the lab if it can run.
-	go test -p $(TESTJOBS) -timeout $(TEST_TIMEOUT) ./test ./...
+	@$(MAKE) --no-print-directory -j2 test-plain compile
 	@if [[ -n "$$(command -v "$$(go env CC)")" ]]; then \
 		echo "go test -race"; \
 		CGO_ENABLED=1 go test -race -vet=off -p $(TESTJOBS) -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES); \
@@ -78,6 +76,24 @@ test: toolchain ## Run all tests and fuzz seeds, those with concurrency under th
 	else \
 		echo "lab: skipped, $$why"; \
 	fi
+
+# ./test is first, since it takes longest, and what comes last has nothing beside it.
+# go test also runs the seed corpora of all fuzz targets. It has vetted the packages before the race detector gets them.
+.PHONY: test-plain
+test-plain:
+	go test -p $(TESTJOBS) -timeout $(TEST_TIMEOUT) ./test ./...
+
+# What is tested after those is compiled beside them, where a processor has nothing else to do: they spend much of their time waiting.
+.PHONY: compile
+compile:
+	@if [[ -n "$$(command -v "$$(go env CC)")" ]]; then \
+		CGO_ENABLED=1 nice -n 19 go build -race $(RACE_PACKAGES); \
+		(cd grpcx && CGO_ENABLED=1 nice -n 19 go build -race ./...); \
+		(cd otelx && CGO_ENABLED=1 nice -n 19 go build -race ./...); \
+	fi
+	$(if $(OFI),@CGO_ENABLED=1 nice -n 19 go build -tags libfabric ./cmd/rdmad/... ./examples/pageserver)
+	$(if $(RDMA),@CGO_ENABLED=1 nice -n 19 go build -tags verbs ./cmd/rdmad/... ./examples/pageserver ./test/labbench)
+	@nice -n 19 go build -tags faultpoints ./client ./internal/agent ./cmd/rdmad
 
 # They go on beside the tests of libfabric, packages and faults, those that take longest first: much of their time is spent waiting for
 # processes that come and go.
