@@ -58,7 +58,7 @@ type Call struct {
 	largeIn *serverExchange
 	// blocks are those that the call holds: the request's, and those of answers, of which
 	// overflowIn is the one that overflow is in, nil if that is in memory of its own.
-	blocks    []*attach.Block
+	blocks     []*attach.Block
 	overflowIn *attach.Block
 	// panicked is what the handler has panicked with, until it is logged.
 	panicked *panicked
