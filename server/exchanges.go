@@ -99,7 +99,7 @@ func (x *exchanges) add(e *serverExchange) (ok bool, why string) {
 		return false, "the process has too many exchanges (large messages and streams)"
 	case e.stream != nil && x.streams >= x.maxStreams:
 		return false, "the process has too many streams (server.Streams)"
-	case e.stream != nil && x.unfetched > int64(x.maxStreams)*exchange.Window:
+	case e.stream != nil && x.unfetched > int64(min(x.maxStreams, maxExchanges))*exchange.Window:
 		return false, "the process keeps too much of streams that callers have not fetched (server.Streams)"
 	case e.bytes > x.limit-x.bytes:
 		return false, noRoom

@@ -92,3 +92,26 @@ func TestPromisesAtOnce(t *testing.T) {
 		t.Errorf("%d bytes are promised", promised.bytes)
 	}
 }
+
+// What is made by CreateSealed is a promise, too, until the kernel has given it.
+func TestSealedIsPromised(t *testing.T) {
+	asked := 0
+	room := func() (uint64, string) { asked++; return 100, "the test" }
+	other, err := promiseMemory(60, room)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fd, err := CreateSealed("test", make([]byte, 41), room); !errors.Is(err, unix.ENOMEM) {
+		CloseFDs([]int{fd})
+		t.Errorf("beside what is being made: %v", err)
+	}
+	other.end()
+	fd, err := CreateSealed("test", make([]byte, 41), room)
+	if err != nil {
+		t.Fatal(err)
+	}
+	CloseFDs([]int{fd})
+	if promised.bytes != 0 || asked != 3 {
+		t.Errorf("%d bytes are promised, and the room was looked at %d times", promised.bytes, asked)
+	}
+}

@@ -15,14 +15,20 @@ const finalSeals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 // CreateSealed makes a memfd that holds data, and seals it so that its bytes cannot
 // change. It can only be cut: truncating it gives its memory back, whoever still has a
 // descriptor. The descriptor is the caller's to close. It fails when there is no memory
-// for it.
-func CreateSealed(name string, data []byte) (fd int, err error) {
+// for it: with ENOMEM if available, which is that of CreateOptions, says so; nil for no bound.
+func CreateSealed(name string, data []byte, available func() (uint64, string)) (fd int, err error) {
+	owed, err := promiseMemory(len(data), available)
+	if err != nil {
+		return -1, fmt.Errorf("shm: memfd %q of %d bytes: %w", name, len(data), err)
+	}
+	defer owed.end()
 	if fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
 		return -1, fmt.Errorf("shm: memfd_create %q: %w", name, err)
 	}
 	for at := 0; at < len(data) && err == nil; {
 		var n int
 		if n, err = unix.Pwrite(fd, data[at:], int64(at)); err == nil {
+			owed.less(n)
 			at += n
 		} else if errors.Is(err, unix.EINTR) {
 			err = nil

@@ -15,7 +15,7 @@ func TestSealed(t *testing.T) {
 	before := leaktest.Descriptors(t)
 	for _, n := range []int{0, 1, 4096, 3 << 20} {
 		want := bytes.Repeat([]byte{7, 8, 9}, n/3+1)[:n]
-		fd, err := shm.CreateSealed("test", want)
+		fd, err := shm.CreateSealed("test", want, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestSealed(t *testing.T) {
 			t.Errorf("%d bytes: %d, %v", n, len(got), err)
 		}
 	}
-	fd, err := shm.CreateSealed("test", make([]byte, 100))
+	fd, err := shm.CreateSealed("test", make([]byte, 100), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestSealed(t *testing.T) {
 		t.Errorf("more than wanted: %v", err)
 	}
 	// One that was taken back.
-	if fd, err = shm.CreateSealed("test", make([]byte, 100)); err == nil {
+	if fd, err = shm.CreateSealed("test", make([]byte, 100), nil); err == nil {
 		err = unix.Ftruncate(fd, 0)
 	}
 	if got, rerr := shm.ReadSealed(fd, 100); err != nil || rerr != nil || len(got) != 0 {

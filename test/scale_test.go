@@ -153,8 +153,8 @@ func TestScaleWorkers(t *testing.T) {
 	})
 	left := weigh(t, pids...)
 	t.Logf("when they are gone: %v", left)
-	if n := left.threads - few.threads; n > scaling.WorkersThreads {
-		t.Errorf("%d threads for %d workers that came and went, the budget is %d", n, more, scaling.WorkersThreads)
+	if n := left.threads - many.threads; n > scaling.WorkersThreads {
+		t.Errorf("%d threads for %d workers that went, the budget is %d", n, len(members), scaling.WorkersThreads)
 	}
 }
 

@@ -58,9 +58,9 @@ type InLane struct {
 	// are gone; nil for none. parts are the callers with which a process may have an
 	// exchange.
 	doomed map[int]uint64
-	// unreached is the last look at the queues in which no process of a method took requests of the lane.
-	unreached unreached
-	parts     map[*Worker]*CallerSet
+	parts  map[*Worker]*CallerSet
+	// blocked is the last look at the queues in which no process of a method took a request of the lane.
+	blocked blocked
 	// Left: it was given up while handlers used its slots, and does not come up again.
 	Left bool
 	// OnQuiet is called once, if set, when the lane is down and no handler

@@ -16,9 +16,7 @@ type Method struct {
 	queue fifo
 	// sweepAt is with how many of them those are dropped that wait no more.
 	sweepAt int
-	// full: in the look that is under way one had to stay that can go to any process. staying counts those with an order that
-	// had to, and those that have come since it began.
-	full    bool
+	// staying counts those with an order that had to stay in the look that is under way, and those that have come since it began.
 	staying int
 	// orders is nil before the first request with an order.
 	orders *orders
@@ -77,21 +75,13 @@ func (m *Method) worker(d *Domain, id uint16) *Worker {
 	return nil
 }
 
-// reaches reports whether one of the method's processes, if it has any, takes requests of the lane, when it has room. One that has
-// not mapped it may never: it lacks the memory, for example. What is found holds for the whole look.
-func (m *Method) reaches(d *Domain, l *InLane) bool {
-	if l.unreached == (unreached{d.pass, m}) {
-		return false
-	}
-	if len(m.workers) == 0 || slices.ContainsFunc(m.workers, func(w *Worker) bool { return w.takes(l.id) }) {
-		return true
-	}
-	l.unreached = unreached{d.pass, m}
-	return false
-}
+// hasRoom reports whether one of the method's processes may take something: not all of them take requests of every lane, some
+// no new ones.
+func (m *Method) hasRoom() bool { return slices.ContainsFunc(m.workers, (*Worker).hasRoom) }
 
-// unreached is a look at the queues, of Domain.pass, and a method of whose processes none took requests of a lane.
-type unreached struct {
+// blocked is a look at the queues, of Domain.pass, and a method of whose processes none took a request of a lane that can go to any: they
+// have no room, or have not mapped it, and may never, if they lack the memory for example.
+type blocked struct {
 	pass   uint64
 	method *Method
 }

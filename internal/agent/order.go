@@ -77,7 +77,7 @@ func (m *Method) enqueue(l *InLane, i int) {
 func (m *Method) drain(d *Domain, most int) (left int, over bool) {
 	if !m.queue.looking() {
 		m.queue.begin()
-		m.full, m.staying = false, 0
+		m.staying = 0
 	}
 	ordered := m.orders != nil && m.orders.queued > 0
 	for ; ; most-- {
@@ -103,11 +103,11 @@ func (m *Method) drain(d *Domain, most int) (left int, over bool) {
 			h = m.orders.home(rec.order, r.lane.id)
 		}
 		anywhere := rec.to == 0 && h == nil
-		if anywhere && !m.reaches(d, r.lane) {
+		if anywhere && r.lane.blocked == (blocked{d.pass, m}) {
 			m.queue.stay() // says nothing of those that came by other lanes
 			continue
 		}
-		if !(anywhere && m.full) && (h == nil || h.full != d.pass) {
+		if h == nil || h.full != d.pass {
 			// pick knows better who has room for a request that can go to any process.
 			if w := m.choose(d, rec, r.lane.id); w != nil && (anywhere || w.full != d.pass) {
 				if r.lane.give(r.index, w) {
@@ -117,11 +117,13 @@ func (m *Method) drain(d *Domain, most int) (left int, over bool) {
 				w.full = d.pass
 			}
 		}
-		if anywhere && !ordered {
-			m.queue.stop()
-			return most, true
+		if anywhere {
+			r.lane.blocked = blocked{d.pass, m}
+			if !ordered && !m.hasRoom() {
+				m.queue.stop()
+				return most, true
+			}
 		}
-		m.full = m.full || anywhere
 		if h != nil {
 			h.full = d.pass
 			m.staying++

@@ -319,3 +319,37 @@ func TestLaneThatNobodyMaps(t *testing.T) {
 		t.Errorf("%d are delivered by the other lane, want 2", n)
 	}
 }
+
+// A request that only a process without room can take, since only that one has mapped the lane, does not hold up those of another lane,
+// for which a process has room, with or without requests that have an order.
+func TestProcessWithoutRoomHoldsUpItsOwnLane(t *testing.T) {
+	for _, order := range []uint16{0, 7} {
+		s := newSide(t, nil)
+		out, in := s.localLane(t)
+		first, _ := s.bigLane(t, rigLane+1)
+		caller, full, idle := s.addWorker(1), s.addWorker(rigService), s.addWorker(3)
+		for _, w := range []*rigWorker{full, idle} {
+			s.d.Register(rigMethod, w.view)
+		}
+		s.d.Maps(full.view, rigLane+1)
+		for full.view.Rings.Down.Push(slots.Hint(0)) {
+		}
+		calls := []*rigCall{s.sendAs(t, caller, first.Ring, slots.Header{Kind: slots.KindRequest, Order: order}), s.send(caller, first.Ring, 10, false, 1)}
+		settle(s)
+		calls = append(calls, s.send(caller, out.Ring, 10, false, 1)) // the last in the queue
+		settle(s)
+		if n := s.d.Method(rigMethod).queue.len(); n != len(calls) {
+			t.Fatalf("%d of %d wait", n, len(calls))
+		}
+		s.d.Maps(idle.view, rigLane)
+		settle(s)
+		if n := idle.view.outstanding; n != 1 {
+			t.Errorf("order %d: the process with room has %d requests, want 1", order, n)
+		}
+		s.work(idle, in.Ring, 1)
+		settle(s)
+		if got := calls[2].status(t); got != slots.StatusOK {
+			t.Errorf("order %d: %v", order, got)
+		}
+	}
+}

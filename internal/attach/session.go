@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -340,7 +341,10 @@ func (s *Session) status(m *Message, fds []int) error {
 		return nil
 	}
 	data, err := shm.CopySealed(fds[0], MaxStatus)
-	if err != nil {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), err == nil && len(data) == 0:
+		m.Fail = FailFor(fmt.Errorf("%w: the daemon has taken its answer back, since others were asked for meanwhile or it was not read in time: ask again", ErrLimit))
+	case err != nil:
 		return err
 	}
 	m.StatusJSON = data

@@ -176,7 +176,7 @@ func TestBadMessages(t *testing.T) {
 // sealed makes a memfd that is closed when the test ends.
 func sealed(t *testing.T, data []byte) int {
 	t.Helper()
-	fd, err := shm.CreateSealed("test", data)
+	fd, err := shm.CreateSealed("test", data, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,6 +373,41 @@ func TestMessageSize(t *testing.T) {
 		t.Error(err)
 	}
 	<-s.Done()
+	_ = s.Close()
+	s.Release()
+}
+
+// A status that the daemon has taken back before it was read is asked for again, by whoever wants it, and ends nothing.
+func TestStatusTakenBack(t *testing.T) {
+	f := newFake(t)
+	done := f.script(func(c *attach.Conn) error {
+		if err := f.welcome(c); err != nil {
+			return err
+		}
+		for _, data := range []string{"", `{"node":"a"}`} {
+			m, _, err := c.Recv()
+			if err == nil {
+				err = c.Hand(&attach.Message{Type: attach.TypeStatusIs, Seq: m.Seq}, sealed(t, []byte(data)))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s, err := attach.Open(t.Context(), f.socket, attach.Hello{Role: attach.RoleTool}, attach.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Ask(t.Context(), &attach.Message{Type: attach.TypeStatus}); !errors.Is(err, attach.ErrLimit) {
+		t.Errorf("what was taken back: %v", err)
+	}
+	if a, err := s.Ask(t.Context(), &attach.Message{Type: attach.TypeStatus}); err != nil || string(a.StatusJSON) != `{"node":"a"}` {
+		t.Errorf("asked again: %+v, %v", a, err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 	_ = s.Close()
 	s.Release()
 }

@@ -31,6 +31,7 @@ func (c *conductor) detach(w *worker) {
 	if served {
 		c.directoryChanged()
 	}
+	w.lent.end(c.ctx.Err() != nil)
 	defer w.closePidfd()
 	if w.role == attach.RoleTool {
 		return
@@ -73,10 +74,12 @@ func (c *conductor) detach(w *worker) {
 	delete(d.workers, w.id)
 	d.keepNoMore(keyOf(kindWorker, d, w.id))
 	c.mu.Unlock()
+	c.mapping <- struct{}{}
 	if dead {
 		_ = w.seg.Discard() // a process that has said goodbye may hold on to it
 	}
 	_ = w.seg.Close()
+	<-c.mapping
 	d.dropUnused()
 	c.dispose(d)
 	if !dead && !w.awaitDeath(c.ctx) {

@@ -65,10 +65,7 @@ func newSpiller(w *worker) *spiller {
 
 // storeSpill puts a spill into memory of its own, if there is enough of it.
 func storeSpill(spill []byte) (fd int, err error) {
-	if room, by := leaving(config.LeftByLanes)(); uint64(len(spill)) > room {
-		return -1, fmt.Errorf("%s leaves %d bytes, and a spill has %d: %w", by, room, len(spill), unix.ENOMEM)
-	}
-	return shm.CreateSealed("rdmad-spill", spill)
+	return shm.CreateSealed("rdmad-spill", spill, leaving(config.LeftByLanes))
 }
 
 // start sends the answers of list, on another goroutine. It reports whether it does:

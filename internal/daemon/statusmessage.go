@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -19,7 +20,7 @@ const statusRoom = 256
 
 // sendStatus answers the question seq with the daemon's state.
 func (w *worker) sendStatus(seq uint64) error {
-	return w.sendJSON(seq, "status", w.domain.conductor.status())
+	return w.sendJSON(seq, "status", func() (any, error) { return w.domain.conductor.status(), nil })
 }
 
 // stacksAsked answers with what the goroutines do.
@@ -27,17 +28,23 @@ func (c *conductor) stacksAsked(w *worker, m *attach.Message) error {
 	if w.role != attach.RoleTool || !mayOperate(w.uid) {
 		return fmt.Errorf("%w: only root and user %d, whose daemon it is, may see its goroutines", attach.ErrPermission, os.Geteuid())
 	}
-	var text strings.Builder
-	// As a panic would print them; nothing of the Go runtime has a simpler form.
-	if err := pprof.Lookup("goroutine").WriteTo(&text, 2); err != nil {
-		return fmt.Errorf("stacks: %w", err)
-	}
-	return w.sendJSON(m.Seq, "stacks", text.String())
+	return w.sendJSON(m.Seq, "stacks", func() (any, error) {
+		var text strings.Builder
+		// As a panic would print them; nothing of the Go runtime has a simpler form.
+		err := pprof.Lookup("goroutine").WriteTo(&text, 2)
+		return text.String(), err
+	})
 }
 
 // sendJSON answers the question seq, for what, with a value as JSON: in the message or, if it is too
-// large for that, in a memfd that comes with it.
-func (w *worker) sendJSON(seq uint64, what string, v any) error {
+// large for that, in a memfd that comes with it. One is made at a time for each worker.
+func (w *worker) sendJSON(seq uint64, what string, value func() (any, error)) error {
+	w.lent.turn.Lock()
+	defer w.lent.turn.Unlock()
+	v, err := value()
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -45,11 +52,14 @@ func (w *worker) sendJSON(seq uint64, what string, v any) error {
 	m := &attach.Message{Type: attach.TypeStatusIs, Seq: seq, StatusJSON: data}
 	var fds []int
 	if len(data) > attach.MaxMessage-statusRoom {
-		fd, err := shm.CreateSealed("rdmad-"+what, data)
+		fd, err := shm.CreateSealed("rdmad-"+what, data, leaving(config.LeftByRegions))
 		if err != nil {
 			return fmt.Errorf("%w: %s of %d bytes: %w", attach.ErrLimit, what, len(data), err)
 		}
 		defer func() { _ = unix.Close(fd) }()
+		if err := w.lent.lend(fd); err != nil {
+			return fmt.Errorf("%w: %s of %d bytes: %w", attach.ErrLimit, what, len(data), err)
+		}
 		m.StatusJSON, fds = nil, []int{fd}
 	}
 	if err := w.conn.Hand(m, fds...); err != nil {

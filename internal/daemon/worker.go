@@ -74,6 +74,8 @@ type worker struct {
 	// it belongs to mu.
 	asks   chan struct{}
 	asking map[uint64]bool
+	// lent are the answers that did not fit a message.
+	lent lent
 }
 
 const helloTimeout = 5 * time.Second
@@ -188,13 +190,20 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	if enlisted, err := c.admitWorker(w, m.Seq); err != nil {
-		if enlisted {
-			c.mu.Lock()
-			w.bye = true // it has got nothing that it could touch
-			c.mu.Unlock()
-			c.detach(w)
-		}
+	// No lane before the welcome: whoever makes one finds w from now on.
+	w.mu.Lock()
+	err = c.enlist(w)
+	if err != nil {
+		w.mu.Unlock()
+		return nil, err
+	}
+	err = c.welcomeWorker(w, m.Seq)
+	w.mu.Unlock()
+	if err != nil {
+		c.mu.Lock()
+		w.bye = true // it has got nothing that it could touch
+		c.mu.Unlock()
+		c.detach(w)
 		return nil, err
 	}
 	if w.role == attach.RoleService {
@@ -203,29 +212,24 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	return w, nil
 }
 
-// mostAdmitted is how many processes are admitted at a time. Where there are fewer processors than threads, each can lose its own
-// in a call of the kernel, and the Go runtime starts another for it: hundreds of processes that attach at once would leave a thread
-// of each in the core, for good.
-const mostAdmitted = 4
+// mostMapping is how many processes get their memory, or are freed of it, at a time. Where there are fewer processors than threads,
+// each can lose its own in a call of the kernel, and the Go runtime starts another for it: hundreds of processes that come or go at once
+// would leave a thread of each in the core, for good.
+const mostMapping = 4
 
-// admitWorker gives a new process what it has here, which makes it enlisted, and sends its welcome. Nothing in it waits for a process:
-// a first message always fits.
-func (c *conductor) admitWorker(w *worker, seq uint64) (enlisted bool, err error) {
-	c.admitting <- struct{}{}
-	defer func() { <-c.admitting }()
-	// No lane before the welcome: whoever makes one finds w from now on.
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	err = w.domain.enlist(w)
+// enlist gives a new process what it has here: in the domain that it belongs to, or in the successor of that.
+func (c *conductor) enlist(w *worker) error {
+	if w.role != attach.RoleTool { // which has nothing, and waits for nobody
+		c.mapping <- struct{}{} // nothing below waits for a process
+		defer func() { <-c.mapping }()
+	}
+	err := w.domain.enlist(w)
 	for errors.Is(err, agent.ErrRetired) {
 		if err = c.place(w); err == nil { // in its successor
 			err = w.domain.enlist(w)
 		}
 	}
-	if err != nil {
-		return false, err
-	}
-	return true, c.welcomeWorker(w, seq)
+	return err
 }
 
 // bell is what wakes the agent of the worker's domain. All of its processes share one, and each can have it keep those who ring it waiting (F_SETFL,
@@ -256,10 +260,13 @@ func (c *conductor) welcomeWorker(w *worker, seq uint64) error {
 	w.domain.seg.RestoreHeader(shm.KindDomain)
 	fds := []int{w.domain.seg.FD(), w.seg.FD(), w.bell().FD()}
 	if !w.adopted {
-		defer w.pager.sent()
 		fds = append(fds, w.pager.descriptors()...)
 	}
-	if err := w.conn.Send(welcome, fds...); err != nil {
+	err := w.conn.Send(welcome, fds...)
+	if !w.adopted {
+		w.pager.sent()
+	}
+	if err != nil {
 		return err
 	}
 	faultpoint.Here("welcome.sent")
