@@ -29,7 +29,7 @@ type Conn struct {
 	unary  grpc.UnaryInvoker
 	stream grpc.Streamer
 	closed atomic.Bool
-	// seen are the services that were there once.
+	// seen are the methods that were there once.
 	seen seen
 }
 
@@ -165,7 +165,7 @@ func (c *Conn) open(ctx context.Context, service, method string, wait bool, firs
 	for attempt := 0; ; attempt++ {
 		out, err := c.caller.open(ctx, service, method, first)
 		if err == nil {
-			c.seen.add(service)
+			c.seen.add(service, method)
 			return out, nil
 		}
 		patience, err := c.openError(ctx, service, method, err)
@@ -211,13 +211,30 @@ func (c *Conn) openError(ctx context.Context, service, method string, err error)
 		}
 		return notAtAll, err
 	}
-	switch c.caller.absent(ctx, service) {
+	switch c.absent(ctx, service, method, err) {
 	case noMethod:
 		return registering, failed(codes.Unimplemented, fmt.Errorf("unknown method %s for service %s: %w", method, service, err))
 	case noService:
-		if !c.seen.has(service) {
+		if !c.seen.service(service) {
 			return forever, failed(codes.Unimplemented, fmt.Errorf("unknown service %s: %w", service, err))
 		}
 	}
 	return forever, failed(codes.Unavailable, err)
+}
+
+// absent says what is not there, after an open that has failed with err.
+func (c *Conn) absent(ctx context.Context, service, method string, err error) absence {
+	if refusedStream(err) {
+		return noMethod // for gRPC, whatever is served by its name
+	}
+	failed := time.Now()
+	found := c.caller.absent(ctx, service, method, time.Time{})
+	if found != noMethod || !c.seen.method(service, method) {
+		return found
+	}
+	// It was there, and perhaps all of the service is gone since somebody has looked last.
+	if found = c.caller.absent(ctx, service, method, failed); found == noMethod {
+		c.seen.forget(service, method) // or each call would look
+	}
+	return found
 }

@@ -48,8 +48,9 @@
 // errors.Is and errors.As still find.
 //
 //	end of the context        DEADLINE_EXCEEDED, CANCELED
-//	ErrNoService              UNIMPLEMENTED if the node serves anything, but not the
-//	                          method, or not the service and never did; else UNAVAILABLE
+//	ErrNoService              UNIMPLEMENTED if the node takes requests and serves anything,
+//	                          but not the method, or not the service and never did; else
+//	                          UNAVAILABLE, also for what is served and not reached
 //	ErrNotExecuted            UNAVAILABLE, after a second attempt
 //	ErrMaybeExecuted          UNAVAILABLE, as a connection that is lost in gRPC
 //	ErrClosed                 UNAVAILABLE

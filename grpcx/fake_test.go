@@ -28,6 +28,8 @@ type fakeNet struct {
 	answerError func(msg []byte) error
 	// withdrawn: new calls can go to other processes.
 	withdrawn bool
+	// sinces counts the looks for what is not there that had to be new.
+	sinces int
 	// sent counts the frames of callers, answered those of handlers.
 	sent, answered int
 
@@ -59,15 +61,17 @@ func (n *fakeNet) withdraw(context.Context) error {
 
 func (n *fakeNet) fetched(context.Context) error { return nil }
 
-func (n *fakeNet) absent(_ context.Context, service string) absence {
+func (n *fakeNet) absent(_ context.Context, service, method string, since time.Time) absence {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if !since.IsZero() {
+		n.sinces++
+	}
 	found := noNode
 	for name := range n.handlers {
-		if strings.HasPrefix(name, service+"/") {
-			return noMethod
-		}
-		found = noService
+		o := offer{}
+		o.Service, o.Method, _ = strings.Cut(name, "/")
+		found = max(found, o.lacks(service, method))
 	}
 	return found
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -277,8 +278,15 @@ func TestAbsence(t *testing.T) {
 	want(t, call(), codes.Unimplemented, "unknown method UnaryCall for service grpc.testing.TestService")
 	want(t, call(grpc.WaitForReady(true)), codes.Unimplemented, "unknown method")
 
+	// A method that is there, and no way to it, is not unknown.
+	_ = n.handle("grpc.testing.TestService", "UnaryCall", h)
+	n.openError = func(string) error { return fmt.Errorf("%w: no lane", client.ErrNoService) }
+	want(t, call(), codes.Unavailable, "no lane")
+	n.openError = nil
+	delete(n.handlers, "grpc.testing.TestService/UnaryCall")
+
 	// A service that was there and is gone may come back.
-	conn.seen.add("grpc.testing.TestService")
+	conn.seen.add("grpc.testing.TestService", "UnaryCall")
 	delete(n.handlers, "grpc.testing.TestService/EmptyCall")
 	want(t, call(), codes.Unavailable, "no such service")
 
@@ -302,32 +310,35 @@ func TestAbsence(t *testing.T) {
 	}
 }
 
-// A call that has waited for a service gives its process the time to register all methods, too.
+// A call that has waited for a service gives its process the time to register all methods, too. The time is that of a bubble:
+// what the machine does between two looks does not count.
 func TestWaitedForService(t *testing.T) {
-	n := newFakeNet(t.Context())
-	conn, err := newConn(n, dialOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := newFakeNet(t.Context())
-	echoSize().register(newServer(all, nil, nil))
-	begin, looks := time.Now(), 0
-	n.openError = func(target string) error {
-		if time.Since(begin) < 2*registering {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNet(t.Context())
+		conn, err := newConn(n, dialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := newFakeNet(t.Context())
+		echoSize().register(newServer(all, nil, nil))
+		begin, looks := time.Now(), 0
+		n.openError = func(target string) error {
+			if time.Since(begin) < 2*registering {
+				return nil
+			}
+			n.handlers["grpc.testing.TestService/EmptyCall"] = all.handlers["grpc.testing.TestService/EmptyCall"]
+			if looks++; looks == 3 {
+				n.handlers[target] = all.handlers[target]
+			}
 			return nil
 		}
-		n.handlers["grpc.testing.TestService/EmptyCall"] = all.handlers["grpc.testing.TestService/EmptyCall"]
-		if looks++; looks == 3 {
-			n.handlers[target] = all.handlers[target]
+		if _, err := testgrpc.NewTestServiceClient(conn).UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.WaitForReady(true)); err != nil {
+			t.Errorf("%v after %d looks at a service that has not all its methods", err, looks)
 		}
-		return nil
-	}
-	if _, err := testgrpc.NewTestServiceClient(conn).UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Errorf("%v after %d looks at a service that has not all its methods", err, looks)
-	}
-	if err := n.quiet(); err != nil {
-		t.Error(err)
-	}
+		if err := n.quiet(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestNames(t *testing.T) {

@@ -67,7 +67,7 @@ type endless struct {
 
 func (n *endless) node() string                                                   { return "a" }
 func (n *endless) target() string                                                 { return "" }
-func (n *endless) absent(context.Context, string) absence                         { return noNode }
+func (n *endless) absent(context.Context, string, string, time.Time) absence      { return noNode }
 func (n *endless) Send(context.Context, []byte) error                             { return nil }
 func (n *endless) CloseSend(context.Context) error                                { return nil }
 func (n *endless) Close() error                                                   { n.once.Do(func() { close(n.closed) }); return nil }

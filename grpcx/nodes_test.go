@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/server"
 )
@@ -250,27 +251,186 @@ func TestAbsenceIsShared(t *testing.T) {
 	}
 	defer rdma.Close()
 	caller := newCaller(rdma, "")
-	if found := caller.absent(t.Context(), "none"); found != noNode {
+	if found := caller.absent(t.Context(), "none", "m", time.Time{}); found != noNode {
 		t.Errorf("found %v", found)
 	}
 	caller.offers = append(caller.offers, offer{Service: "none"}) // which the daemon would not say
 	first := caller.asked
 	for time.Since(first) < offersFor/2 {
-		if found := caller.absent(t.Context(), "none"); found != noMethod && time.Since(first) < offersFor {
+		if found := caller.absent(t.Context(), "none", "m", time.Time{}); found != noMethod && time.Since(first) < offersFor {
 			t.Fatalf("found %v after %v", found, time.Since(first))
 		}
 	}
 	caller.asked = first.Add(-offersFor)
-	if found := caller.absent(t.Context(), "none"); found != noNode {
+	if found := caller.absent(t.Context(), "none", "m", time.Time{}); found != noNode {
 		t.Errorf("found %v in an answer that is too old", found)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	caller.asking <- struct{}{}
-	if found := caller.absent(ended, "none"); found != noNode {
+	if found := caller.absent(ended, "none", "m", time.Time{}); found != noNode {
 		t.Errorf("found %v while another call asks", found)
 	}
 	<-caller.asking
+}
+
+// What an answer of the daemon says of a method.
+func TestOffers(t *testing.T) {
+	const up = "up"
+	for name, test := range map[string]struct {
+		to     string
+		offers []offer
+		want   absence
+	}{
+		"nothing":                               {"", nil, noNode},
+		"another service":                       {"", []offer{{"", "b", "other", "m", up}}, noService},
+		"another node":                          {"b", []offer{{"", "c", "s", "m", up}, {"", "b", "other", "m", up}}, noService},
+		"another method":                        {"b", []offer{{"", "b", "s", "n", up}, {"", "b", "other", "m", up}}, noMethod},
+		"the method":                            {"b", []offer{{"", "b", "s", "m", up}, {"", "b", "s", "n", up}}, unreached},
+		"the method, draining":                  {"b", []offer{{"", "b", "s", "m", draining}, {"", "b", "s", "n", draining}}, unreached},
+		"the method, draining, others up":       {"", []offer{{"", "b", "s", "m", draining}, {"", "c", "s", "n", up}}, unreached},
+		"another method, draining":              {"b", []offer{{"", "b", "s", "n", draining}, {"", "b", "other", "m", draining}}, noWay},
+		"another method, draining, a service":   {"", []offer{{"", "b", "s", "n", draining}, {"", "c", "other", "m", up}}, noWay},
+		"another method, draining and up":       {"", []offer{{"", "b", "s", "n", draining}, {"", "c", "s", "n", up}}, noMethod},
+		"another service, draining":             {"b", []offer{{"", "b", "other", "m", draining}}, noNode},
+		"another service, draining, another up": {"", []offer{{"", "b", "other", "m", draining}, {"", "c", "other", "m", up}}, noService},
+	} {
+		c := newCaller(nil, test.to) // which has just been told
+		c.offers, c.asked = test.offers, time.Now().Add(time.Hour)
+		if found := c.absent(t.Context(), "s", "m", time.Time{}); found != test.want {
+			t.Errorf("%s: %v, want %v", name, found, test.want)
+		}
+	}
+}
+
+// A node that takes no requests is as one that is not connected: its services are not taken for unknown, and who waits for them
+// gets them when it takes requests again.
+func TestDrainedNode(t *testing.T) {
+	a, b := daemontest.Pair(t, "[limits]\nconnect_wait = \"0s\"")
+	serveOn(t, b, echoSize().register)
+	drain := drainer(t, b)
+	conn := dialFrom(t, a, dialOptions{node: "b"})
+	c := testgrpc.NewTestServiceClient(conn)
+	if _, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	drain(true)
+	// The peer hears of it later than this returns.
+	daemontest.Eventually(t, "the node drains", func() error { return drainingAt(a, "b") })
+	_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+	want(t, err, codes.Unavailable, "draining")
+	_, err = c.EmptyCall(limit(t), &testgrpc.Empty{}) // which it has not called before
+	want(t, err, codes.Unavailable, "draining")
+	err = conn.Invoke(limit(t), "/grpc.testing.None/M", &testgrpc.Empty{}, &testgrpc.Empty{})
+	want(t, err, codes.Unavailable, "draining")
+
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.WaitForReady(true))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("%v from a node that takes no requests", err)
+	case <-time.After(3 * registering): // longer than for a method that is about to be there
+	}
+	drain(false)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// drainer returns what takes a node out of service, or puts it back.
+func drainer(t *testing.T, n *daemontest.Node) func(out bool) {
+	t.Helper()
+	tool, err := attach.Open(t.Context(), n.Socket, attach.Hello{Role: attach.RoleTool, Name: "drain"}, attach.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = tool.Close()
+		tool.Release()
+	})
+	return func(out bool) {
+		t.Helper()
+		if _, err := tool.Ask(t.Context(), &attach.Message{Type: attach.TypeDrain, Drain: &attach.Drain{Resume: !out}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// drainingAt returns nil if a node knows that a peer takes no requests.
+func drainingAt(n *daemontest.Node, peer string) error {
+	st, err := n.Status(context.Background())
+	if err != nil {
+		return err
+	}
+	for _, p := range st.Peers {
+		if p.Name == peer && p.State == "draining" {
+			return nil
+		}
+	}
+	return fmt.Errorf("peers: %+v", st.Peers)
+}
+
+// What was known before a service went does not make it one that never was.
+func TestGoneSinceLooked(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	s, err := server.Attach(t.Context(), b.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := NewServer(s)
+	echoSize().register(srv)
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(context.Background()) }()
+	conn := dialFrom(t, a, dialOptions{node: "b"})
+	c := testgrpc.NewTestServiceClient(conn)
+	if _, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	caller := conn.caller.(*rdmadCaller)
+	caller.offers = []offer{{Node: "b", Service: "grpc.testing.TestService", Method: "EmptyCall"}} // as of when it began
+	caller.asked = time.Now().Add(time.Minute)                                                     // however long the end of the server takes
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	<-done
+	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+	want(t, err, codes.Unavailable, "")
+	if !errors.Is(err, client.ErrNoService) {
+		t.Error(err)
+	}
+}
+
+// A method that was there once, and is not while its service is, is looked for once.
+func TestForgottenMethod(t *testing.T) {
+	n := newFakeNet(t.Context())
+	conn, err := newConn(n, dialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	echoSize().register(newServer(n, nil, nil))
+	c := testgrpc.NewTestServiceClient(conn)
+	if _, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	delete(n.handlers, "grpc.testing.TestService/UnaryCall")
+	for _, since := range []int{1, 0} {
+		n.sinces = 0
+		_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+		want(t, err, codes.Unimplemented, "unknown method UnaryCall")
+		if n.sinces != since {
+			t.Errorf("%d looks that had to be new, want %d", n.sinces, since)
+		}
+	}
+	clear(n.handlers)
+	_ = n.handle("other", "m", func(incoming) error { return nil })
+	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{})
+	want(t, err, codes.Unavailable, "no such service")
+	if err := n.quiet(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A method that is none of gRPC is not there for gRPC, also for who would wait for it.

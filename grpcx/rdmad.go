@@ -3,7 +3,9 @@ package grpcx
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,18 +40,37 @@ type rdmadCaller struct {
 	to   string
 	// methods are those that were looked up, by service and method.
 	methods sync.Map
-	// offers is what the daemon knew of at the time asked. Who has the place in asking may touch them.
-	asking chan struct{}
-	offers []offer
-	asked  time.Time
+	// offers is what the daemon knew of at the time asked, or somewhat earlier: the question was begun then. Who has the
+	// place in asking may touch them.
+	asking       chan struct{}
+	offers       []offer
+	begun, asked time.Time
 }
 
 func newCaller(c *client.Conn, to string) *rdmadCaller {
 	return &rdmadCaller{conn: c, to: to, asking: make(chan struct{}, 1)}
 }
 
-// offer is a service of a node.
-type offer struct{ Domain, Node, Service string }
+// offer is a method of a node, as the daemon's status has it.
+type offer struct{ Domain, Node, Service, Method, State string }
+
+// draining is the State of what a node has that takes no new requests.
+const draining = "draining"
+
+// lacks says what a call of a method would not find if there were only this offer.
+func (o *offer) lacks(service, method string) absence {
+	switch {
+	case o.Service == service && o.Method == method:
+		return unreached
+	case o.Service == service && o.State == draining:
+		return noWay
+	case o.State == draining:
+		return noNode // what else it has does not say what there is when it takes requests again
+	case o.Service == service:
+		return noMethod
+	}
+	return noService
+}
 
 // offersFor is how long an answer is good for all calls that fail: the daemon says everything that it knows, and
 // callers of a service that is not there should not keep it busy.
@@ -81,34 +102,40 @@ func (c *rdmadCaller) open(ctx context.Context, service, name string, first []by
 	return s, nil
 }
 
-// absent says what of a service there is.
-func (c *rdmadCaller) absent(ctx context.Context, service string) absence {
+// noStream ends the error of a stream that a handler's process has refused to begin because its method takes none. Otherwise it is
+// that of a method that nobody serves, and package client does not tell them apart.
+const noStream = "the method is no stream"
+
+// refusedStream reports that a handler's process has the method, and that it takes no streams.
+func refusedStream(err error) bool {
+	return errors.Is(err, client.ErrNoService) && strings.HasSuffix(err.Error(), noStream)
+}
+
+// absent says what of a method there is.
+func (c *rdmadCaller) absent(ctx context.Context, service, method string, since time.Time) absence {
 	select {
 	case c.asking <- struct{}{}:
 	case <-ctx.Done():
 		return noNode
 	}
 	defer func() { <-c.asking }()
-	if time.Since(c.asked) > offersFor {
+	if time.Since(c.asked) > offersFor || c.begun.Before(since) {
 		if err := c.ask(ctx); err != nil {
 			return noNode
 		}
 	}
 	found := noNode
 	for _, o := range c.offers {
-		if c.to != "" && o.Node != c.to {
-			continue
+		if c.to == "" || o.Node == c.to {
+			found = max(found, o.lacks(service, method))
 		}
-		if o.Service == service {
-			return noMethod
-		}
-		found = noService
 	}
 	return found
 }
 
 // ask asks the daemon which services of the domain there are.
 func (c *rdmadCaller) ask(ctx context.Context) error {
+	begun := time.Now()
 	text, err := c.conn.Status(ctx)
 	if err != nil {
 		return err
@@ -117,7 +144,7 @@ func (c *rdmadCaller) ask(ctx context.Context) error {
 	if err := json.Unmarshal(text, &st); err != nil {
 		return err
 	}
-	c.offers, c.asked = c.offers[:0], time.Now()
+	c.offers, c.begun, c.asked = c.offers[:0], begun, time.Now()
 	for _, o := range st.Services {
 		if o.Domain == c.conn.Domain() {
 			c.offers = append(c.offers, o)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // outgoing is the caller's end of a stream; *client.Stream is one.
@@ -33,8 +34,8 @@ type caller interface {
 	// open opens a stream and sends a first message, which it copies.
 	open(ctx context.Context, service, method string, first []byte) (outgoing, error)
 	// absent says what is not there, after an open that failed because something is
-	// not there.
-	absent(ctx context.Context, service string) absence
+	// not there. It may know that from before, but not from before the time since.
+	absent(ctx context.Context, service, method string, since time.Time) absence
 	// node is where the caller runs, target the node that it calls, if it is always
 	// the same.
 	node() string
@@ -51,16 +52,20 @@ type host interface {
 	node() string
 }
 
-// absence is what a call did not find.
+// absence is what a call did not find. Of several nodes the one counts that has most of it.
 type absence int
 
 const (
-	// noNode is said when the node is not there, or serves nothing at all.
+	// noNode is said when the node is not there, takes no new requests, or serves nothing at all.
 	noNode absence = iota
 	// noService is said when the node serves something else.
 	noService
+	// noWay is said when the node has other methods of the service, and takes no new requests.
+	noWay
 	// noMethod is said when the node serves other methods of the service.
 	noMethod
+	// unreached is said when the node has the method itself.
+	unreached
 )
 
 // splitMethod splits "/package.Service/Method".
