@@ -38,8 +38,10 @@ type conductor struct {
 	workerGate turnstile.Turnstile
 	// attaching are the processes that have connected and not said hello.
 	attaching turnstile.Lobby
-	// mapping has one for each process whose memory is being made or given back: at most mostMapping.
-	mapping     chan struct{}
+	// mapping is held by whoever makes, or gives back, the memory of a process: one at a time. Where there are fewer processors than
+	// threads, each can lose its own in a call of the kernel, and the Go runtime starts another for it: hundreds of processes that come
+	// or go at once would leave a thread of each in the core, for good.
+	mapping     sync.Mutex
 	node        string
 	incarnation string
 	core        int64  // tells the cores of the incarnation apart
@@ -122,8 +124,7 @@ type conductor struct {
 // Expecting: services of this process are still to attach; see tenants.
 func newConductor(cfg *config.Config, supervisor int, orphaned <-chan struct{}, store *depot.Client, items []depot.Item, expecting bool, log zerolog.Logger) (_ *conductor, err error) {
 	c := &conductor{
-		mapping: make(chan struct{}, mostMapping),
-		cfg:     cfg, log: log, node: cfg.Node.Name, depot: store, core: shm.Nanotime(),
+		cfg: cfg, log: log, node: cfg.Node.Name, depot: store, core: shm.Nanotime(),
 		started: time.Now(), supervisor: supervisor, orphaned: orphaned, links: make(map[string]*link), formerLinks: make(map[string]*link),
 		changed: make(chan struct{}), attached: make(map[*worker]struct{}), traces: make(map[*traceRun]struct{}),
 		retired: make(map[*domain]struct{}), held: make(map[*domain]struct{}), outcasts: make(map[int]int), regionRoom: regionRoom(),

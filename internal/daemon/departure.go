@@ -74,12 +74,12 @@ func (c *conductor) detach(w *worker) {
 	delete(d.workers, w.id)
 	d.keepNoMore(keyOf(kindWorker, d, w.id))
 	c.mu.Unlock()
-	c.mapping <- struct{}{}
+	c.mapping.Lock()
 	if dead {
 		_ = w.seg.Discard() // a process that has said goodbye may hold on to it
 	}
 	_ = w.seg.Close()
-	<-c.mapping
+	c.mapping.Unlock()
 	d.dropUnused()
 	c.dispose(d)
 	if !dead && !w.awaitDeath(c.ctx) {

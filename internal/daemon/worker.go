@@ -212,16 +212,11 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	return w, nil
 }
 
-// mostMapping is how many processes get their memory, or are freed of it, at a time. Where there are fewer processors than threads,
-// each can lose its own in a call of the kernel, and the Go runtime starts another for it: hundreds of processes that come or go at once
-// would leave a thread of each in the core, for good.
-const mostMapping = 4
-
 // enlist gives a new process what it has here: in the domain that it belongs to, or in the successor of that.
 func (c *conductor) enlist(w *worker) error {
 	if w.role != attach.RoleTool { // which has nothing, and waits for nobody
-		c.mapping <- struct{}{} // nothing below waits for a process
-		defer func() { <-c.mapping }()
+		c.mapping.Lock() // nothing below waits for a process
+		defer c.mapping.Unlock()
 	}
 	err := w.domain.enlist(w)
 	for errors.Is(err, agent.ErrRetired) {
