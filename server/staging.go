@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
 )
@@ -19,33 +20,37 @@ const (
 // staging is the region through which operations go whose memory is not a region.
 // It is made when the first of them needs it.
 type staging struct {
-	session *attach.Session
-	free    chan uint16 // the stages that are nobody's
+	session  *attach.Session
+	free     chan uint16   // the stages that are nobody's
+	patience time.Duration // with a daemon that stands still
 
 	mu     sync.Mutex
 	region *attach.Region
 	mem    []byte
+	// refused is why there is no region for those who have asked for it before retry.
+	refused error
+	retry   time.Time
 }
 
 func (s *staging) init(session *attach.Session) {
-	s.session = session
+	s.session, s.patience = session, attach.BlockWait
 	s.free = make(chan uint16, stages)
 }
 
-// ready makes the region if there is none yet. A daemon that stands still is waited for as long as for a block. Handlers that
+// ready makes the region if there is none yet. A daemon that stands still is waited for as long as for a block, by all who
+// wait together: what the first of them is told, or that it was told nothing, is for those behind it, too. Handlers that
 // run while the server closes need it, too.
 func (s *staging) ready() error {
+	asked := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.region != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), attach.BlockWait)
-	defer cancel()
-	r, err := s.session.AllocRegion(ctx, stages*stageSize)
-	if errors.Is(err, context.DeadlineExceeded) { // not the call's
-		return fmt.Errorf("%w: the daemon has made no memory for operations within %v", ErrLimit, attach.BlockWait)
+	if asked.Before(s.retry) {
+		return s.refused
 	}
+	r, err := s.alloc()
 	if err != nil {
 		return err
 	}
@@ -54,6 +59,22 @@ func (s *staging) ready() error {
 		s.free <- uint16(i)
 	}
 	return nil
+}
+
+// alloc asks the daemon for the region. If it stands still, it is not asked again for a moment. s.mu is held.
+func (s *staging) alloc() (*attach.Region, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+	defer cancel()
+	r, err := s.session.AllocRegion(ctx, stages*stageSize)
+	if err == nil {
+		return r, nil
+	}
+	s.refused, s.retry = err, time.Now()
+	if errors.Is(err, context.DeadlineExceeded) { // not the call's
+		s.refused = fmt.Errorf("%w: the daemon has made no memory for operations within %v", ErrLimit, s.patience)
+		s.retry = s.retry.Add(attach.BlockPause)
+	}
+	return nil, s.refused
 }
 
 // take waits for a stage. Whoever has one must not wait for another: see try.

@@ -53,6 +53,12 @@ func Pooled(m *Pool) int {
 	return m.count
 }
 
+// SendRaw sends what need not be a message.
+func SendRaw(c *Conn, data []byte) error {
+	_, err := c.sock.Write(data)
+	return err
+}
+
 // Hurry makes a session wait so long only for a daemon that does not read, before it tries again.
 func Hurry(s *Session, d time.Duration) { s.conn.patience = d }
 

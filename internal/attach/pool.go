@@ -17,10 +17,10 @@ const (
 	poolCount = 64
 	// blockIdle is how long a block that nobody uses is kept.
 	blockIdle = 10 * time.Second
-	// BlockWait bounds the wait for the daemon to make a block, and blockPause is for how long
+	// BlockWait bounds the wait for the daemon to make a block, and BlockPause is for how long
 	// it is not asked again when it has made none.
 	BlockWait  = 10 * time.Second
-	blockPause = time.Second
+	BlockPause = time.Second
 )
 
 // Pool is a session's regions for large messages, which its daemon reads and writes without
@@ -108,7 +108,7 @@ func (m *Pool) Take(ctx context.Context, n int) *Block {
 // reserve counts a new block, for which those make room that nobody uses.
 func (m *Pool) reserve(size int) bool {
 	m.mu.Lock()
-	if m.session == nil || m.over || size > poolBytes || time.Since(m.refused) < blockPause {
+	if m.session == nil || m.over || size > poolBytes || time.Since(m.refused) < BlockPause {
 		m.mu.Unlock()
 		return false
 	}

@@ -260,6 +260,9 @@ func (s *Session) read() {
 		var fds []int
 		s.conn.Reserve()
 		if m, fds, err = s.conn.Recv(); err != nil {
+			if !errors.Is(err, ErrClosed) { // what came is no message: nobody reads on behind it
+				err = fmt.Errorf("%w: %w", ErrClosed, err)
+			}
 			err = fmt.Errorf("%w (it ended without a word: see its log, and attach again when it runs)", err)
 			break
 		}

@@ -173,6 +173,27 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
+// So does one that is none: the connection is over, and that is what callers know it by.
+func TestUndecodableMessage(t *testing.T) {
+	f := newFake(t)
+	for _, data := range []string{"rubbish", "{}", `{"type":7}`} {
+		done := f.script(func(conn *attach.Conn) error { return errors.Join(f.welcome(conn), attach.SendRaw(conn, []byte(data))) })
+		s, err := attach.Open(t.Context(), f.socket, attach.Hello{Role: attach.RoleClient}, attach.Events{})
+		if err != nil {
+			t.Fatal(data, err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("%s: daemon: %v", data, err)
+		}
+		<-s.Done()
+		if !errors.Is(s.Err(), attach.ErrClosed) {
+			t.Errorf("%s: %v", data, s.Err())
+		}
+		_ = s.Close()
+		s.Release()
+	}
+}
+
 // sealed makes a memfd that is closed when the test ends.
 func sealed(t *testing.T, data []byte) int {
 	t.Helper()

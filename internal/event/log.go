@@ -23,13 +23,22 @@ type Options struct {
 	Process string
 }
 
+// form returns a writer to w of lines as the options ask for.
+func (o Options) form(w io.Writer) io.Writer {
+	if !o.Console {
+		return w
+	}
+	return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !o.Colour}
+}
+
 // Log is the log of a process. Every line of the levels warn and error is counted in its
 // ring, whatever is written: not those below the level, and of those of one code no more
 // than a few in a second. Its methods are safe for concurrent use; those of a nil Log do
 // nothing.
 type Log struct {
 	out     io.Writer
-	patient *patientWriter // nil if w has no reader to wait for
+	form    func(io.Writer) io.Writer // makes a writer of lines in the log's form
+	patient *patientWriter            // nil if w has no reader to wait for
 	process string
 	level   atomic.Int32
 	ring    Ring
@@ -41,15 +50,13 @@ type Log struct {
 // New makes a log that writes to w. Lines are written with one call each. A file that nobody reads from, such as a full
 // pipe or a terminal, is not waited for: lines are lost then, and the next one that is written says how many.
 func New(w io.Writer, o Options) *Log {
-	l := &Log{out: w, process: o.Process, changed: make(chan struct{}, 1), now: time.Now}
+	l := &Log{form: o.form, process: o.Process, changed: make(chan struct{}, 1), now: time.Now}
 	if f, ok := w.(*os.File); ok {
 		if l.patient = newPatientWriter(f); l.patient != nil {
-			w, l.out = l.patient, l.patient
+			w = l.patient
 		}
 	}
-	if o.Console {
-		l.out = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !o.Colour}
-	}
+	l.out = l.form(w)
 	l.level.Store(int32(o.Level))
 	return l
 }
@@ -142,15 +149,11 @@ func (l *Log) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 	if int32(level) < l.level.Load() {
 		return n, nil
 	}
+	out := l.out
 	if lost := l.patient.lostLines(); lost > 0 {
-		line = with(line, "lost", lost)
-		defer func() {
-			if l.patient.hasDropped() {
-				l.patient.unsaid(lost)
-			}
-		}()
+		line, out = with(line, "lost", lost), l.form(saying{l.patient, lost})
 	}
-	if _, err := l.out.Write(line); err != nil {
+	if _, err := out.Write(line); err != nil {
 		return 0, err
 	}
 	return n, nil

@@ -34,18 +34,20 @@ type patientWriter struct {
 	// held are the lines that are not written yet, the first of which is being written, and size is how many bytes they have.
 	held []*heldLine
 	size int
-	// lost is how many lines were dropped since lostLines; dropped: the last one was. behind: somebody has waited in vain, and
-	// until nothing is held nobody waits.
-	lost            uint64
-	dropped, behind bool
+	// lost is how many lines were dropped of which no line says so that is held or written. behind: somebody has waited in vain,
+	// and until nothing is held nobody waits.
+	lost   uint64
+	behind bool
 
 	// torn: of the last line only the beginning was written. It is the writing goroutine's.
 	torn bool
 }
 
-// heldLine is a line that is not written yet. written is closed when it is, or cannot be.
+// heldLine is a line that is not written yet. lost is how many lines it says were dropped before it. written is closed when it
+// is, or cannot be.
 type heldLine struct {
 	text    []byte
+	lost    uint64
 	written chan struct{}
 }
 
@@ -72,10 +74,27 @@ func newPatientWriter(f *os.File) *patientWriter {
 
 // Write implements io.Writer. What it drops is no error.
 func (w *patientWriter) Write(line []byte) (int, error) {
-	h := &heldLine{bytes.Clone(line), make(chan struct{})}
+	w.writeSaying(line, 0)
+	return len(line), nil
+}
+
+// writeSaying is Write for a line that says how many were lost before it. If it is dropped, that is for another one to say.
+func (w *patientWriter) writeSaying(line []byte, lost uint64) {
+	h := &heldLine{bytes.Clone(line), lost, make(chan struct{})}
 	if w.hold(h) {
 		w.await(h)
 	}
+}
+
+// saying is the writer of a line that says how many were lost before it.
+type saying struct {
+	*patientWriter
+	lost uint64
+}
+
+// Write implements io.Writer.
+func (s saying) Write(line []byte) (int, error) {
+	s.writeSaying(line, s.lost)
 	return len(line), nil
 }
 
@@ -89,8 +108,8 @@ func (w *patientWriter) hold(h *heldLine) bool {
 		w.await(last)
 		w.mu.Lock()
 	}
-	if w.dropped = w.isFull(h); w.dropped {
-		w.lost++
+	if w.isFull(h) {
+		w.lost += 1 + h.lost
 		return false
 	}
 	w.held = append(w.held, h)
@@ -139,7 +158,7 @@ func (w *patientWriter) writeHeld() {
 		ok := w.write(h.text)
 		w.mu.Lock()
 		if !ok {
-			w.lost++
+			w.lost += 1 + h.lost
 		}
 		w.held[0] = nil
 		w.held, w.size = w.held[1:], w.size-len(h.text)
@@ -197,7 +216,7 @@ func (w *patientWriter) flush() {
 	}
 }
 
-// lostLines returns how many lines were dropped since it was last called.
+// lostLines returns how many lines were dropped that nobody has said were, which the caller does.
 func (w *patientWriter) lostLines() (n uint64) {
 	if w == nil {
 		return 0
@@ -206,18 +225,4 @@ func (w *patientWriter) lostLines() (n uint64) {
 	defer w.mu.Unlock()
 	n, w.lost = w.lost, 0
 	return n
-}
-
-// hasDropped reports whether the last line was dropped.
-func (w *patientWriter) hasDropped() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.dropped
-}
-
-// unsaid counts lines as lost again: that they were could not be said.
-func (w *patientWriter) unsaid(n uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lost += n
 }

@@ -180,6 +180,85 @@ func TestUnreadTerminal(t *testing.T) {
 	checkUnread(t, readUntilAfter(t, master, l), lines)
 }
 
+// fullPipe returns a writer to a pipe in which there is no room, for whose lines nobody waits.
+func fullPipe(t *testing.T) (r *os.File, p *patientWriter) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
+	raw, err := w.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var full error
+	if err := raw.Control(func(fd uintptr) {
+		for full == nil {
+			_, full = unix.Write(int(fd), make([]byte, 4096)) // the poller's descriptors do not block
+		}
+	}); err != nil || !errors.Is(full, unix.EAGAIN) {
+		t.Fatal(err, full)
+	}
+	p = newPatientWriter(w)
+	p.behind = true
+	return r, p
+}
+
+// awaitIdle waits until everything is written, or cannot be.
+func (w *patientWriter) awaitIdle() {
+	for end := time.Now().Add(time.Minute); !w.isIdle() && time.Now().Before(end); {
+		w.flush()
+	}
+}
+
+// Lines that were lost are said once: by the line that has taken it on if that is held, whoever's is dropped meanwhile, and by
+// another one if it is dropped or cannot be written, whoever's is held.
+func TestLostIsSaidOnce(t *testing.T) {
+	small, large := []byte("small\n"), make([]byte, mostHeld)
+	r, p := fullPipe(t)
+	p.lost = 5
+	p.writeSaying(small, p.lostLines())
+	_, _ = p.Write(large)
+	if n := p.lostLines(); n != 1 {
+		t.Errorf("5 lines are said to be lost, another one was: %d are to be said", n)
+	}
+	p.writeSaying(large, 5)
+	_, _ = p.Write(small)
+	if n := p.lostLines(); n != 6 {
+		t.Errorf("5 lines were lost, and the one that says so: %d are to be said", n)
+	}
+	p.writeSaying(small, 5)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitIdle()
+	if n := p.lostLines(); n != 3+2*5 {
+		t.Errorf("three lines cannot be written, two of which say that 5 were lost: %d are to be said", n)
+	}
+}
+
+// So it is in the form for people.
+func TestLostIsSaidToPeople(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	l := New(w, Options{Level: zerolog.InfoLevel, Console: true})
+	l.patient.lost = 5
+	logger := l.Logger()
+	logger.Info().Msg("after")
+	l.patient.awaitIdle()
+	if text := inPipe(t, r); !bytes.HasSuffix(text, []byte("after lost=5\n")) {
+		t.Errorf("%q", text)
+	}
+	if n := l.patient.lostLines(); n != 0 {
+		t.Errorf("%d are to be said again", n)
+	}
+}
+
 // What was said while the reader was slow is written when the process ends, if the reader is back by then.
 func TestFlush(t *testing.T) {
 	r, w, err := os.Pipe()

@@ -170,20 +170,14 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 
 // stop tells the core to drain and returns how it ended. It is killed after the given
 // time. One that has just been started, and does not listen to the signal yet, has nothing to
-// drain, unless it goes on where the one before it ended: that it has ended by it is what was wanted.
-func (c *runningCore) stop(patience time.Duration, log zerolog.Logger) error {
-	deadline := time.Now().Add(patience)
+// drain, unless it goes on where the one before it ended: that it has ended by it is what was wanted. Such a
+// one is waited for first, with calls of waiting now and then, and has all of its time from then on.
+func (c *runningCore) stop(patience time.Duration, log zerolog.Logger, waiting func()) error {
 	if c.heir && !c.known {
-		// The signal would end it, and what is under way on the node with it, before there is anybody to drain.
-		late := time.NewTimer(patience)
-		defer late.Stop()
-		select {
-		case <-c.link.Ready():
-		case <-c.ended:
-		case <-late.C:
-		}
+		log.Info().Msg("the core goes on where another one has ended; it is told to drain when it is ready")
+		c.awaitReady(waiting)
 	}
-	if !c.end(syscall.SIGTERM, time.Until(deadline)) {
+	if !c.end(syscall.SIGTERM, patience) {
 		event.CoreKilled.On(&log).Msg("the core does not stop; it was killed")
 	}
 	var exit *exec.ExitError
@@ -193,6 +187,28 @@ func (c *runningCore) stop(patience time.Duration, log zerolog.Logger) error {
 		}
 	}
 	return c.err
+}
+
+// awaitReady waits until a core is ready, or has had the time of any that starts: SIGTERM would end it, and what is under
+// way on the node with it, before there is anybody to drain. It calls waiting now and then, and when the wait is over.
+func (c *runningCore) awaitReady(waiting func()) {
+	late := time.NewTimer(startLimit)
+	defer late.Stop()
+	again := time.NewTicker(stopGrace)
+	defer again.Stop()
+	defer waiting()
+	for {
+		select {
+		case <-c.link.Ready():
+			return
+		case <-c.ended:
+			return
+		case <-late.C:
+			return
+		case <-again.C:
+			waiting()
+		}
+	}
 }
 
 // end sends the core a signal and waits for its end, with a SIGKILL after the given

@@ -45,7 +45,7 @@ func TestStopOfACore(t *testing.T) {
 			core.err = cmd.Wait()
 			close(core.ended)
 		}()
-		if err := core.stop(time.Minute, zerolog.Nop()); (err == nil) != c.well {
+		if err := core.stop(time.Minute, zerolog.Nop(), func() {}); (err == nil) != c.well {
 			t.Errorf("%s: %v", c.script, err)
 		}
 	}
@@ -117,11 +117,38 @@ func TestStopOfAnHeir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := core.stop(time.Minute, zerolog.Nop()); err != nil {
+	if err := core.stop(time.Minute, zerolog.Nop(), func() {}); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "drained")); err != nil {
 		t.Errorf("it has not drained: %v", err)
+	}
+}
+
+// However long it takes to get ready, it has all the time for its drain, and the service manager is told that it begins.
+func TestStopOfALateHeir(t *testing.T) {
+	const patience = 2 * time.Second
+	for _, late := range []time.Duration{patience - 100*time.Millisecond, patience + 500*time.Millisecond} {
+		t.Run(late.String(), func(t *testing.T) {
+			t.Parallel()
+			drained := filepath.Join(t.TempDir(), "drained")
+			s := scripted(t, "", fmt.Sprintf(`sleep %v; trap 'sleep 0.3; : >%s; exit 0' TERM; printf '{"op":"ready"}' >&6; while :; do sleep 0.01; done`, late.Seconds(), drained))
+			leave(t, s)
+			core, err := s.startCore(s.exe)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := 0
+			if err := core.stop(patience, zerolog.Nop(), func() { told++ }); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(drained); err != nil {
+				t.Errorf("it has not drained: %v", err)
+			}
+			if told == 0 {
+				t.Error("nobody is told that the drain begins")
+			}
+		})
 	}
 }
 

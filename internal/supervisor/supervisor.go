@@ -217,7 +217,8 @@ const tellErrorsEvery = time.Second
 // heedAgain is after what time the service manager is told again what it has not heard.
 const heedAgain = 2 * time.Second
 
-// stopGrace is how long a core may take to end besides its drain.
+// stopGrace is how long a core may take to end besides its drain. The service manager is given twice that, so that it has
+// not lost its patience when it is told again after once that.
 const stopGrace = 10 * time.Second
 
 // follow returns when the core has ended, and how. When ctx ends the core is told to
@@ -274,12 +275,13 @@ func (s *supervisor) follow(ctx context.Context) error {
 			s.tell()
 		case <-ctx.Done():
 			s.tellStopping(0)
-			return s.core.stop(s.cfg.Node.DrainTimeout+stopGrace, s.log)
+			return s.core.stop(s.cfg.Node.DrainTimeout+stopGrace, s.log, func() { s.tellStopping(0) })
 		}
 	}
 }
 
-// tellStopping tells the service manager that the daemon stops, and how long that may take after a wait.
+// tellStopping tells the service manager that the daemon stops, and how long that may take after a wait. It counts from
+// when it is told last.
 func (s *supervisor) tellStopping(wait time.Duration) {
 	s.backup.Tell(fmt.Sprintf("STOPPING=1\nEXTEND_TIMEOUT_USEC=%d\nSTATUS=Draining", (wait + s.cfg.Node.DrainTimeout + 2*stopGrace).Microseconds()))
 }
