@@ -41,7 +41,7 @@ func (m *Method) goesInParts(err error) bool {
 // that is published nothing is executed. The caller holds the gate.
 func (m *Method) sendLarge(ctx context.Context, req []byte, to *sink) (*Future, error) {
 	for tries := 0; ; tries++ {
-		f, err := m.sendLargeOnce(ctx, req, func(t *transfer) (*Future, error) {
+		f, err := m.sendLargeOnce(ctx, req, 0, func(t *transfer) (*Future, error) {
 			own := *to
 			own.large = exchangeName{t.id, t.to}
 			return m.sendPart(ctx, t.r, t.runPart(), &own)
@@ -55,7 +55,7 @@ func (m *Method) sendLarge(ctx context.Context, req []byte, to *sink) (*Future, 
 // postLarge is sendLarge for a one-way message.
 func (m *Method) postLarge(ctx context.Context, msg []byte) error {
 	for tries := 0; ; tries++ {
-		_, err := m.sendLargeOnce(ctx, msg, func(t *transfer) (*Future, error) {
+		_, err := m.sendLargeOnce(ctx, msg, exchange.FlagOneWay, func(t *transfer) (*Future, error) {
 			var d draft
 			if err := m.writePart(ctx, t.r, t.runPart(), &d); err != nil {
 				return nil, err
@@ -75,8 +75,8 @@ func (m *Method) postLarge(ctx context.Context, msg []byte) error {
 	}
 }
 
-// sendLargeOnce moves a request and has publish send what makes the handler run.
-func (m *Method) sendLargeOnce(ctx context.Context, req []byte, publish func(*transfer) (*Future, error)) (*Future, error) {
+// sendLargeOnce moves a request and has publish send what makes the handler run. The flags are those of the part that begins it.
+func (m *Method) sendLargeOnce(ctx context.Context, req []byte, flags exchange.PartFlags, publish func(*transfer) (*Future, error)) (*Future, error) {
 	if len(req) > MaxMessage {
 		return nil, &TooLargeError{Target: m.name, What: "request", Size: len(req), Limit: MaxMessage, remedy: noLarger}
 	}
@@ -86,7 +86,7 @@ func (m *Method) sendLargeOnce(ctx context.Context, req []byte, publish func(*tr
 	}
 	t := &transfer{m: m, r: r}
 	var f *Future
-	if err = t.upload(ctx, req); err == nil {
+	if err = t.upload(ctx, req, flags); err == nil {
 		f, err = publish(t)
 	}
 	if err != nil {
@@ -128,8 +128,8 @@ func (t *transfer) runPart() *part {
 }
 
 // upload sends the bytes of a request.
-func (t *transfer) upload(ctx context.Context, req []byte) error {
-	open := &part{head: exchange.PartRequest{Op: exchange.OpOpenCall, Credit: uint64(len(req))}}
+func (t *transfer) upload(ctx context.Context, req []byte, flags exchange.PartFlags) error {
+	open := &part{head: exchange.PartRequest{Op: exchange.OpOpenCall, Flags: flags, Credit: uint64(len(req))}}
 	if len(req) < t.m.opts.rendezvous {
 		open.data = req[:min(len(req), t.inlineSize())]
 	}

@@ -132,8 +132,8 @@ func (m *Method) part(ctx context.Context, r *route, p *part, use func(a *exchan
 }
 
 // closeTimeout bounds how long it may take to find room for telling a process that an
-// exchange is given up. It notices anyway, later.
-const closeTimeout = time.Second
+// exchange is given up. It notices anyway, later. A stream's own wait for news has slots for up to half of that, if there are no others.
+const closeTimeout = 10 * time.Second
 
 // closeExchange tells the process that nobody wants the exchange any more. It does not wait: where there is no
 // room, a goroutine does.

@@ -67,6 +67,10 @@ type serverExchange struct {
 	// none.
 	from            caller
 	began, deadline int64
+	// oneWay: it is a large message for which nobody waits.
+	oneWay bool
+	// due is when its lease ends, by CLOCK_MONOTONIC. Guarded by exchanges.mu.
+	due int64
 
 	// One of these.
 	request *largeRequest
@@ -113,6 +117,7 @@ func (x *exchanges) add(e *serverExchange) (ok bool, why string) {
 	if e.stream != nil {
 		x.streams++ // until its handler returns
 	}
+	e.due = e.began + int64(x.lease)
 	e.lease = time.AfterFunc(x.lease, func() { x.expire(e) })
 	return true, ""
 }
@@ -155,7 +160,7 @@ func (x *exchanges) find(id uint64, method uint32) (*serverExchange, *attach.Blo
 	if e == nil || e.method != method {
 		return nil, nil
 	}
-	e.lease.Reset(x.lease)
+	x.prolong(e)
 	e.block.Hold()
 	return e, e.block
 }
@@ -215,7 +220,7 @@ func (x *exchanges) lessLeft() {
 
 // expire ends an exchange whose requester has not been heard of.
 func (x *exchanges) expire(e *serverExchange) {
-	if x.waits(e) && x.renew(e) {
+	if (x.waits(e) || x.overslept(e)) && x.renew(e) {
 		return
 	}
 	if e.stream != nil {
@@ -243,8 +248,25 @@ func (x *exchanges) renew(e *serverExchange) bool {
 	if x.open[e.id] != e || x.closed {
 		return false
 	}
-	e.lease.Reset(x.lease)
+	x.prolong(e)
 	return true
+}
+
+// prolong has the lease of an exchange begin anew. mu is held.
+func (x *exchanges) prolong(e *serverExchange) {
+	e.due = shm.Nanotime() + int64(x.lease)
+	e.lease.Reset(x.lease)
+}
+
+// tardy is how much later than due a lease ends if it is this process that has stood still: what its requesters have sent
+// meanwhile is still to be read.
+const tardy = 2 * time.Second
+
+// overslept reports whether the lease of an exchange has ended late.
+func (x *exchanges) overslept(e *serverExchange) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return shm.Nanotime()-e.due > int64(tardy)
 }
 
 // streamOver notes that the handler of a stream has returned, and has left n bytes for its caller, which count until

@@ -105,12 +105,13 @@ func (c *Call) noMore() {
 	}
 }
 
-// callerGone ends the exchanges that the caller began before the time at.
+// callerGone ends the exchanges that the caller began before the time at, but for one-way messages that are all there: their handlers
+// are run, by a request that is on its way, or the lease ends.
 func (x *exchanges) callerGone(from caller, at int64) {
 	x.mu.Lock()
 	var list []*serverExchange
 	for _, e := range x.open {
-		if e.from == from && e.began <= at {
+		if e.from == from && e.began <= at && !(e.oneWay && e.request.complete(e.bytes)) {
 			list = append(list, e)
 		}
 	}

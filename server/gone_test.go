@@ -53,6 +53,45 @@ func TestGoneEndsExchanges(t *testing.T) {
 	}
 }
 
+// A one-way message that is all there outlives its caller, and is no exchange any more when its handler has returned. Without its last
+// part it ends.
+func TestGoneLeavesOneWayMessages(t *testing.T) {
+	x := &exchanges{server: &Server{base: context.Background()}, limit: 1 << 20, maxStreams: 10, lease: exchangeLease, open: make(map[uint64]*serverExchange)}
+	add := func(there int) *serverExchange {
+		e := &serverExchange{from: caller{3, 7}, bytes: 100, request: &largeRequest{}, oneWay: true}
+		if ok, why := x.add(e); !ok {
+			t.Fatal(why)
+		}
+		e.request.begin(make([]byte, 100), there)
+		return e
+	}
+	whole, part := add(100), add(99)
+	x.callerGone(caller{3, 7}, shm.Nanotime())
+	if x.open[whole.id] != whole || x.open[part.id] != nil || x.bytes != 100 {
+		t.Errorf("%d exchanges of %d bytes are left", len(x.open), x.bytes)
+	}
+	if buf, ok := whole.request.take(); !ok || len(buf) != 100 || !x.hand(whole) {
+		t.Error("no handler can have it")
+	}
+	if x.handed(whole); len(x.open) != 0 || x.bytes != 0 {
+		t.Errorf("%d exchanges of %d bytes are left behind the handler", len(x.open), x.bytes)
+	}
+}
+
+// A process that has stood still for longer than the lease reads first what has come meanwhile.
+func TestLeaseThatEndsLate(t *testing.T) {
+	x, s := begun(t)
+	x.mu.Lock()
+	s.e.due -= int64(exchangeLease + 2*tardy)
+	x.mu.Unlock()
+	if x.expire(s.e); x.open[s.e.id] != s.e || s.ctx.Err() != nil {
+		t.Error("it ended with the process's own pause")
+	}
+	if x.expire(s.e); x.open[s.e.id] != nil || s.ctx.Err() == nil {
+		t.Error("it did not end in time")
+	}
+}
+
 // The context of a call ends with its caller, whether it is asked for before or after that
 // is known, and not that of another call.
 func TestGoneEndsCalls(t *testing.T) {

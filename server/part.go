@@ -127,7 +127,10 @@ func (x *exchanges) openCall(p *part, data []byte) {
 		return
 	}
 	r := &largeRequest{}
-	e := &serverExchange{from: caller{p.lane, p.header.From}, method: p.header.Method, bytes: int64(total), request: r, deadline: p.header.Deadline}
+	e := &serverExchange{
+		from: caller{p.lane, p.header.From}, method: p.header.Method, bytes: int64(total), request: r, deadline: p.header.Deadline,
+		oneWay: p.head.Flags&exchange.FlagOneWay != 0,
+	}
 	// Entered before the memory is taken, with e.request not yet usable.
 	if ok, why := x.add(e); !ok {
 		p.fail(slots.StatusNotExecuted, why)

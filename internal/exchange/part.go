@@ -62,8 +62,11 @@ const (
 	// FlagRegion: the bytes are, or are to go, in the last region that the request
 	// refers to, from its start, and not in the part.
 	FlagRegion
+	// FlagOneWay: nobody waits for what becomes of the request that an OpOpenCall begins, which is executed also if its
+	// requester has gone by then.
+	FlagOneWay
 
-	knownFlags = FlagEnd | FlagMore | FlagRegion
+	knownFlags = FlagEnd | FlagMore | FlagRegion | FlagOneWay
 )
 
 // PartRequest is the header of a part.
