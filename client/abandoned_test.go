@@ -87,9 +87,15 @@ func TestTakenUpLookupHasItsTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := attach(t, a)
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(2*time.Second, cancel)
-	if _, err := c.Call(ctx, "b/t/echo", nil); !errors.Is(err, context.Canceled) {
+	var err error
+	for n := 0; n == 0 || n < 10 && errors.Is(err, client.ErrNoService); n++ { // it has waited to the end, as when a machine stands still
+		ctx, cancel := context.WithCancel(t.Context())
+		timer := time.AfterFunc(2*time.Second, cancel)
+		_, err = c.Call(ctx, "b/t/echo", nil)
+		timer.Stop()
+		cancel()
+	}
+	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	start := time.Now()
