@@ -87,10 +87,18 @@ func TestTakenUpLookupHasItsTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := attach(t, a)
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(2*time.Second, cancel)
-	if _, err := c.Call(ctx, "b/t/echo", nil); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+	// Where a machine stands still for so long that the question is answered, or nearly, there is nothing to take up.
+	for n, inTime := 0, false; !inTime; n++ {
+		begun := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		timer := time.AfterFunc(2*time.Second, cancel)
+		_, err := c.Call(ctx, "b/t/echo", nil)
+		inTime = errors.Is(err, context.Canceled) && time.Since(begun) < 3*time.Second
+		timer.Stop()
+		cancel()
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, client.ErrNoService) || !inTime && n == 10 {
+			t.Fatal(err)
+		}
 	}
 	start := time.Now()
 	if _, err := c.Call(t.Context(), "b/t/echo", nil); !errors.Is(err, client.ErrNoService) {

@@ -39,7 +39,7 @@ func roomSoon(t *testing.T, m *client.Method, req []byte) {
 		_, err := m.Call(t.Context(), req)
 		return err
 	})
-	if took := time.Since(start); took > 12*time.Second {
+	if took := time.Since(start); took > 40*time.Second {
 		t.Errorf("there was room after %v", took)
 	}
 }
@@ -141,7 +141,7 @@ func TestStreamGivenUpEarly(t *testing.T) {
 			<-handler.Done()
 			// An answer that comes when nobody waits for any is looked at once the daemon wants its slots back
 			// (limits.spill_after). A lease takes 60 s.
-			if took := time.Since(start); took > 12*time.Second {
+			if took := time.Since(start); took > 40*time.Second {
 				t.Errorf("its context ended after %v (%v)", took, err)
 			}
 		})

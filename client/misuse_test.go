@@ -2,8 +2,10 @@ package client_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -305,8 +307,20 @@ func TestNoOrderedStream(t *testing.T) {
 	if _, err := m.StreamWith(t.Context(), make([]byte, client.MaxMessage+1)); !errors.Is(err, client.ErrTooLarge) {
 		t.Errorf("a first message that is too large: %v", err)
 	}
-	if n := started.Load(); n != 0 {
-		t.Errorf("%d handlers have started", n)
+	// One that can be is begun after them, and is the only one when everything has come to its end.
+	st, err := m.Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Recv(t.Context()); !errors.Is(err, io.EOF) {
+		t.Errorf("the end of a stream: %v", err)
+	}
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+	quiet(t, a, b)
+	if n := started.Load(); n != 1 {
+		t.Errorf("%d handlers have started, want that of one stream", n)
 	}
 }
 
@@ -314,8 +328,9 @@ func TestNoOrderedStream(t *testing.T) {
 func TestNoRoomBehindWhatIsReadInPlace(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
 	serve(t, b, 1, handlers{"carried": func(c *server.Call) error {
-		if k := c.Carried(); cap(k) != len(k) {
-			return fmt.Errorf("%d bytes are carried, with room for %d", len(k), cap(k))
+		want := int(binary.LittleEndian.Uint32(c.Request()))
+		if k := c.Carried(); len(k) != want || cap(k) != len(k) {
+			return fmt.Errorf("%d of %d bytes are carried, with room for %d", len(k), want, cap(k))
 		}
 		return c.Reply(nil)
 	}})
@@ -336,7 +351,7 @@ func TestNoRoomBehindWhatIsReadInPlace(t *testing.T) {
 	check("CallInPlace", answer.Bytes())
 	answer.Release()
 	for _, size := range []int{1, 100, 33} {
-		if _, err := method(t, conn, "b/t/carried").With(client.Carry(make([]byte, size))).Call(t.Context(), nil); err != nil {
+		if _, err := method(t, conn, "b/t/carried").With(client.Carry(make([]byte, size))).Call(t.Context(), binary.LittleEndian.AppendUint32(nil, uint32(size))); err != nil {
 			t.Error(err)
 		}
 	}

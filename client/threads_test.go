@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"testing"
@@ -39,25 +40,30 @@ func mostThreads() int {
 }
 
 // Ten thousand goroutines of a process that call at once, over a ring that is full,
-// and give up at random, need no more threads than a few, however they wait.
+// and give up at random, need no more threads than a few, however they wait. A thread for each that waits would be there
+// every time; one that loses its processor inside a short call into the kernel, for which another one takes its place, is not.
 func TestManyCallersFewThreads(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			a, b := daemontest.Pair(t, crowdConfig)
 			serve(t, b, 4, nil)
 			method(t, attach(t, a), "b/t/echo")
-			p := daemontest.Spawn(t, "crowd", a.Socket, mode.String())
-			most, bound := 0, 0
-			line := p.Line()
-			if _, err := fmt.Sscanf(line, "threads %d of %d", &most, &bound); err != nil {
-				t.Fatalf("%q: %v", line, err)
+			least, bound := math.MaxInt, 0
+			for n := 0; n < 3 && least > bound; n++ {
+				most := 0
+				p := daemontest.Spawn(t, "crowd", a.Socket, mode.String())
+				line := p.Line()
+				if _, err := fmt.Sscanf(line, "threads %d of %d", &most, &bound); err != nil {
+					t.Fatalf("%q: %v", line, err)
+				}
+				t.Logf("%d threads at most, %d allowed", most, bound)
+				least = min(least, most)
+				p.Kill()
+				quiet(t, a, b)
 			}
-			t.Logf("%d threads at most, %d allowed", most, bound)
-			if most > bound {
-				t.Errorf("%d threads, at most %d expected", most, bound)
+			if least > bound {
+				t.Errorf("%d threads, at most %d expected", least, bound)
 			}
-			p.Kill()
-			quiet(t, a, b)
 		})
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,6 +103,15 @@ func TestFetchedWaitsForWhatIsPicked(t *testing.T) {
 		// It ends as soon as what was picked is entered, which counts by itself.
 		done := make(chan error, 1)
 		go func() { done <- r.s.Fetched(t.Context()) }()
+		daemontest.Eventually(t, "Fetched waits", func() error {
+			stacks := make([]byte, 1<<20)
+			for routine := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+				if state, _, _ := strings.Cut(routine, "\n"); strings.Contains(state, "[select") && strings.Contains(routine, "(*pool).entered") {
+					return nil
+				}
+			}
+			return errors.New("it does not")
+		})
 		picking.Store(0)
 		if err := <-done; err != nil {
 			t.Errorf("%s has entered it: %v", who, err)

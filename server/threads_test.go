@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -29,40 +30,53 @@ const (
 )
 
 // A thousand handlers that wait, of as many workers, need no more threads than a few,
-// however the server waits for requests.
+// however the server waits for requests. A thread for each would be there every time; one that loses its processor inside
+// a short call into the kernel, for which another one takes its place, is not.
 func TestManyHandlersFewThreads(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			a, b := daemontest.Pair(t, "")
-			p := daemontest.Spawn(t, "hall", b.Socket, mode.String())
-			m := caller(t, a, "b/t/wait")
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
-			fs := make([]*client.Future, hallSize)
-			for i := range fs {
-				f, err := m.Go(ctx, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				fs[i] = f
+			least, bound := math.MaxInt, 0
+			for n := 0; n < 3 && least > bound; n++ {
+				var most int
+				most, bound = fillHall(t, a, b, mode)
+				t.Logf("%d threads at most, %d allowed", most, bound)
+				least = min(least, most)
 			}
-			// The last handler lets all go on.
-			for _, f := range fs {
-				if _, err := f.Wait(ctx); err != nil {
-					t.Fatal(err)
-				}
-			}
-			most, bound := 0, 0
-			line := p.Line()
-			if _, err := fmt.Sscanf(line, "threads %d of %d", &most, &bound); err != nil {
-				t.Fatalf("%q: %v", line, err)
-			}
-			t.Logf("%d threads at most, %d allowed", most, bound)
-			if most > bound {
-				t.Errorf("%d threads, at most %d expected", most, bound)
+			if least > bound {
+				t.Errorf("%d threads, at most %d expected", least, bound)
 			}
 		})
 	}
+}
+
+// fillHall starts a process of handlers that wait, makes all of them, and returns how many threads that has had and may have.
+func fillHall(t *testing.T, a, b *daemontest.Node, mode server.Mode) (most, bound int) {
+	t.Helper()
+	p := daemontest.Spawn(t, "hall", b.Socket, mode.String())
+	defer p.Kill()
+	m := caller(t, a, "b/t/wait")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	fs := make([]*client.Future, hallSize)
+	for i := range fs {
+		f, err := m.Go(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fs[i] = f
+	}
+	// The last handler lets all go on.
+	for _, f := range fs {
+		if _, err := f.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := p.Line()
+	if _, err := fmt.Sscanf(line, "threads %d of %d", &most, &bound); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return most, bound
 }
 
 // runHall is a process whose handlers wait until hallSize of them do. It prints how many

@@ -158,38 +158,50 @@ func TestDataConnectionIsBound(t *testing.T) {
 		{"another protocol", "", bootstrap},
 	}
 	right := visitor(c.pair(t, nodecert.Request{Node: "b"}))
-	token := make([]byte, 16)
-	_, _ = rand.Read(token)
-	p.send(frame{"type": "open", "seq": 7, "lane": frame{
-		"domain": "default", "class": "small", "geometry": frame{"slot_size": 128, "slots": 8192, "max_run": 64},
-		"address": dataAddress(token), "key": frame{"addr": 1 << 20, "key": 5, "len": 128 * 8192},
-	}})
-	var accept struct{ Lane struct{ Address []byte } }
-	data, err := json.Marshal(p.receive("accept"))
-	check(t, err)
-	check(t, json.Unmarshal(data, &accept))
-	to := accept.Lane.Address
-	if len(to) < 20 || to[0] != 2 {
-		t.Fatalf("address %x", to)
+	// Opening the lane makes a token, which is good for 5 s, so that there is no time for anything but knocks.
+	open := func(seq int) (token, to []byte) {
+		token = make([]byte, 16)
+		_, _ = rand.Read(token)
+		p.send(frame{"type": "open", "seq": seq, "lane": frame{
+			"domain": "default", "class": "small", "geometry": frame{"slot_size": 128, "slots": 8192, "max_run": 64},
+			"address": dataAddress(token), "key": frame{"addr": 1 << 20, "key": 5, "len": 128 * 8192},
+		}})
+		var accept struct{ Lane struct{ Address []byte } }
+		data, err := json.Marshal(p.receive("accept"))
+		check(t, err)
+		check(t, json.Unmarshal(data, &accept))
+		if to = accept.Lane.Address; len(to) < 20 || to[0] != 2 {
+			t.Fatalf("address %x", to)
+		}
+		return token, to
 	}
-	// The token is good for 5 s, so that there is no time for anything but knocks.
-	for _, x := range wrong {
-		// The quickest of several: a machine may be busy.
-		quickest := time.Hour
-		for n := 0; n < 5 && quickest > 4*time.Second; n++ {
-			start := time.Now()
-			if _, err := knock(t, to, x.conf, token); err == nil {
-				t.Errorf("%s is let in", x.name)
+	const first, last = 7, 17
+	var token, to []byte
+	for seq := first; ; seq++ {
+		begun := time.Now()
+		token, to = open(seq)
+		for _, x := range wrong {
+			// The quickest of several: a machine may be busy.
+			quickest := time.Hour
+			for n := 0; n < 5 && quickest > 4*time.Second; n++ {
+				start := time.Now()
+				if _, err := knock(t, to, x.conf, token); err == nil {
+					t.Errorf("%s is let in", x.name)
+				}
+				quickest = min(quickest, time.Since(start))
 			}
-			quickest = min(quickest, time.Since(start))
+			if quickest > 4*time.Second {
+				t.Errorf("%s: refused after %v", x.name, quickest)
+			}
 		}
-		if quickest > 4*time.Second {
-			t.Errorf("%s: refused after %v", x.name, quickest)
+		welcome, err := knock(t, to, right, token)
+		if err == nil && bytes.Equal(welcome[16:32], token) && bytes.Equal(welcome[32:], to[4:20]) {
+			break
 		}
-	}
-	welcome, err := knock(t, to, right, token)
-	if err != nil || !bytes.Equal(welcome[16:32], token) || !bytes.Equal(welcome[32:], to[4:20]) {
-		t.Errorf("the right one: %x, %v", welcome, err)
+		// All of them have to come while the token is good, or this one says nothing.
+		if took := time.Since(begun); took < 4*time.Second || seq == last {
+			t.Fatalf("the right one, after %v: %x, %v", took, welcome, err)
+		}
 	}
 	if _, err := knock(t, to, right, token); err == nil {
 		t.Error("the token is good twice")

@@ -47,12 +47,14 @@ func TestPeerDrainedForAnEarlierTime(t *testing.T) {
 
 // A peer that was told of a drain, and not in time that it is over, is told of the next one, for which the node waits.
 func TestDrainAgainBeforeThePeerIsTold(t *testing.T) {
+	defer func(limit time.Duration) { peerWriteTimeout = limit }(peerWriteTimeout)
+	peerWriteTimeout = time.Minute
 	r := newLinkRig(t)
 	defer r.stop()
 	r.identity = new(handoff.Node)
 	r.link.session = r.s
 	reader := bufio.NewReader(r.peer)
-	if err := r.peer.SetReadDeadline(time.Now().Add(4 * time.Second)); err != nil {
+	if err := r.peer.SetReadDeadline(time.Now().Add(peerWriteTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	expect := func(kind peerproto.Type, seq uint64) {
@@ -404,7 +406,7 @@ func TestDrainOfAllDomainsAtOnce(t *testing.T) {
 	}
 	undrained, over := make(chan struct{}), make(chan bool, 1)
 	go func() { over <- r.lanesDrained(r.s, undrained) }()
-	limit := time.Now().Add(4 * time.Second)
+	limit := time.Now().Add(time.Minute)
 	for _, o := range lanes {
 		for drains := false; !drains; {
 			r.agent.Commands.Call(func() { drains = o.lane.Draining })

@@ -257,7 +257,7 @@ func TestKeeperTriesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := k.Material().Leaf
-	valid := time.Now().Add(2 * time.Second)
+	valid := time.Now().Add(10 * time.Second) // when the files have long been written, and looked at
 	put(Request{Node: "a", From: valid, Until: valid.Add(time.Hour)})
 	for end := time.Now().Add(time.Minute); k.Material().Leaf.Equal(first); {
 		if time.Now().After(end) {

@@ -54,4 +54,12 @@ func TestStopOfAStartingCore(t *testing.T) {
 	if err := <-halted; err != nil {
 		t.Errorf("the node did not stop in an orderly way: %v", err)
 	}
+	// Nor does one that the signal has killed keep the node from that.
+	text, err := os.ReadFile(m.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), fmt.Sprintf("pass core.handed 1 %d\n", pid)) {
+		t.Errorf("the core has ended where it was halted: %s", text)
+	}
 }
