@@ -280,3 +280,55 @@ func TestKilledCallerWithoutLink(t *testing.T) {
 	}
 	notHeld(t, quickest)
 }
+
+// A large one-way message is executed after its caller has gone, however long its process is busy with others.
+func TestLargePostAndClose(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	g := newGate()
+	defer g.Open()
+	var got atomic.Int64
+	s := serve(t, b, 1, handlers{"gate": g.handle, "note": func(c *server.Call) error {
+		got.Add(int64(len(c.Request())))
+		return nil
+	}})
+	ended := make(chan struct{})
+	if err := s.HandleStream("t", "until", func(st *server.Stream) error {
+		<-st.Context().Done()
+		close(ended)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	busy, err := method(t, attach(t, a), "b/t/gate").Go(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
+	c, err := client.Attach(t.Context(), a.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := method(t, c, "b/t/until").Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	const size = 64 << 10
+	if err := method(t, c, "b/t/note").With(client.Split()).Post(t.Context(), make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the service's process is told that its caller is gone", func() { <-ended })
+	g.Open()
+	if _, err := busy.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	daemontest.Eventually(t, "the message", func() error {
+		if n := got.Load(); n != size {
+			return fmt.Errorf("%d of %d bytes arrived", n, size)
+		}
+		return nil
+	})
+}
