@@ -67,8 +67,10 @@ type serverExchange struct {
 	// none.
 	from            caller
 	began, deadline int64
-	// oneWay: it is a large message for which nobody waits.
+	// oneWay: it is a large message for which nobody waits. leftAt is when its caller was said to be gone, 0 if it was not; guarded
+	// by exchanges.mu.
 	oneWay bool
+	leftAt int64
 	// due is when its lease ends, by CLOCK_MONOTONIC. Guarded by exchanges.mu.
 	due int64
 
@@ -233,11 +235,17 @@ func (x *exchanges) expire(e *serverExchange) {
 // not to be executed.
 const maxWaiting = time.Hour
 
+// maxLeft is how long one does whose caller has gone, perhaps before it has sent what has a handler run.
+const maxLeft = 10 * time.Minute
+
 // waits reports whether all of a large request is there and waits for a worker, and its requester for the outcome: there are
 // no parts to come.
 func (x *exchanges) waits(e *serverExchange) bool {
+	x.mu.Lock()
+	left := e.leftAt
+	x.mu.Unlock()
 	now := shm.Nanotime()
-	return e.request != nil && e.request.complete(e.bytes) && x.server.pool.inside() && x.server.lanes[e.from.lane].Load() != nil &&
+	return (left == 0 || now-left < int64(maxLeft)) && e.request != nil && e.request.complete(e.bytes) && x.server.pool.inside() && x.server.lanes[e.from.lane].Load() != nil &&
 		(e.deadline == 0 || now < e.deadline) && now-e.began < int64(maxWaiting)
 }
 
@@ -262,11 +270,12 @@ func (x *exchanges) prolong(e *serverExchange) {
 // meanwhile is still to be read.
 const tardy = 2 * time.Second
 
-// overslept reports whether the lease of an exchange has ended late.
+// overslept reports whether the lease of an exchange has ended late, or was prolonged since: by who has read some of that already.
 func (x *exchanges) overslept(e *serverExchange) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return shm.Nanotime()-e.due > int64(tardy)
+	late := shm.Nanotime() - e.due
+	return late < 0 || late > int64(tardy)
 }
 
 // streamOver notes that the handler of a stream has returned, and has left n bytes for its caller, which count until
@@ -449,6 +458,13 @@ func (r *largeRequest) complete(size int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.over && r.busy == 0 && r.got == uint64(size)
+}
+
+// whole reports whether all bytes have come, whoever has them.
+func (r *largeRequest) whole(size int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy == 0 && r.got == uint64(size)
 }
 
 // take returns the request if it is complete, once.

@@ -111,7 +111,11 @@ func (x *exchanges) callerGone(from caller, at int64) {
 	x.mu.Lock()
 	var list []*serverExchange
 	for _, e := range x.open {
-		if e.from == from && e.began <= at && !(e.oneWay && e.request.complete(e.bytes)) {
+		switch {
+		case e.from != from || e.began > at:
+		case e.oneWay && e.request.whole(e.bytes):
+			e.leftAt = at
+		default:
 			list = append(list, e)
 		}
 	}

@@ -78,6 +78,13 @@ func TestGoneLeavesOneWayMessages(t *testing.T) {
 	}
 }
 
+// inTime makes the lease of an exchange end now.
+func inTime(x *exchanges, e *serverExchange) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e.due = shm.Nanotime()
+}
+
 // A process that has stood still for longer than the lease reads first what has come meanwhile.
 func TestLeaseThatEndsLate(t *testing.T) {
 	x, s := begun(t)
@@ -87,6 +94,11 @@ func TestLeaseThatEndsLate(t *testing.T) {
 	if x.expire(s.e); x.open[s.e.id] != s.e || s.ctx.Err() != nil {
 		t.Error("it ended with the process's own pause")
 	}
+	// Somebody has prolonged it since the timer said so: the first expire.
+	if x.expire(s.e); x.open[s.e.id] != s.e || s.ctx.Err() != nil {
+		t.Error("it ended beside a part")
+	}
+	inTime(x, s.e)
 	if x.expire(s.e); x.open[s.e.id] != nil || s.ctx.Err() == nil {
 		t.Error("it did not end in time")
 	}

@@ -109,6 +109,7 @@ func TestLeaseOfALargeRequest(t *testing.T) {
 		}
 		x.mu.Unlock()
 		for _, e := range begun {
+			inTime(x, e)
 			x.expire(e) // as its lease does
 		}
 		select {

@@ -58,7 +58,7 @@ const (
 	TypeAlloc Type = "alloc"
 	// TypeFree says that the worker uses a region no more.
 	TypeFree Type = "free"
-	// TypeTaken says that the worker has read the spill that came with the TypeSpilled
+	// TypeTaken says that the worker has read an answer that came in a memfd, or the spill that came with the TypeSpilled
 	// of the same Seq, and all before it: their memory is the daemon's again.
 	TypeTaken Type = "taken"
 	// TypeExport asks the daemon to make a region known to a node, so that

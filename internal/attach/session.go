@@ -350,6 +350,7 @@ func (s *Session) status(m *Message, fds []int) error {
 	case err != nil:
 		return err
 	}
+	_ = s.Tell(&Message{Type: TypeTaken, Seq: m.Seq}) // without it the daemon has its memory back later
 	m.StatusJSON = data
 	s.answer(m)
 	return nil

@@ -407,6 +407,9 @@ func TestStatusTakenBack(t *testing.T) {
 		}
 		for _, data := range []string{"", `{"node":"a"}`} {
 			m, _, err := c.Recv()
+			for err == nil && m.Type == attach.TypeTaken {
+				m, _, err = c.Recv()
+			}
 			if err == nil {
 				err = c.Hand(&attach.Message{Type: attach.TypeStatusIs, Seq: m.Seq}, sealed(t, []byte(data)))
 			}

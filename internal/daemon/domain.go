@@ -283,9 +283,6 @@ func (d *domain) dropLane(l *laneInfo) {
 	delete(d.lanes, l.ID)
 	d.keepNoMore(keyOf(kindLane, d, int(l.ID)))
 	d.conductor.mu.Unlock()
-	if l.serves {
-		_ = l.seg.Discard() // a service could hold on to it, and a peer has one lane made after another
-	}
 	l.close()
 }
 

@@ -65,41 +65,6 @@ func TestNoSegmentWithoutMemory(t *testing.T) {
 	}
 }
 
-// A lane that a peer has had made takes no memory when it is gone, also if a service has kept its descriptor.
-func TestDroppedLaneHasNoMemory(t *testing.T) {
-	c, err := newConductor(parsed(t, "[observe]\ncounters = \"off\"\n"), 0, nil, nil, nil, false, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.stop)
-	d := c.allDomains()[0]
-	d.making.Lock()
-	defer d.making.Unlock()
-	l, _, _, err := d.newLane("b", config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 4}, 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept, err := unix.FcntlInt(uintptr(l.seg.FD()), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(kept)
-	blocks := func() int64 {
-		var st unix.Stat_t
-		if err := unix.Fstat(kept, &st); err != nil {
-			t.Fatal(err)
-		}
-		return st.Blocks
-	}
-	if blocks() == 0 {
-		t.Fatal("a lane without memory")
-	}
-	d.dropLane(l)
-	if n := blocks(); n != 0 {
-		t.Errorf("%d blocks are left", n)
-	}
-}
-
 // Answers stay in their slots where there is no memory to move them to.
 func TestNoSpillWithoutMemory(t *testing.T) {
 	room := uint64(config.LeftByLanes + 99)

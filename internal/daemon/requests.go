@@ -29,6 +29,7 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 	case attach.TypeMapped:
 		return c.mapped(w, m)
 	case attach.TypeTaken:
+		w.lent.read(m.Seq)
 		if w.spiller != nil {
 			w.spiller.taken(m.Seq)
 		}

@@ -52,12 +52,12 @@ func (w *worker) sendJSON(seq uint64, what string, value func() (any, error)) er
 	m := &attach.Message{Type: attach.TypeStatusIs, Seq: seq, StatusJSON: data}
 	var fds []int
 	if len(data) > attach.MaxMessage-statusRoom {
-		fd, err := shm.CreateSealed("rdmad-"+what, data, leaving(config.LeftByRegions))
+		fd, err := shm.CreateSealed("rdmad-"+what, data, leaving(config.LeftByLanes/2))
 		if err != nil {
 			return fmt.Errorf("%w: %s of %d bytes: %w", attach.ErrLimit, what, len(data), err)
 		}
 		defer func() { _ = unix.Close(fd) }()
-		if err := w.lent.lend(fd); err != nil {
+		if err := w.lent.lend(seq, fd); err != nil {
 			return fmt.Errorf("%w: %s of %d bytes: %w", attach.ErrLimit, what, len(data), err)
 		}
 		m.StatusJSON, fds = nil, []int{fd}

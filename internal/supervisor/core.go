@@ -73,8 +73,9 @@ func (e *executable) close() { _ = e.file.Close() }
 // runningCore is the process of a core. Its fields belong to the supervisor's goroutine,
 // but err, which is written before ended is closed.
 type runningCore struct {
-	cmd  *exec.Cmd
-	link *depot.Link
+	cmd   *exec.Cmd
+	began time.Time
+	link  *depot.Link
 	// known: it has been seen to be ready. heir: there is something of the core before it to go on with.
 	known, heir bool
 	// ended is closed when the process has ended and the depot has all that it has put.
@@ -122,7 +123,7 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 	}
 	defer theirs.Close()
 	kept, _ := s.depot.Size()
-	c := &runningCore{heir: kept > 0, cmd: exe.command(context.Background(), append([]string{handoff.CoreCommand}, s.setup.CoreArgs...)...), link: link, ended: make(chan struct{})}
+	c := &runningCore{began: time.Now(), heir: kept > 0, cmd: exe.command(context.Background(), append([]string{handoff.CoreCommand}, s.setup.CoreArgs...)...), link: link, ended: make(chan struct{})}
 	c.cmd.ExtraFiles = []*os.File{handoffR, lifelineR, s.socket, theirs}
 	if s.bootstrap != nil {
 		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, s.bootstrap)
@@ -192,7 +193,7 @@ func (c *runningCore) stop(patience time.Duration, log zerolog.Logger, waiting f
 // awaitReady waits until a core is ready, or has had the time of any that starts: SIGTERM would end it, and what is under
 // way on the node with it, before there is anybody to drain. It calls waiting now and then, and when the wait is over.
 func (c *runningCore) awaitReady(waiting func()) {
-	late := time.NewTimer(startLimit)
+	late := time.NewTimer(startLimit - time.Since(c.began))
 	defer late.Stop()
 	again := time.NewTicker(stopGrace)
 	defer again.Stop()
