@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -60,11 +61,11 @@ func TestWritesAreCounted(t *testing.T) {
 	if n.WritesInline != 0 {
 		t.Errorf("%d writes inline on a fabric without", n.WritesInline)
 	}
-	pair := r.out.End
-	pair.inline = 64
-	pair.part(0, 64)
-	pair.part(0, 65)
-	if err := pair.flush(); err != nil {
+	end := r.out.End
+	end.inline = 64
+	end.part(0, 64)
+	end.part(0, 65)
+	if err := end.flush(); err != nil {
 		t.Fatal(err)
 	}
 	if n.WritesInline != 1 || n.WritesOutstanding != 2 {
@@ -79,14 +80,44 @@ func TestWritesAreCounted(t *testing.T) {
 // A provider that completes more receives than were posted ends the lane, and not the process.
 func TestMoreReceivesThanPosted(t *testing.T) {
 	r := newDelayRig(t)
-	pair := r.out.End
+	end := r.out.End
 	for i := range recvDepth {
 		// None was really used, so that none can be posted again.
-		if err := pair.received(); err != nil {
+		if err := end.received(); err != nil {
 			t.Fatalf("receive %d: %v", i, err)
 		}
 	}
-	if err := pair.received(); !errors.Is(err, errReceives) {
+	if err := end.received(); !errors.Is(err, errReceives) {
 		t.Fatalf("one more than were posted: %v, want %v", err, errReceives)
 	}
+}
+
+// leftEndpoint is one whose peer has closed the other end, which no completion has said yet.
+type leftEndpoint struct{ fabric.Endpoint }
+
+func (leftEndpoint) PostSend([]fabric.SendWR) (int, error) { return 0, fabric.ErrClosed }
+func (leftEndpoint) PostRecv([]fabric.RecvWR) (int, error) { return 0, fabric.ErrClosed }
+func (leftEndpoint) Explain(c fabric.Completion) error {
+	return fmt.Errorf("%w: %w", c.Status.Err(), fabric.ErrPeerClosed)
+}
+
+// A lane that ends because nothing can be posted any more says why the connection has ended, before a completion does.
+func TestPostsToAPeerThatHasClosed(t *testing.T) {
+	r := newDelayRig(t)
+	why := make(chan error, 1)
+	r.out.OnBroken = func(err error) { why <- err }
+	r.out.End.Endpoint = leftEndpoint{r.out.End.Endpoint}
+	said := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, fabric.ErrClosed) || !errors.Is(err, fabric.ErrPeerClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	r.out.End.spent = recvDepth/2 - 1
+	said("receives", r.out.End.received())
+	r.post(1)
+	if r.out.End != nil {
+		t.Fatal("the lane is up")
+	}
+	said("a write", <-why)
 }

@@ -176,7 +176,7 @@ func (p *LaneEndpoint) flush() error {
 	if errors.Is(err, fabric.ErrQueueFull) {
 		return nil // the rest goes out when completions have made room
 	}
-	return err
+	return p.ended(err)
 }
 
 // complete notes that the writes up to id are done.
@@ -200,6 +200,15 @@ func (p *LaneEndpoint) received() error {
 	p.spent -= n
 	if errors.Is(err, fabric.ErrQueueFull) {
 		return nil
+	}
+	return p.ended(err)
+}
+
+// ended adds to the error of a post why the connection has ended, if it has: the completion that would say so is still to come, and the
+// lane does not wait for it. That the peer has closed its end is no failure of the fabric.
+func (p *LaneEndpoint) ended(err error) error {
+	if e, ok := p.Endpoint.(fabric.Explainer); ok && errors.Is(err, fabric.ErrClosed) {
+		return fmt.Errorf("%w: %w", err, e.Explain(fabric.Completion{Op: fabric.OpDisconnect, Status: fabric.StatusFlushed}))
 	}
 	return err
 }

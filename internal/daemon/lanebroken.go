@@ -28,24 +28,30 @@ func (d *domain) tellBroken(o agent.Opening, l *laneInfo, incoming bool, why str
 	}
 }
 
-// awaits notes how to give up waiting for the peer's end of a connection that it has asked for with the message seq, in case it
-// says that there will be none. It returns what is to be called when that is over.
-func (s *session) awaits(seq uint64, giveUp context.CancelCauseFunc) (over func()) {
+// awaitedEnd names a connection whose other end is waited for by the question that it is made with: of this node, or of the peer.
+type awaitedEnd struct {
+	own bool
+	seq uint64
+}
+
+// awaits notes how to give up waiting for the peer's end of a connection, in case it says that there will be none: also before
+// what it has answered is read. It returns what is to be called when that is over.
+func (s *session) awaits(e awaitedEnd, giveUp context.CancelCauseFunc) (over func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.awaited[seq] = giveUp
+	s.awaited[e] = giveUp
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.awaited, seq)
+		delete(s.awaited, e)
 	}
 }
 
 // giveUp gives up waiting for the peer's end of a connection, if anybody does.
-func (s *session) giveUp(seq uint64, why error) {
+func (s *session) giveUp(e awaitedEnd, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if giveUp := s.awaited[seq]; giveUp != nil {
+	if giveUp := s.awaited[e]; giveUp != nil {
 		giveUp(why)
 	}
 }
@@ -72,13 +78,14 @@ func (c *conductor) laneBroken(s *session, m *peerproto.Message) {
 	why := fmt.Errorf("%w: %s", errTold, printable.Limited(m.Reason, peerauth.MaxText))
 	switch {
 	case m.Lane.Incoming && out != nil:
+		s.giveUp(awaitedEnd{own: true, seq: m.Seq}, why)
 		d.agent.Commands.Call(func() {
 			if l := out.lane; l.End != nil && l.End.Opening == gone {
 				l.Fail("connection lost", why)
 			}
 		})
 	case !m.Lane.Incoming && in != nil:
-		s.giveUp(m.Seq, why)
+		s.giveUp(awaitedEnd{seq: m.Seq}, why)
 		d.agent.Commands.Call(func() {
 			if l := in.lane; l.End != nil && l.End.Opening == gone {
 				l.Fail("connection lost", why)

@@ -45,3 +45,21 @@ func TestLaneThatCannotBeConnected(t *testing.T) {
 		t.Errorf("%v was opened, and the peer is told %v", m, said)
 	}
 }
+
+// A node that still connects a lane when its peer says that the other end has gone waits for that no longer.
+func TestLaneThatPeerGivesUp(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	check(t, b.Halt())
+	_, address, key := silence(t)
+	p := pose(t, a)
+	check(t, p.conn.SetDeadline(time.Now().Add(20*time.Second))) // less than a connection is waited for
+	giveUp := p.called(a)
+	defer giveUp()
+	m := p.receive("open")
+	p.send(frame{"type": "accept", "seq": m["seq"], "lane": frame{"address": address, "key": key, "mirror": 77}})
+	lane, _ := m["lane"].(map[string]any)
+	p.send(frame{"type": "broken", "seq": m["seq"], "lane": frame{"domain": lane["domain"], "class": lane["class"], "number": lane["number"], "incoming": true}, "reason": "no port"})
+	if said := p.receive("broken"); said["seq"] != m["seq"] {
+		t.Errorf("%v was opened, and the peer is told %v", m, said)
+	}
+}

@@ -158,27 +158,30 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	}
 	ctx, within := s.within(ctx, openTimeout)
 	defer within()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	end, err := d.endpoint(s, o.lane.Ring)
 	if err != nil {
 		return err
 	}
-	waiting, verdicts, err := o.connect(ctx, d, s, end)
+	question := o.question(d, end)
+	s.number(question)
+	defer s.awaits(awaitedEnd{own: true, seq: question.Seq}, giveUp)()
+	waiting, verdicts, err := o.connect(ctx, d, s, end, question)
 	if err != nil {
-		end.Discard(d.agent)
-		if accepted := end.Opening.Session != nil; accepted && s.Reason() == nil {
-			d.tellBroken(end.Opening, o.info, false, err.Error()) // it waits for this end
-		}
-		if d.isRetired() {
-			return agent.ErrRetired
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("not open in time (rdmad status on this node and on %s; is one overloaded?): %w", s.link.name, err)
-		}
-		return err
+		return o.abandon(d, s, end, err)
 	}
 	faultpoint.Here("open.connected")
 	var left []agent.Absence
-	d.agent.Commands.Call(func() { left, err = o.raise(d, s, end, waiting, verdicts) })
+	gaveUp := false
+	d.agent.Commands.Call(func() {
+		if gaveUp = ctx.Err() != nil; !gaveUp { // else the peer's end may be gone already
+			left, err = o.raise(d, s, end, waiting, verdicts)
+		}
+	})
+	if gaveUp {
+		return o.abandon(d, s, end, context.Cause(ctx))
+	}
 	if err != nil {
 		if s.Reason() == nil {
 			d.tellBroken(end.Opening, o.info, false, err.Error()) // its end is up, and no device need tell it
@@ -190,6 +193,21 @@ func (o *outgoing) open(ctx context.Context, d *domain, s *session) error {
 	d.conductor.tellGone(d, left, nil)
 	d.conductor.log.Debug().Str("peer", s.link.name).Str("domain", d.name).Str("class", o.info.Class).Int("number", o.info.Number).Uint16("lane", o.info.ID).Msg("lane open")
 	return nil
+}
+
+// abandon gives up an end that was not connected, or whose connection was not used, for the reason err, which it returns as open does.
+func (o *outgoing) abandon(d *domain, s *session, end *agent.LaneEndpoint, err error) error {
+	end.Discard(d.agent)
+	if accepted := end.Opening.Session != nil; accepted && s.Reason() == nil {
+		d.tellBroken(end.Opening, o.info, false, err.Error()) // it waits for this end
+	}
+	if d.isRetired() {
+		return agent.ErrRetired
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("not open in time (rdmad status on this node and on %s; is one overloaded?): %w", s.link.name, err)
+	}
+	return err
 }
 
 // isOpen reports whether the lane is connected over the session's link. An error: it is over
@@ -211,18 +229,23 @@ func (o *outgoing) isOpen(d *domain, s *session) (bool, error) {
 	return false, nil
 }
 
-// connect has the peer make its end of the lane, and connects end to that. It returns the
+// question is what the peer is asked with for its end of the lane, which still lacks what waits there.
+func (o *outgoing) question(d *domain, end *agent.LaneEndpoint) *peerproto.Message {
+	return &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{
+		Domain: d.name, Class: o.info.Class, Number: o.info.Number, Geometry: o.info.Geometry,
+		Address: end.Endpoint.Address(), Key: end.MR.Remote(),
+	}}
+}
+
+// connect has the peer make its end of the lane, by the question, and connects end to that. It returns the
 // requests that wait for answers, and what the peer says of them. If it fails, end is the caller's,
 // and has an Opening if the peer waits for it.
-func (o *outgoing) connect(ctx context.Context, d *domain, s *session, end *agent.LaneEndpoint) (waiting []agent.SentRequest, verdicts []byte, err error) {
+func (o *outgoing) connect(ctx context.Context, d *domain, s *session, end *agent.LaneEndpoint, question *peerproto.Message) (waiting []agent.SentRequest, verdicts []byte, err error) {
 	var mirror uint64
 	d.agent.Commands.Call(func() { waiting, mirror = o.lane.Outstanding(), o.lane.Mirror.Load() })
-	question := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{
-		Domain: d.name, Class: o.info.Class, Number: o.info.Number, Geometry: o.info.Geometry,
-		Address: end.Endpoint.Address(), Key: end.MR.Remote(), Mirror: mirror, Sent: agent.EncodeSent(waiting),
-	}}
+	question.Lane.Mirror, question.Lane.Sent = mirror, agent.EncodeSent(waiting)
 	faultpoint.Here("open.before_ask")
-	answer, err := s.ask(ctx, question)
+	answer, err := s.askNumbered(ctx, question)
 	faultpoint.Here("open.answered")
 	if err != nil {
 		return nil, nil, err
@@ -232,6 +255,9 @@ func (o *outgoing) connect(ctx context.Context, d *domain, s *session, end *agen
 		return nil, nil, err
 	}
 	if err = end.Connect(ctx, answer.Lane, o.lane.Ring, fabric.Active); err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = context.Cause(ctx)
+		}
 		d.conductor.fabricFailed(s, err)
 	}
 	return waiting, verdicts, err

@@ -105,7 +105,7 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 		return err
 	}
 	end.Opening = opening
-	defer s.awaits(m.Seq, giveUp)()
+	defer s.awaits(awaitedEnd{seq: m.Seq}, giveUp)()
 	fabric.Expect(end.Endpoint, m.Lane.Address)
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
 		Address: end.Endpoint.Address(), Key: end.MR.Remote(), Mirror: agreed, Verdicts: verdicts,

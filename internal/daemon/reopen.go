@@ -97,6 +97,10 @@ func (c *conductor) lanesReopened(s *session) {
 // ended, or what waits in it has waited long enough.
 func (o *outgoing) reopen(d *domain, s *session) {
 	c := d.conductor
+	// This node's own regions may take long to register again, during which nobody fails to answer.
+	if s.awaitRepeated(c.ctx) != nil {
+		return
+	}
 	until := time.Now().Add(c.live().Node.LinkHold)
 	// A peer that does not answer is not asked for longer than that, but once for
 	// as long as an answer may take.

@@ -65,8 +65,8 @@ type session struct {
 	err     error
 	seq     uint64
 	pending map[uint64]chan *peerproto.Message
-	// awaited has for each lane that the peer is just connecting how to give that up, by the number of its question.
-	awaited map[uint64]context.CancelCauseFunc
+	// awaited has for each connection that is just being made how to give that up.
+	awaited map[awaitedEnd]context.CancelCauseFunc
 	// answers are the frames that a goroutine is to write, if there are any, and unread is how many bytes those and the ones
 	// have that it is writing.
 	answers []byte
@@ -215,7 +215,7 @@ func newSession(l *link, ch *peerauth.Channel, r *bufio.Reader, h, mine *peerpro
 		breaking:    make(chan struct{}, maxOpening),
 		draining:    make(chan struct{}, maxOpening),
 		pending:     make(map[uint64]chan *peerproto.Message),
-		awaited:     make(map[uint64]context.CancelCauseFunc),
+		awaited:     make(map[awaitedEnd]context.CancelCauseFunc),
 	}
 	s.clock.offset, s.clock.compared = clock, shm.Nanotime()
 	return s, nil
@@ -315,14 +315,26 @@ func (s *session) send(m *peerproto.Message) error {
 
 // ask sends a question and waits for its answer.
 func (s *session) ask(ctx context.Context, m *peerproto.Message) (*peerproto.Message, error) {
+	s.number(m)
+	return s.askNumbered(ctx, m)
+}
+
+// number gives a question the number that its answer will have.
+func (s *session) number(m *peerproto.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seq++
+	m.Seq = s.seq
+}
+
+// askNumbered is ask for a question that has its number.
+func (s *session) askNumbered(ctx context.Context, m *peerproto.Message) (*peerproto.Message, error) {
 	answer := make(chan *peerproto.Message, 1)
 	s.mu.Lock()
 	if s.err != nil {
 		defer s.mu.Unlock()
 		return nil, s.err
 	}
-	s.seq++
-	m.Seq = s.seq
 	s.pending[m.Seq] = answer
 	s.mu.Unlock()
 	defer func() {
