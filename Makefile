@@ -205,8 +205,10 @@ bench-peers: build-peers ## Compare rdmad with raw sockets, gRPC and NATS, and w
 # Up to Go 1.26 a run that ends by time may fail with "context deadline exceeded"
 # although no input failed (https://go.dev/issue/75804). A real failure always
 # says where it wrote the failing input.
+# What most of them are made of is compiled once before, and not by each of FUZZJOBS at the same time.
 .PHONY: fuzz
 fuzz: toolchain ## Run every fuzz target for FUZZTIME (10s), FUZZJOBS at a time (as many as there are processors).
+	@cd internal/daemon && go test -run '^$$' -fuzz '^$$' . >/dev/null
 	@grep -rHoE --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]+' . | sort | \
 		xargs -P $(FUZZJOBS) -I '{}' $(MAKE) --no-print-directory fuzz-one TARGET='{}'
 
