@@ -114,7 +114,7 @@ func (x *exchanges) callerGone(from caller, at int64) {
 		switch {
 		case e.from != from || e.began > at:
 		case e.oneWay && e.request.whole(e.bytes):
-			e.leftAt = at
+			e.leftAt = shm.Nanotime()
 		default:
 			list = append(list, e)
 		}

@@ -52,7 +52,7 @@ type ActiveEnd struct {
 	leaving bool
 
 	// posts are the work requests that are not complete, by the number modulo
-	// bulkDepth: done, the first of them (that of an LaneEndpoint is the last that is complete),
+	// bulkDepth: done, the first of them (that of a LaneEndpoint is the last that is complete),
 	// to next-1. The last ones are still in wrs.
 	posts      [bulkDepth]bulkPost
 	next, done uint64

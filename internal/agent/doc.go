@@ -9,7 +9,7 @@
 //   - An OutLane (outlane.go) is the requesting end of a lane, with the journal of what was
 //     sent (journal.go); an InLane (inlane.go) is the answering end, with the mirror of the
 //     ring. A local lane is both, over one ring, without fabric. Each end of a lane that
-//     another node has the other end of has an LaneEndpoint (post.go) while it is up.
+//     another node has the other end of has a LaneEndpoint (post.go) while it is up.
 //
 //   - A Method (method.go, turns.go, order.go) has the requests that wait for its workers.
 //
