@@ -13,12 +13,12 @@
 //
 // Lock order, from the outside in:
 //
-//  1. conductor.statusTurn, with which nothing else is held;
+//  1. lent.turn of a worker, then conductor.statusTurn, with which nothing else is held;
 //  2. conductor.serving (out of service), conductor.rotating, domain.using, domain.making;
 //  3. outgoing.mu, worker.mu, region.mu, session.publishing;
-//  4. bulk.mu, also with domain.making or region.mu held;
+//  4. bulk.mu, also with domain.making or region.mu held, and conductor.mapping, with worker.mu held or nothing;
 //  5. conductor.mu;
-//  6. laneInfo.mu, session.mu, spiller.mu, conductor.identifying, which are held for a moment or, as laneInfo.mu, while
+//  6. laneInfo.mu, session.mu, spiller.mu, lent.mu, conductor.identifying, which are held for a moment or, as laneInfo.mu, while
 //     something is sent.
 //
 // There is one exception: who releases a region disposes of its domain with region.mu held, and waits there for
