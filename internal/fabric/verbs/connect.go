@@ -175,8 +175,11 @@ func (e *Endpoint) make(ctx context.Context, a address) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.destroyed || e.phase() == phaseClosed || ctx.Err() != nil {
+	switch {
+	case e.destroyed || e.phase() == phaseClosed:
 		return errors.Join(fabric.ErrClosed, d.ctl.release(ah))
+	case ctx.Err() != nil: // makeReady may hear of this before it looks at ctx
+		return errors.Join(ctx.Err(), d.ctl.release(ah))
 	}
 	if err := e.turn(func() error { return e.lib.toReady(&link) }); err != nil {
 		return errors.Join(fmt.Errorf("path MTU %d, GID index %d: %w", link.mtu, index, err), d.ctl.release(ah))

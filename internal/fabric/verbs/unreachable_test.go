@@ -128,3 +128,16 @@ func TestCloseBesideMakingReady(t *testing.T) {
 		r.must(b.close())
 	}
 }
+
+// What is made ready too late says so, and not that somebody has closed it: makeReady may hear of it before it looks at its context.
+func TestMadeReadyTooLate(t *testing.T) {
+	needDevice(t)
+	r := newRig(t, Default(), 512, false)
+	a, b := r.newEnd(0, 16, 16), r.newEnd(1, 16, 16)
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.ep.make(late, b.ep.addr); !errors.Is(err, context.Canceled) || errors.Is(err, fabric.ErrClosed) {
+		t.Errorf("made ready after its context has ended: %v", err)
+	}
+	r.must(errors.Join(a.close(), b.close()))
+}
