@@ -341,6 +341,23 @@ func TestWaitedForService(t *testing.T) {
 	})
 }
 
+// Calls keep nothing for each other that has to do with time: a program may make some in bubbles of testing/synctest, and others not.
+func TestCallsInBubbles(t *testing.T) {
+	call := func(t *testing.T) {
+		n, conn := fake(t, stackOptions{register: echoSize().register})
+		if _, err := testgrpc.NewTestServiceClient(conn).UnaryCall(limit(t), &testgrpc.SimpleRequest{}); err != nil {
+			t.Error(err)
+		}
+		if err := n.quiet(); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 5 {
+		synctest.Test(t, call)
+		call(t)
+	}
+}
+
 func TestNames(t *testing.T) {
 	_, conn := fake(t, stackOptions{register: echoSize().register})
 	for method, text := range map[string]string{

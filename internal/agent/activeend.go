@@ -48,8 +48,9 @@ type ActiveEnd struct {
 	// those that are being registered.
 	locals map[*Region]fabric.MemoryRegion
 	asked  map[*Region]bool
-	// leaving: it is closed, and its registrations are being closed.
+	// leaving: it is closed, and its registrations are being closed. lent are those that Forget has given away to be closed.
 	leaving bool
+	lent    int
 
 	// posts are the work requests that are not complete, by the number modulo
 	// bulkDepth: done, the first of them (that of a LaneEndpoint is the last that is complete),
@@ -158,7 +159,7 @@ func (e *ActiveEnd) unregister() {
 
 // Release gives up the device's resources, once no registration is under way, in either direction.
 func (e *ActiveEnd) Release() {
-	if !e.Over || e.leaving || len(e.asked) > 0 || e.PD == nil {
+	if !e.Over || e.leaving || e.lent > 0 || len(e.asked) > 0 || e.PD == nil {
 		return
 	}
 	var errs []error
@@ -179,11 +180,20 @@ func (e *ActiveEnd) Release() {
 }
 
 // Forget takes a region that nothing needs any more out of those that are
-// registered. The caller closes what it returns.
+// registered. The caller closes what it returns, if that is not nil, on another goroutine, and says so with Closed.
 func (e *ActiveEnd) Forget(r *Region) fabric.MemoryRegion {
 	mr := e.locals[r]
-	delete(e.locals, r)
+	if mr != nil {
+		delete(e.locals, r)
+		e.lent++
+	}
 	return mr
+}
+
+// Closed takes note that a registration that Forget has returned is closed.
+func (e *ActiveEnd) Closed() {
+	e.lent--
+	e.Release()
 }
 
 // room reports whether another chunk may be posted, with the fences it may need.

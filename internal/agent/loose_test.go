@@ -288,6 +288,36 @@ func TestCloseLeavesRegistrationsToOthers(t *testing.T) {
 	}
 }
 
+// A connection that ends while the registration of a region that was freed is being closed waits for that with its protection domain,
+// which devices do not close before.
+func TestCloseWaitsForWhatIsForgotten(t *testing.T) {
+	x := newRegionRig(t, fabrictest.NewFake())
+	e, err := NewActiveEnd(x.b.a, x.b.dev, x.b.a.CQs[0], 600, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := x.addRegion(x.b, 4, rigService)
+	if e.locals[r], err = e.PD.Register(r.Mem, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.Free()
+	mr := e.Forget(r)
+	if again := e.Forget(r); mr == nil || again != nil {
+		t.Fatalf("forgotten: %v, and again: %v", mr, again)
+	}
+	e.Close()
+	if e.PD == nil {
+		t.Error("the protection domain is closed before a registration in it")
+	}
+	if err := mr.Close(); err != nil {
+		t.Error(err)
+	}
+	e.Closed()
+	if e.PD != nil {
+		t.Error("the protection domain is left for ever")
+	}
+}
+
 // countedRegion counts how often a registration is closed.
 type countedRegion struct {
 	fabric.MemoryRegion

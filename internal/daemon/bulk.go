@@ -289,7 +289,11 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 	c := d.conductor
 	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
-	e, err := b.connect(ctx, s)
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	e, heard, err := b.connect(ctx, giveUp, s)
+	defer heard()
+	var unused agent.Opening
 	uncertain := false
 	d.agent.Commands.Call(func() {
 		over := s.Reason()
@@ -304,6 +308,10 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 			err = over
 			return
 		}
+		if err == nil && ctx.Err() != nil { // the peer's end may be gone already
+			unused, err = e.Opening, context.Cause(ctx)
+			e.Close()
+		}
 		if err != nil {
 			e = nil
 			again = c.ctx.Err() == nil && time.Now().Before(until) && b.view.Mover.Awaits(attempt)
@@ -316,6 +324,9 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 			b.view.Mover.Broken(serr)
 		}
 	})
+	if unused.Session != nil {
+		d.tellBulkBroken(unused, false, err)
+	}
 	if err == nil {
 		b.mu.Lock()
 		b.made = time.Now()
@@ -329,7 +340,9 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 	return again, err
 }
 
-func (b *bulk) connect(ctx context.Context, s *session) (*agent.ActiveEnd, error) {
+// connect makes this node's end of a connection. giveUp ends ctx: it is called when the peer says that its end is gone, until heard is.
+func (b *bulk) connect(ctx context.Context, giveUp context.CancelCauseFunc, s *session) (_ *agent.ActiveEnd, heard func(), err error) {
+	heard = func() {}
 	d := b.domain
 	c := d.conductor
 	// As with lanes: the peer must come to read the answers to its own questions.
@@ -337,19 +350,25 @@ func (b *bulk) connect(ctx context.Context, s *session) (*agent.ActiveEnd, error
 	case s.asking <- struct{}{}:
 		defer func() { <-s.asking }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, heard, ctx.Err()
 	}
 	e, err := agent.NewActiveEnd(d.agent, s.fabric.Device, d.agent.CQs[s.fabric.Number], c.tags.Add(1), b.peer)
 	if err != nil {
-		return nil, err
+		return nil, heard, err
 	}
 	question := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{Domain: d.name, Class: laneBulk, Bulk: true, Address: e.Endpoint.Address()}}
-	answer, err := s.ask(ctx, question)
+	s.number(question)
+	heard = s.awaits(awaitedEnd{own: true, seq: question.Seq}, giveUp)
+	answer, err := s.askNumbered(ctx, question)
+	accepted := err == nil
 	if err == nil && (answer.Lane == nil || len(answer.Lane.Address) > fabric.MaxAddress) {
 		err = fmt.Errorf("%w: a connection without a usable address", peerproto.ErrFrame)
 	}
 	if err == nil {
 		err = e.Endpoint.Connect(ctx, answer.Lane.Address, fabric.Active)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(ctx)
 	}
 	e.Opening = agent.Opening{Session: s, Seq: question.Seq}
 	renews := s.fabric.Device.Caps().LateAccess
@@ -360,7 +379,10 @@ func (b *bulk) connect(ctx context.Context, s *session) (*agent.ActiveEnd, error
 			e.Over = true
 			e.Release()
 		})
-		return nil, err
+		if accepted && s.Reason() == nil {
+			d.tellBulkBroken(e.Opening, false, err) // it waits for this end
+		}
+		return nil, heard, err
 	}
 	e.OnBroken = func(err error) {
 		c.spawn(func() {
@@ -368,7 +390,7 @@ func (b *bulk) connect(ctx context.Context, s *session) (*agent.ActiveEnd, error
 			d.tellBulkBroken(e.Opening, false, err)
 		})
 	}
-	return e, nil
+	return e, heard, nil
 }
 
 // registerLocal registers a worker's memory with a connection's device.

@@ -55,6 +55,8 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	}
 	ctx, cancel := s.within(c.ctx, openTimeout)
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	b := c.bulkWith(d, s.link.name)
 	a, err := b.accepting(s, m.Seq, cancel)
 	if err != nil {
@@ -75,16 +77,23 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 		return err
 	}
 	defer b.connecting.Done()
+	defer s.awaits(awaitedEnd{seq: m.Seq}, giveUp)()
 	fabric.Expect(e.Endpoint, m.Lane.Address)
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
 		Address: e.Endpoint.Address(), NoAtomics: !s.fabric.Device.Caps().Atomics,
 	}})
 	if err == nil {
-		err = e.Endpoint.Connect(ctx, m.Lane.Address, fabric.Passive)
+		if err = e.Endpoint.Connect(ctx, m.Lane.Address, fabric.Passive); errors.Is(err, context.Canceled) {
+			err = context.Cause(ctx)
+		}
 	}
 	if err == nil {
 		e.OnBroken = func(err error) { c.spawn(func() { d.tellBulkBroken(e.Opening, true, err) }) }
-		d.agent.Commands.Call(func() { err = b.view.Accept(e) })
+		d.agent.Commands.Call(func() {
+			if err = context.Cause(ctx); err == nil { // else the peer's end may be gone already
+				err = b.view.Accept(e)
+			}
+		})
 	}
 	if err != nil {
 		d.agent.Commands.Call(func() { _ = e.Endpoint.Close() })
@@ -113,6 +122,7 @@ func (c *conductor) bulkBroken(s *session, m *peerproto.Message) {
 	b := c.bulkWith(d, s.link.name)
 	gone := agent.Opening{Session: s, Seq: m.Seq}
 	why := errors.New("the peer has closed it: " + printable.Limited(m.Reason, peerauth.MaxText))
+	s.giveUp(awaitedEnd{own: m.Lane.Incoming, seq: m.Seq}, why)
 	d.agent.Commands.Call(func() {
 		switch end, p := b.view.Mover.End, b.view.Passive; {
 		case m.Lane.Incoming && end != nil && end.Opening == gone:

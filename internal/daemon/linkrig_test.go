@@ -289,7 +289,7 @@ func TestOpsAskWithinTheBound(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() {
-		_, err := b.connect(ctx, r.s)
+		_, _, err := b.connect(ctx, func(error) {}, r.s)
 		over <- err
 	}()
 	if err := r.peer.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {

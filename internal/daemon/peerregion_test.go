@@ -321,6 +321,32 @@ func TestExportWhileRegionIsGivenBack(t *testing.T) {
 	p.send(frame{"type": "unexported", "seq": held["seq"]})
 }
 
+// A node that still makes a connection for operations, or its end of the peer's, when the peer says that the other end has gone waits for
+// that no longer, and says so.
+func TestConnectionThatPeerGivesUp(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	check(t, b.Halt())
+	_, address, key := silence(t)
+	p := pose(t, a)
+	check(t, p.conn.SetDeadline(time.Now().Add(20*time.Second))) // less than a connection is waited for
+	p.send(frame{"type": "export", "seq": 1, "region": frame{"domain": "default", "index": 1, "generation": 1, "key": key}})
+	m := p.receive("open")
+	if lane, ok := m["lane"].(map[string]any); !ok || lane["bulk"] != true {
+		t.Fatalf("the node opens %v", m)
+	}
+	p.send(frame{"type": "accept", "seq": m["seq"], "lane": frame{"address": address}})
+	p.send(frame{"type": "broken", "seq": m["seq"], "lane": frame{"domain": "default", "bulk": true, "incoming": true}, "reason": "no port"})
+	if said := p.receive("broken"); said["seq"] != m["seq"] {
+		t.Errorf("%v was opened, and the peer is told %v", m, said)
+	}
+	p.send(frame{"type": "open", "seq": 40, "lane": frame{"domain": "default", "bulk": true, "address": address}})
+	p.receive("accept")
+	p.send(frame{"type": "broken", "seq": 40, "lane": frame{"domain": "default", "bulk": true}, "reason": "no route"})
+	if said := p.receive("broken"); said["seq"] != float64(40) {
+		t.Errorf("the end of what was asked for with 40 is given up, and the peer is told %v", said)
+	}
+}
+
 // Of the connections for operations that a peer asks for the newest is made, and none before it goes on; what was
 // asked for before, or again, is refused.
 func TestPeerAsksForConnections(t *testing.T) {

@@ -374,12 +374,12 @@ func (c *conductor) release(r *region) {
 			visits = append(visits, visit{bulks[i], s})
 		}
 	}
-	var locals []fabric.MemoryRegion
+	locals := make(map[*agent.ActiveEnd]fabric.MemoryRegion)
 	d.agent.Commands.Call(func() {
 		for _, m := range d.view.Movers {
 			if m.End != nil {
 				if mr := m.End.Forget(r.view); mr != nil {
-					locals = append(locals, mr)
+					locals[m.End] = mr
 				}
 			}
 		}
@@ -389,6 +389,13 @@ func (c *conductor) release(r *region) {
 		if err := mr.Close(); err != nil {
 			event.RegistrationClose.On(&c.log).Err(err).Msg("closing a region's registration")
 		}
+	}
+	if len(locals) > 0 {
+		d.agent.Commands.Call(func() {
+			for e := range locals {
+				e.Closed() // it may have ended meanwhile
+			}
+		})
 	}
 	c.mu.Lock()
 	d.regions.list[r.view.ID.Index()] = nil

@@ -95,7 +95,11 @@ func (o *Opener) openBest() (*Fabric, error) {
 	case libfabric.Name:
 		err = o.openLibfabric(f)
 	case "auto":
-		if err = o.verbsUsable(); err == nil {
+		if err = o.verbsUsable(); err == nil && o.Again && o.security != nil {
+			// The core before had none, or it would not have begun: it has come since.
+			err = fmt.Errorf("there is an RDMA device now, of which TLS cannot encrypt the data, but tls.data = %q", config.TLSDataTLS)
+		}
+		if err == nil {
 			err = o.openVerbs(f)
 		}
 		if err != nil {

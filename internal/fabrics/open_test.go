@@ -98,7 +98,7 @@ func TestOpenFabric(t *testing.T) {
 		devices        []verbs.DeviceInfo
 		listErr        error
 		openErr        error
-		secured        bool
+		secured, again bool
 		congestion     string
 		use            string // empty: an error
 		says           []string
@@ -109,6 +109,8 @@ func TestOpenFabric(t *testing.T) {
 		{name: "tcp with TLS", provider: "tcp", secured: true, use: "tcp", says: []string{"data connections with TLS 1.3"}},
 		{name: "auto with TLS", provider: "auto", built: true, secured: true, use: "tcp", says: []string{"no RDMA device", "data connections with TLS 1.3"}},
 		{name: "auto with a device and TLS", provider: "auto", built: true, devices: up, secured: true, says: []string{"has chosen verbs", `tls.data = "tls"`, `set fabric.provider = "tcp"`}},
+		{name: "auto with TLS, and a device since the last core", provider: "auto", built: true, devices: up, secured: true, again: true, use: "tcp", says: []string{"RDMA device now", `tls.data = "tls"`}},
+		{name: "auto in another core", provider: "auto", built: true, devices: up, again: true, use: "verbs", says: []string{"mlx5_0 port 1"}},
 		{name: "tcp needs nothing", provider: "tcp", built: true, listErr: broken, use: "tcp"},
 		{name: "verbs", provider: "verbs", built: true, devices: up, use: "verbs", says: []string{"mlx5_0 port 1"}},
 		{name: "verbs broken", provider: "verbs", built: true, devices: up, openErr: broken, says: []string{`fabric.provider = "verbs"`, "is broken"}},
@@ -134,7 +136,7 @@ func TestOpenFabric(t *testing.T) {
 				security = new(peerauth.Guard).Data(nil)
 			}
 			o := NewOpener(cfg, zerolog.New(&log), security)
-			o.nodes = t.TempDir()
+			o.nodes, o.Again = t.TempDir(), c.again
 			o.Verbs.Built = c.built
 			o.Verbs.Devices = func() ([]verbs.DeviceInfo, error) { return c.devices, c.listErr }
 			if c.built {
