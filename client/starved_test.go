@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,13 +45,21 @@ func TestLongRunBesideShortOnes(t *testing.T) {
 		return nil
 	})
 	for range 5 {
-		before, begin := short.Load(), time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		_, err := echo.Call(ctx, make([]byte, 1900)) // 16 slots of 64
-		if passed := short.Load() - before; err != nil || passed > 5000 {
-			t.Errorf("%d short requests have passed it in %v: %v", passed, time.Since(begin), err)
+		// One that is starved is each time; a thread that stands still is not.
+		least := int64(math.MaxInt64)
+		for try := 0; try < 3 && least > 5000; try++ {
+			before := short.Load()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			_, err := echo.Call(ctx, make([]byte, 1900)) // 16 slots of 64
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			least = min(least, short.Load()-before)
 		}
-		cancel()
+		if least > 5000 {
+			t.Errorf("%d short requests have passed it", least)
+		}
 	}
 	close(stop)
 	within(t, "callers", wg.Wait)

@@ -103,7 +103,11 @@ func (n *fakeNet) stream(ctx context.Context, target string) (*fakeStream, error
 	var cancel context.CancelCauseFunc
 	s.ctx, cancel = context.WithCancelCause(n.ctx)
 	s.giveUp = func() { cancel(server.ErrGivenUp) }
-	unlink := context.AfterFunc(ctx, s.giveUp)
+	unlink := context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // of which the handler hears by itself
+			s.giveUp()
+		}
+	})
 	hctx, stop := s.ctx, context.CancelFunc(func() {})
 	if d, ok := ctx.Deadline(); ok {
 		hctx, stop = context.WithDeadline(s.ctx, d)

@@ -17,7 +17,7 @@ import (
 func TestHandlerErrors(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startService(t, c, "b", "jobs")
-	c.awaitService("a", "b", "jobs", "transform", 0)
+	c.awaitService("a", "b", "jobs", "stream", 0) // the last that it registers
 	conn := c.attach("a")
 	for _, test := range []struct{ method, request, want string }{
 		{"fail", "reason", "no: reason"},
@@ -106,7 +106,7 @@ func TestDeadline(t *testing.T) {
 // and none of which ends, each process has its part. Then each answers some of many.
 func TestBalance(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
-	const atOnce, handlers = 32, 32
+	const atOnce, handlers = 32, 1024
 	held := []*holding{holdRequests(t, c, "b", handlers), holdRequests(t, c, "b", handlers)}
 	c.awaitService("b", "b", "held", "hold", 2)
 	c.awaitService("a", "b", "held", "hold", 0)
@@ -116,17 +116,28 @@ func TestBalance(t *testing.T) {
 		t.Fatal(err)
 	}
 	var fs []*client.Future
-	for range atOnce {
+	send := func() {
 		f, err := hold.Go(bounded(t), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		fs = append(fs, f)
 	}
-	eventually(t, "all are under way", func() bool { return held[0].begun.Load()+held[1].begun.Load() == atOnce })
+	underway := func() bool { return int(held[0].begun.Load()+held[1].begun.Load()) == len(fs) }
+	// A process gets none before it has mapped the lane.
+	eventually(t, "both take requests", func() bool {
+		if underway() {
+			send()
+		}
+		return held[0].begun.Load() > 0 && held[1].begun.Load() > 0
+	})
+	for range max(atOnce, 3*len(fs)) {
+		send()
+	}
+	eventually(t, "all are under way", underway)
 	for i, h := range held {
-		if n := h.begun.Load(); n < atOnce/5 {
-			t.Errorf("process %d has %d of %d requests", i, n, atOnce)
+		if n := int(h.begun.Load()); n < len(fs)/5 {
+			t.Errorf("process %d has %d of %d requests", i, n, len(fs))
 		}
 		h.letGo()
 	}

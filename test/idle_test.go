@@ -17,7 +17,7 @@ func TestIdle(t *testing.T) {
 	const idleFor, attempts, workers = 2 * time.Second, 15, 8
 	c := newPair(t, sandbox.Settings{})
 	service := startService(t, c, "b", "jobs")
-	c.awaitService("a", "b", "jobs", "post", 0)
+	c.awaitService("a", "b", "jobs", "stream", 0) // the last that it registers
 	startTraffic(t, c.attach("a"), "b/jobs/transform").undisturbed(t)
 	for range workers {
 		c.attach("a")

@@ -23,7 +23,7 @@ import (
 func TestNoise(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startService(t, c, "b", "jobs")
-	c.awaitService("a", "b", "jobs", "post", 0)
+	c.awaitService("a", "b", "jobs", "stream", 0) // the last that it registers
 	before := map[string]sandbox.PIDs{}
 	tr := startTraffic(t, c.attach("a"), "b/jobs/transform")
 	for _, name := range c.names {

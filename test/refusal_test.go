@@ -23,7 +23,7 @@ import (
 func TestUnknownTargets(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startService(t, c, "b", "jobs")
-	c.awaitService("a", "b", "jobs", "post", 0)
+	c.awaitService("a", "b", "jobs", "stream", 0) // the last that it registers
 	conn := c.attach("a")
 	for target, want := range map[string]error{
 		"b/nothing/there":       client.ErrNoService,
@@ -55,7 +55,7 @@ var name64 = strings.Repeat("x", attach.MaxNameLen+1)
 func TestOversize(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startService(t, c, "b", "jobs")
-	c.awaitService("a", "b", "jobs", "post", 0)
+	c.awaitService("a", "b", "jobs", "stream", 0) // the last that it registers
 	conn := c.attach("a")
 	ctx := bounded(t)
 	m, err := conn.Method(ctx, "b/jobs/transform")
@@ -134,7 +134,7 @@ func TestNoDaemon(t *testing.T) {
 func TestSecondDaemon(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startService(t, c, "b", "jobs")
-	c.awaitService("a", "b", "jobs", "post", 0)
+	c.awaitService("a", "b", "jobs", "stream", 0) // the last that it registers
 	tr := startTraffic(t, c.attach("a"), "b/jobs/transform")
 	out, err := exec.Command(programs.rdmad, "run", "-c", filepath.Join(c.dir, "a.toml")).CombinedOutput()
 	var exit *exec.ExitError

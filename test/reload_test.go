@@ -57,7 +57,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	c := newPair(t, sandbox.Settings{Extra: "[limits]\nworkers = 10\n"})
 	startService(t, c, "b", "jobs")
 	conn := c.attach("a")
-	c.awaitService("a", "b", "jobs", "who", 1)
+	c.awaitService("a", "b", "jobs", "stream", 1) // the last that it registers
 	traffic := startTraffic(t, conn, "b/jobs/transform")
 	traffic.flows(t)
 	before := c.status("a")
@@ -198,9 +198,7 @@ func TestReloadLimitsAndPeers(t *testing.T) {
 		_, err := conn.Call(ctx, "b/jobs/who", nil)
 		return err
 	}
-	if err := call(); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the service answers", func() bool { return call() == nil })
 	c.edit("a", swap(t, "workers = 10\n", "workers = 1\n"))
 	c.reload("a")
 	if err := attach(); err == nil {

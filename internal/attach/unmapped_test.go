@@ -104,6 +104,9 @@ func TestServiceWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-asked
+	if _, err := s.Ask(t.Context(), &attach.Message{Type: attach.TypePing}); err != nil { // all lanes, and the end of one, have been heard of
+		t.Fatal(err)
+	}
 	select {
 	case id := <-mapped:
 		t.Errorf("lane %d is mapped without room", id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -62,7 +63,8 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	if err != nil {
 		return err
 	}
-	defer close(a.over)
+	accepted := sync.OnceFunc(func() { close(a.over) })
+	defer accepted()
 	e := &agent.PassiveEnd{Agent: d.agent, Tag: c.tags.Add(1), Opening: agent.Opening{Session: s, Seq: m.Seq}}
 	b.mu.Lock()
 	err = b.prepare(s)
@@ -76,7 +78,8 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	if err != nil {
 		return err
 	}
-	defer b.connecting.Done()
+	connected := sync.OnceFunc(b.connecting.Done)
+	defer connected()
 	defer s.awaits(awaitedEnd{seq: m.Seq}, giveUp)()
 	fabric.Expect(e.Endpoint, m.Lane.Address)
 	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
@@ -97,6 +100,8 @@ func (c *conductor) acceptBulk(s *session, m *peerproto.Message) error {
 	}
 	if err != nil {
 		d.agent.Commands.Call(func() { _ = e.Endpoint.Close() })
+		connected()
+		accepted() // before the peer is told, which may not read it
 		d.tellBulkBroken(e.Opening, true, err)
 	}
 	return nil

@@ -345,17 +345,26 @@ func (s *session) askNumbered(ctx context.Context, m *peerproto.Message) (*peerp
 	if err := s.send(m); err != nil {
 		return nil, err
 	}
+	var err error
+	var a *peerproto.Message
 	select {
-	case a := <-answer:
-		if a.Type == peerproto.TypeRefuse {
-			return nil, fmt.Errorf("node %s refuses: %s", s.link.name, printable.Limited(a.Reason, peerauth.MaxText))
-		}
-		return a, nil
+	case a = <-answer:
 	case <-s.done:
-		return nil, s.Reason()
+		err = s.Reason()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("no answer from node %s: %w", s.link.name, ctx.Err())
+		err = fmt.Errorf("no answer from node %s: %w", s.link.name, ctx.Err())
 	}
+	if err != nil {
+		select {
+		case a = <-answer: // one that has come counts: the peer may do something, or wait, because of it
+		default:
+			return nil, err
+		}
+	}
+	if a.Type == peerproto.TypeRefuse {
+		return nil, fmt.Errorf("node %s refuses: %s", s.link.name, printable.Limited(a.Reason, peerauth.MaxText))
+	}
+	return a, nil
 }
 
 // Reason returns why the session is over; nil while it lives.

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// busyPage is a page whose answers never end; /kept keeps its connection.
+// busyPage is a page whose answers never end; /kept keeps its connection. They have all the time of a test.
 func busyPage(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patient))
 	if r.URL.Path == "/kept" {
 		Keep(r)
 	}

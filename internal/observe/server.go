@@ -27,7 +27,7 @@ const (
 	// profiles and for what the page sends for long. idleTimeout is how long a connection
 	// may wait for its next request.
 	readTimeout  = 5 * time.Second
-	shortTimeout = 3 * time.Second
+	shortTimeout = 5 * time.Second
 	writeTimeout = 10 * time.Second
 	idleTimeout  = 30 * time.Second
 	// maxProfile is the longest profile, in seconds. One is made at a time.

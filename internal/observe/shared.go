@@ -39,16 +39,20 @@ func (s *shared[T]) get(ctx context.Context) (T, error) {
 	late := time.NewTimer(s.patience - time.Since(asked))
 	defer late.Stop()
 	var none T
+	var err error
 	select {
 	case <-done:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.answer, s.err
 	case <-late.C:
-		return none, fmt.Errorf("no answer for %v", time.Since(asked).Round(time.Millisecond))
+		err = fmt.Errorf("no answer for %v", time.Since(asked).Round(time.Millisecond))
 	case <-ctx.Done():
-		return none, ctx.Err()
+		err = ctx.Err()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && s.done == done {
+		return none, err
+	}
+	return s.answer, s.err // it may have come although this goroutine was late to see it
 }
 
 // wait asks the question. Its goroutine ends when the daemon answers, or with the process.

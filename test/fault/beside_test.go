@@ -72,7 +72,7 @@ func TestKillClientsBesideCores(t *testing.T) {
 		}
 	}
 	r.quiet(t)
-	judge(t, ended, r.executed)
+	judge(t, ended, r.executions())
 }
 
 // The same for processes of a service, beside another one.

@@ -90,7 +90,7 @@ func (r *rig) plan(t *testing.T, matrix bool, f func(s setting, places []place))
 		if killed || t.Failed() {
 			t.Fatalf("%v: killed %v\n%s", s, killed, v.tail())
 		}
-		judge(t, readOutcomes(t, v.outcomes), maps.Clone(r.executed))
+		judge(t, readOutcomes(t, v.outcomes), r.executions())
 		places := v.passages().places(faultpoint.Client, func(point string) bool { return s.life == "calls" && matrix || !tried[point] })
 		for _, p := range places {
 			tried[p.point] = true
@@ -129,8 +129,8 @@ func TestKillClients(t *testing.T) {
 	for _, name := range ends {
 		maps.Copy(ended, readOutcomes(t, name))
 	}
-	judge(t, ended, r.executed)
-	t.Logf("%d outcomes of victims are known, %d requests were executed", len(ended), len(r.executed))
+	judge(t, ended, r.executions())
+	t.Logf("%d outcomes of victims are known, %d requests were executed", len(ended), len(r.executions()))
 	t.Run("every point", func(t *testing.T) { r.all(t, faultpoint.Client) })
 }
 

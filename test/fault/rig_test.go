@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -47,6 +48,13 @@ type rig struct {
 	returned []time.Duration
 	// hit is where processes were killed or stopped.
 	hit map[string]bool
+}
+
+// executions are the executions of t/do so far: there may still be some.
+func (r *rig) executions() map[uint64]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.executed)
 }
 
 func newRig(t *testing.T) *rig {

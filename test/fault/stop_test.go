@@ -54,7 +54,7 @@ func TestStopClients(t *testing.T) {
 			t.Errorf("request %#x ended as %s although nobody died", id, how)
 		}
 	}
-	judge(t, ended, r.executed)
+	judge(t, ended, r.executions())
 }
 
 // The same for processes of a service, beside another one.

@@ -87,6 +87,9 @@ func (g *agent) play(rounds int, serve bool) error {
 		if err != nil {
 			return err
 		}
+		if n > 0 {
+			deadline = time.Now().Add(patience)
+		}
 		for _, d := range c[:n] {
 			switch {
 			case d.Status != fabric.StatusSuccess:

@@ -130,8 +130,8 @@ func TestSilentPeer(t *testing.T) {
 			}
 			const side = 1
 			e := p.ep[side]
-			must(t, unix.SetsockoptInt(e.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 200))
 			p.fill(t, side)
+			must(t, unix.SetsockoptInt(e.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 200)) // not before: it gets stuck while it lives
 			polled := []unix.PollFd{{Fd: int32(e.fd)}}
 			for deadline := time.Now().Add(patience); polled[0].Revents&unix.POLLERR == 0; {
 				if _, err := unix.Poll(polled, int(patience/time.Millisecond)); err != nil && err != unix.EINTR {

@@ -42,7 +42,7 @@ func TestManyFarewells(t *testing.T) {
 	d.mu.Lock()
 	now := time.Now()
 	for i := range d.farewells {
-		d.farewells[i].next = now
+		d.farewells[i].next, d.farewells[i].until = now, now.Add(time.Hour)
 	}
 	d.mu.Unlock()
 	d.bell.Ring()

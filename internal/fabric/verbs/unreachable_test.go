@@ -84,28 +84,35 @@ func TestUnreachablePeerHoldsUpNobody(t *testing.T) {
 		t.Skipf("needs a kernel that looks for a peer for a while: %v, %v", err, whole)
 	}
 
-	b := r.newEnd(0, 16, 16)
-	there.token = newToken() // no other end's
-	go func() { connected <- b.ep.Connect(ctx, there.encode(), fabric.Passive) }()
-	connecting(t, b)
-	began = time.Now()
-	r.dev[0].heard(message{kind: msgReady, to: b.ep.addr.token, from: there.token})
-	if took := time.Since(began); took > whole/2 {
-		t.Errorf("the device's goroutine is busy with one message for %v, of %v", took, whole)
-	}
 	cancel()
-	for range 2 {
+	if err := <-connected; err == nil {
+		t.Error("connected")
+	}
+	r.must(a.ep.Close())
+
+	// Who waits for the kernel does each time; a thread that stands still does not.
+	hearing, returning, closing := time.Hour, time.Hour, time.Hour
+	for round := 0; round < 5 && max(hearing, returning, closing) > whole/2; round++ {
+		b := r.newEnd(0, 16, 16)
+		there.token = newToken() // no other end's
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { connected <- b.ep.Connect(ctx, there.encode(), fabric.Passive) }()
+		connecting(t, b)
+		began = time.Now()
+		r.dev[0].heard(message{kind: msgReady, to: b.ep.addr.token, from: there.token})
+		hearing = min(hearing, time.Since(began))
+		began = time.Now()
+		cancel()
 		if err := <-connected; err == nil {
 			t.Error("connected")
 		}
+		returning = min(returning, time.Since(began))
+		began = time.Now()
+		r.must(b.ep.Close())
+		closing = min(closing, time.Since(began))
 	}
-	if took := time.Since(began); took > whole/2 {
-		t.Errorf("Connect returns %v after its context has ended, of %v", took, whole)
-	}
-	began = time.Now()
-	r.must(errors.Join(a.ep.Close(), b.ep.Close()))
-	if took := time.Since(began); took > whole/2 {
-		t.Errorf("Close takes %v, of %v", took, whole)
+	if max(hearing, returning, closing) > whole/2 {
+		t.Errorf("of %v, the device's goroutine is busy with one message for %v, Connect returns %v after its context has ended, Close takes %v", whole, hearing, returning, closing)
 	}
 }
 
