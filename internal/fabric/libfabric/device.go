@@ -49,7 +49,8 @@ type Device struct {
 	unused    []*controlPeer // that are to be forgotten when nothing is on its way
 	outbox    []letter
 	// last is until when a device that is closed has time for what it has to say.
-	last time.Time
+	last     time.Time
+	partings int // looks at what it has to say since then
 	// unmapped: the control endpoint cannot be closed, see files.go.
 	unmapped bool
 	queues   int

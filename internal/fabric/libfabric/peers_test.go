@@ -6,6 +6,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/rdmad/rdmad/internal/fabric"
 )
 
 // The control endpoints of peers are forgotten when nobody needs them any more, and not while a farewell may be on its way to them.
@@ -45,5 +47,26 @@ func TestPeersAreForgotten(t *testing.T) {
 				t.Fatalf("%d are still known", known)
 			}
 		}
+	})
+}
+
+// A peer that can be reached is told of an end, also where the device's goroutine had no processor for an hour meanwhile.
+func TestFarewellOfOneWhoStoodStill(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		if cfg.Provider == shmProvider {
+			t.Skip("its devices tell each other by a call, in one process")
+		}
+		p := newPairingOf(t, &provider{cfg: cfg, demands: likeEFA(cfg)}, nil, 16, 4096)
+		d, e := p.dev[0], p.ep[0]
+		d.mu.Lock()
+		for _, to := range d.peers {
+			to.refs++
+			m := message{kind: msgGone, to: e.peer.token, from: e.addr.token}
+			d.outbox = append(d.outbox, letter{to: to, m: m, until: time.Now().Add(-time.Hour)})
+		}
+		d.mu.Unlock()
+		d.bell.Ring()
+		p.collect(func(end int, c fabric.Completion) bool { return end == 1 && c.Op == fabric.OpDisconnect })
+		p.close()
 	})
 }

@@ -18,6 +18,9 @@ const (
 	letterTime = 2 * time.Second
 	// lastTime is the same for all of a device that is closed.
 	lastTime = 100 * time.Millisecond
+	// leastTries is how often it is tried at least, controlRest apart unless somebody rings: the device's goroutine may stand still for
+	// longer than both, while the library does nothing for it either.
+	leastTries = 50
 	// heardAtOnce is how many messages are taken before others are sent: peers that never stop
 	// keep nobody from hearing of an end.
 	heardAtOnce = 256
@@ -36,6 +39,7 @@ type letter struct {
 	to    *controlPeer
 	m     message
 	until time.Time
+	tries int // in vain
 }
 
 // controlOf returns the control endpoint of a peer's device, to be released.
@@ -186,7 +190,7 @@ func (d *Device) deliver(now time.Time) (timeout int, open bool) {
 		}
 		// An error is as good as a peer that is gone.
 		sent, _ := d.ctl.send(l.to.addr, l.m)
-		if sent || now.After(l.until) {
+		if l.tries++; sent || l.tries >= leastTries && now.After(l.until) {
 			d.release(l.to)
 			continue
 		}
@@ -194,12 +198,15 @@ func (d *Device) deliver(now time.Time) (timeout int, open bool) {
 	}
 	clear(d.outbox[len(left):])
 	d.outbox = left
+	if d.closed {
+		d.partings++
+	}
 	sending := d.ctl.sending()
 	if !sending {
 		d.forgetUnused()
 	}
 	switch {
-	case d.closed && len(left) == 0 && (!sending || now.After(d.last)):
+	case d.closed && len(left) == 0 && (!sending || d.partings >= leastTries && now.After(d.last)):
 		return 0, false
 	case len(left) > 0 || sending || !d.waits && len(d.endpoints) > 0:
 		return int(controlRest.Milliseconds()), true

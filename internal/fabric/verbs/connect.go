@@ -26,9 +26,10 @@ var farewellWaits = [...]time.Duration{20 * time.Millisecond, 100 * time.Millise
 const (
 	// repetitions is how often a msgGone is repeated.
 	repetitions = len(farewellWaits) - 1
-	// farewellRest is the wait while there is no room for one, farewellMost how long that is tried.
-	farewellRest = time.Millisecond
-	farewellMost = 2 * time.Second
+	// farewellRest is the wait while there is no room for one, farewellTries how often that is tried: about two seconds. They are counted
+	// since the device's goroutine may stand still for as long, while nobody makes room.
+	farewellRest  = time.Millisecond
+	farewellTries = 1000
 )
 
 var errPeerGone = fmt.Errorf("%w while it was being connected", fabric.ErrPeerClosed)
@@ -44,8 +45,8 @@ type route struct {
 type farewell struct {
 	to          route
 	m           message
-	next, until time.Time
-	sent        int // repetitions
+	next        time.Time
+	sent, tries int // repetitions, and how often there was no room for the next
 }
 
 // Connect implements fabric.Endpoint. It may be called once. Both roles do the same
@@ -311,7 +312,7 @@ func (d *Device) leave(e *Endpoint) error {
 	e.ready = false
 	now := time.Now()
 	f := farewell{
-		to: e.to, m: message{kind: msgGone, to: e.peer.token, from: e.addr.token}, next: now.Add(farewellWaits[0]), until: now.Add(farewellMost),
+		to: e.to, m: message{kind: msgGone, to: e.peer.token, from: e.addr.token}, next: now.Add(farewellWaits[0]),
 	}
 	if e.isLost {
 		f.sent = repetitions // it need not be told
@@ -357,11 +358,12 @@ func (d *Device) repeatFarewells(now time.Time) (timeout int, open bool) {
 // repeat repeats a farewell that is due. False: it is over. Many at once find no room, until the device's goroutine has taken in that
 // others were sent.
 func (f *farewell) repeat(c *datagrams, now time.Time) bool {
-	if f.sent == repetitions || now.After(f.until) {
+	if f.sent == repetitions || f.tries == farewellTries {
 		return false
 	}
 	if err := c.send(f.to.ah, f.to.qpn, f.to.secret, f.m); errors.Is(err, unix.EAGAIN) {
 		f.next = now.Add(farewellRest)
+		f.tries++
 		return true
 	}
 	f.sent++
