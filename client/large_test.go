@@ -365,12 +365,12 @@ func TestLargeBelowALimit(t *testing.T) {
 // An error about a size says what the size is, where the limit comes from, and what can be done.
 func TestTooLargeSaysWhy(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	serve(t, b, 1, handlers{"echo": func(c *server.Call) error { return c.Reply(c.Request()) }, "huge": func(c *server.Call) error {
+	serve(t, b, 1, handlers{"sized": func(c *server.Call) error { return c.Reply(c.Request()) }, "huge": func(c *server.Call) error {
 		c.Answer(client.MaxMessage + 1)
 		return nil
 	}})
 	c := attach(t, a)
-	m := method(t, c, "b/t/echo")
+	m := method(t, c, "b/t/sized")
 	for _, try := range []struct {
 		m    *client.Method
 		req  int

@@ -64,3 +64,68 @@ func TestLongRunBesideShortOnes(t *testing.T) {
 	close(stop)
 	within(t, "callers", wg.Wait)
 }
+
+// A stream goes on, although the ring is full of calls that last, and more of those wait for room than end while its lease lasts.
+func TestStreamBesideManyLongCalls(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes 6 s, after which what has begun waits behind nobody: without -short")
+	}
+	_, b := daemontest.Pair(t, tiny)
+	let, say := make(chan struct{}), make(chan string)
+	var began atomic.Int64
+	serve(t, b, 100, handlers{"long": func(*server.Call) error { began.Add(1); <-let; return nil }})
+	serveStreams(t, b, streams{"news": func(s *server.Stream) error {
+		for msg := range say {
+			if err := s.Send([]byte(msg)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	c := attachTo(t, b)
+	news, long := open(t, c, "b/t/news"), method(t, c, "b/t/long")
+	const callers = 400
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() { _, _ = long.Call(ctx, nil) })
+	}
+	defer within(t, "callers", wg.Wait)
+	defer close(let)
+	defer cancel()
+	daemontest.Eventually(t, "the ring is full", func() error {
+		if n := began.Load(); n < 48 {
+			return fmt.Errorf("%d calls are under way", n)
+		}
+		return nil
+	})
+	stop := make(chan struct{})
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		for tick := time.NewTicker(50 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+				let <- struct{}{}
+			}
+		}
+	})
+	for _, want := range []string{"first", "second"} {
+		say <- want
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		got, err := news.Recv(ctx)
+		cancel()
+		if err != nil || string(got) != want {
+			t.Errorf("%q, %v, want %q", got, err, want)
+			break
+		}
+	}
+	close(say)
+	close(stop)
+	within(t, "the one who ends calls", ending.Wait)
+	if n := began.Load(); n > callers*3/4 {
+		t.Errorf("%d of %d calls have begun before the stream went on", n, callers)
+	}
+}
