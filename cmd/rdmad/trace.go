@@ -15,6 +15,7 @@ import (
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/shm"
 )
@@ -117,7 +118,7 @@ func (f *traceFlags) run(outer context.Context, out io.Writer) error {
 		var t status.Traced
 		raw := a.TracedJSON
 		if !f.json {
-			raw = look.Plain(raw)
+			raw = printable.JSON(raw)
 		}
 		if err := json.Unmarshal(raw, &t); err != nil {
 			return fmt.Errorf("trace: %w", err)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/internal/status"
 )
 
@@ -173,7 +174,7 @@ func (d *Daemon) Close() error {
 // Parse reads a state, for people: see Plain.
 func Parse(raw json.RawMessage) (*status.Node, error) {
 	s := new(status.Node)
-	if err := json.Unmarshal(Plain(raw), s); err != nil {
+	if err := json.Unmarshal(printable.JSON(raw), s); err != nil {
 		return nil, fmt.Errorf("%w: status: %w", attach.ErrVersion, err)
 	}
 	return s, nil

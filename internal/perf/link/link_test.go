@@ -107,6 +107,22 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// What the other side says of itself does not disturb the terminal that it is printed on, whatever it is.
+func TestPlainTexts(t *testing.T) {
+	s, c := pair(t)
+	must(t, c.Send("used", map[string]string{"device": "\x1b]0;title\x07\u009b2J\n\t5\tsend"}))
+	var got map[string]string
+	must(t, s.Receive(within(t), "used", &got))
+	if want := "?]0;title??2J  5 send"; got["device"] != want {
+		t.Errorf("%q, want %q", got["device"], want)
+	}
+	c.Fail(errors.New("no\x1b[2J"), false)
+	var failed *RefusedError
+	if err := s.Receive(within(t), "used", &got); !errors.As(err, &failed) || failed.Reason != "no?[2J" {
+		t.Errorf("%v", err)
+	}
+}
+
 // Sides that differ say so on both ends, and what differs.
 func TestMismatch(t *testing.T) {
 	for what, other := range map[string]Greeting{

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/rdmad/rdmad/internal/printable"
 )
 
 const (
@@ -43,13 +45,14 @@ func encode(kind string, body any) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// decode is the inverse of encode, for a line without its end. Errors are *ProtocolError.
+// decode is the inverse of encode, for a line without its end, but for control characters in texts, which terminals may take for
+// commands: what the other side says of itself is printed. Errors are *ProtocolError.
 func decode(line []byte) (message, error) {
 	var m message
 	if len(line)+1 > MaxMessage {
 		return m, protocolError("a line of more than %d bytes", MaxMessage)
 	}
-	if err := Strict(line, &m); err != nil {
+	if err := Strict(printable.JSON(line), &m); err != nil {
 		return message{}, protocolError("not a message: %v", err)
 	}
 	if !validKind(m.Kind) {

@@ -1,10 +1,11 @@
-package look
+package printable
 
 import "strconv"
 
-// Plain returns JSON whose texts have nothing that would disturb a terminal or a table, as table.Plain does it for one text: the program at
-// the other end of a socket may be anybody's. Ends of lines and tabs become spaces. It changes valid JSON to valid JSON of the same shape.
-func Plain(raw []byte) []byte {
+// JSON returns JSON whose texts have nothing that would disturb a terminal or a table: the program at the other end of a
+// socket may be anybody's. Ends of lines and tabs become spaces, other control characters question marks. It changes valid JSON to
+// valid JSON of the same shape.
+func JSON(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); {
 		n, instead := 1, byte(0)
