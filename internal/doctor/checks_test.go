@@ -294,15 +294,15 @@ func TestPlan(t *testing.T) {
 	want := plan{
 		peers: 64, domains: 2, classes: 2, parallel: 1, lanes: rings * 2,
 		pinned:   rings * (slots + 2*queueBytes),
-		segments: (rings + 2) * (1187840 + 8560640), hugepages: (rings + 2) * (1 + 5),
-		files: baseFiles + laneFiles*(rings*2+4) + workerFiles*20, threads: baseThreads + 2, objects: 3*rings*2 + 4,
+		segments: (rings + 2) * (1187840 + 8560640 + 528448 + 135232), hugepages: (rings + 2) * (1 + 5),
+		files: baseFiles + 3*(rings*2+4) + 4*20, threads: baseThreads + 2, objects: 3*rings*2 + 4,
 	}
 	if p != want {
 		t.Errorf("got  %+v\nwant %+v", p, want)
 	}
 	more := planOf(parse(t, b.String()+"[lanes]\nper_peer = 3\n"))
 	if more.lanes != 3*p.lanes || more.pinned != 3*p.pinned || more.segments != 3*p.segments || more.hugepages != 3*p.hugepages ||
-		more.files != p.files+2*laneFiles*(rings*2+4) || more.objects != 3*3*rings*2+4 || !strings.Contains(more.String(), "x 3 lanes x") {
+		more.files != p.files+2*3*(rings*2+4) || more.objects != 3*3*rings*2+4 || !strings.Contains(more.String(), "x 3 lanes x") {
 		t.Errorf("with three lanes: %+v", more)
 	}
 	if p := planOf(config.Default()); p.pinned != 0 || p.lanes != 0 || p.segments == 0 {
@@ -346,11 +346,11 @@ func TestCgroup(t *testing.T) {
 	const mount, own = "sys/fs/cgroup/unified", "/system.slice/rdmad.service"
 	m.put(mount+"/cgroup.controllers", "memory pids rdma\n")
 	m.put(mount+own+"/memory.max", "max\n")
-	m.expect(t, "cgroup", OK, "room for the 27.9 MiB")
+	m.expect(t, "cgroup", OK, "room for the 29.8 MiB")
 	m.put(mount+"/system.slice/memory.max", "16777216\n")
-	m.expect(t, "cgroup", Fail, "27.9 MiB", "/system.slice/memory.max is 16.0 MiB", "MemoryMax=")
+	m.expect(t, "cgroup", Fail, "29.8 MiB", "/system.slice/memory.max is 16.0 MiB", "MemoryMax=")
 	m.put(mount+"/system.slice/memory.max", "67108864\n")
-	m.expect(t, "cgroup", Warn, "27.9 MiB", "is 64.0 MiB", "no room for regions", "leave it 32.0 MiB")
+	m.expect(t, "cgroup", Warn, "29.8 MiB", "is 64.0 MiB", "no room for regions", "leave it 32.0 MiB")
 	m.put(mount+"/system.slice/memory.max", "lots\n")
 	m.put(mount+own+"/pids.max", "64\n")
 	m.expect(t, "cgroup", Warn, "65 threads", "is 64", "TasksMax=")
@@ -365,9 +365,9 @@ func TestCgroup(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	m := healthy(t)
-	m.expect(t, "files", OK, "3212 are enough", "this process is 20000")
+	m.expect(t, "files", OK, "4242 are enough", "this process is 20000")
 	m.put("proc/self/limits", fmt.Sprintf(limitsFile, "unlimited", "unlimited", "1024"))
-	m.expect(t, "files", Warn, "is 1024", "LimitNOFILE=3212", "limits.workers")
+	m.expect(t, "files", Warn, "is 1024", "LimitNOFILE=4242", "limits.workers")
 	m.running()
 	m.expect(t, "files", OK, "pid 77")
 	delete(m.files, "proc/77/limits")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/fabric/libfabric"
 	"github.com/rdmad/rdmad/internal/status"
 )
 
@@ -108,4 +109,15 @@ func TestPaths(t *testing.T) {
 	m.expect(t, "path", OK, "1 lane by verbs to b")
 	s.Lanes = append(s.Lanes, up("b", "mtu 1024"), up("b", "mtu 4096"), up("b", "mtu 1024"))
 	m.expect(t, "path", OK, "2 lanes to b: mtu 1024", "1 lane to b: mtu 4096")
+}
+
+// What only a fabric needs is no failure where there is none: the daemon starts without.
+func TestNoFabricWithoutPeers(t *testing.T) {
+	m := healthy(t)
+	m.Config.Peers, m.Config.Fabric.Provider, m.Built = nil, "verbs", false
+	m.expect(t, "provider", Warn, "this build has no provider verbs")
+	m.Config.Fabric.Provider = "libfabric"
+	if !libfabric.Built {
+		m.expect(t, "provider", Warn, "which this build does not have")
+	}
 }

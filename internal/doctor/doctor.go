@@ -193,9 +193,9 @@ func (e *Env) wantsRDMA() bool {
 	return e.Config.Fabric.Provider == verbs.Name || e.Config.Fabric.Provider == "auto"
 }
 
-// severity is how bad it is that RDMA does not work.
+// severity is how bad it is that the configured fabric does not work: a node without peers opens none.
 func (e *Env) severity() Level {
-	if e.Config.Fabric.Provider == "auto" {
+	if e.Config.Fabric.Provider == "auto" || len(e.Config.Peers) == 0 {
 		return Warn
 	}
 	return Fail

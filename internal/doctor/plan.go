@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/scaling"
+	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -12,12 +14,6 @@ const (
 	// slots: a generous estimate for 256 sends with inline data, 512 receives
 	// and their completions. Devices differ.
 	queueBytes = 256 << 10
-	// laneFiles is how many descriptors a lane takes: its segment and, with some
-	// fabrics, a connection.
-	laneFiles = 2
-	// workerFiles is how many descriptors an attached process takes: its
-	// connection, its segment and its pidfd.
-	workerFiles = 3
 	// baseFiles is what the daemon needs anyway: listeners, bells, peers.
 	baseFiles = 128
 	// baseThreads is what the core needs besides its agents.
@@ -41,8 +37,8 @@ type plan struct {
 	lanes int
 	// pinned is how many bytes of slots and queues the fabric locks in memory.
 	pinned uint64
-	// segments is how many bytes of shared memory lanes take, with local ones,
-	// and hugepages how many huge pages if they are made of them.
+	// segments is how many bytes of shared memory lanes take, with local ones, rings and
+	// vaults, and hugepages how many huge pages if rings are made of them.
 	segments, hugepages uint64
 	files, threads      int
 	objects             int
@@ -55,10 +51,11 @@ func planOf(c *config.Config) plan {
 	for _, class := range c.Classes {
 		size := segmentSize(class.SlotSize, class.Slots)
 		p.pinned += uint64(2*p.peers*p.domains*p.parallel) * (uint64(class.SlotSize)*uint64(class.Slots) + queueBytes)
-		p.segments += rings * size
+		p.segments += rings * (size + uint64(vault.Size(class.Slots)))
 		p.hugepages += rings * pagesOf(size)
 	}
-	p.files = baseFiles + laneFiles*(p.lanes+p.domains*p.classes*p.parallel) + workerFiles*c.Limits.Workers*p.domains
+	// Of the two processes of a daemon, to which the limit applies, the core has more.
+	p.files = baseFiles + scaling.LaneCoreFDs*(p.lanes+p.domains*p.classes*p.parallel) + scaling.WorkerCoreFDs*c.Limits.Workers*p.domains
 	p.threads = baseThreads + c.Agent.Count
 	p.objects = laneObjects*p.lanes + agentObjects*c.Agent.Count
 	return p

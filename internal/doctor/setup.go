@@ -51,7 +51,7 @@ func checkProvider(_ context.Context, e *Env) []Finding {
 	const name = "provider"
 	switch {
 	case e.Config.Fabric.Provider == libfabric.Name && !libfabric.Built:
-		return one(Fail, name, `go build -tags libfabric, with cgo and libfabric-dev installed; or set fabric.provider = "tcp", "verbs" or "auto"`,
+		return one(e.severity(), name, `go build -tags libfabric, with cgo and libfabric-dev installed; or set fabric.provider = "tcp", "verbs" or "auto"`,
 			`fabric.provider = "libfabric", which this build does not have`)
 	case e.wantsRDMA() && !e.Built:
 		return one(e.severity(), name, "go build -tags verbs, with cgo, libibverbs-dev and librdmacm-dev installed; or set fabric.provider = \"tcp\"",

@@ -73,7 +73,7 @@ func checkTLS(_ context.Context, e *Env) []Finding {
 	data := ""
 	if c.Data == config.TLSDataTLS {
 		data = "; data connections have TLS too"
-		if d, _, err := rdmasys.Choose(e.Devices, e.Config.Verbs.Device, e.Config.Verbs.Port, e.Config.Verbs.GIDIndex); e.Config.Fabric.Provider == "auto" && e.Built && e.DevicesErr == nil && err == nil {
+		if d, _, err := rdmasys.Choose(e.Devices, e.Config.Verbs.Device, e.Config.Verbs.Port, e.Config.Verbs.GIDIndex); e.Config.Fabric.Provider == "auto" && len(e.Config.Peers) > 0 && e.Built && e.DevicesErr == nil && err == nil {
 			found = append(found, one(Fail, name, `set fabric.provider = "tcp", or tls.data = "plain" and see docs/security.md`,
 				`tls.data = "tls", but fabric.provider = "auto" would choose %s, and RDMA cannot encrypt: the daemon will not start`, d.Name)...)
 		}

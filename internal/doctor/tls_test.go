@@ -45,6 +45,8 @@ func TestTLS(t *testing.T) {
 	m.expect(t, "tls", OK, "data connections have TLS too")
 	m.secure(t, 2*year, nodecert.Request{Node: "a", Until: later}, "data = 'tls'\n[fabric]\nprovider = 'auto'\n")
 	m.expect(t, "tls", Fail, "would choose mlx5_0", `fabric.provider = "tcp"`)
+	m.Config.Peers = nil // which opens no fabric
+	m.expect(t, "tls", OK, "data connections have TLS too")
 	m.secure(t, 2*year, nodecert.Request{Node: "a", Until: time.Now().Add(20*24*time.Hour + time.Hour)}, plain)
 	m.expect(t, "tls", Warn, "in 20 days", "rdmad certs init --dir DIR --force a")
 	m.secure(t, 24*time.Hour, nodecert.Request{Node: "a", Until: time.Now().Add(time.Hour)}, plain)

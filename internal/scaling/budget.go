@@ -17,10 +17,11 @@ const (
 	LinkBudget = 512 << 10
 	// LinkGoroutines are the core's goroutines for a peer, with or without lanes.
 	LinkGoroutines = 8
-	// LinkFDs are the descriptors of a peer without lanes, and LaneFDs those of a lane's
-	// end: ring, vault and connection in the core, ring and vault in the supervisor.
-	LinkFDs = 1
-	LaneFDs = 5
+	// LinkFDs are the descriptors of a peer without lanes, LaneCoreFDs those of a lane's end in the core, its ring, its vault and
+	// its connection, and LaneFDs those and ring and vault in the supervisor.
+	LinkFDs     = 1
+	LaneCoreFDs = 3
+	LaneFDs     = LaneCoreFDs + 2
 	// OpenBudget is how long the first call to a peer takes that has no lane yet.
 	OpenBudget = 50 * time.Millisecond
 	// OpenFrames are the messages between the daemons to open a lane: one each way.

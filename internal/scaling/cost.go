@@ -27,9 +27,12 @@ const (
 // although the worker maps it too.
 func Worker() int { return slots.WorkerSegmentSize + WorkerPrivate }
 
-// WorkerFDs are the descriptors of a worker: in the core its socket, its segment, its pidfd
-// and, of a client, its pager; in the supervisor copies of the first three.
-const WorkerFDs = 7
+const (
+	// WorkerCoreFDs are the descriptors of a worker in the core: its socket, its segment, its pidfd and, of a client, its pager.
+	WorkerCoreFDs = 4
+	// WorkerFDs are those and the copies of the first three in the supervisor.
+	WorkerFDs = WorkerCoreFDs + 3
+)
 
 // Lane is what one end of a lane of a geometry costs.
 type Lane struct {
@@ -88,6 +91,6 @@ func Of(c *config.Config, l Load) Node {
 		Lanes: ways * way.Total(), Pinned: ways * way.Pinned, QPs: ways * lanes,
 		// A lane's ring and vault are in the core and in the supervisor, its connection
 		// in the core.
-		FDs: l.Workers*WorkerFDs + l.Peers + ways*lanes*5,
+		FDs: l.Workers*WorkerFDs + l.Peers + ways*lanes*LaneFDs,
 	}
 }
