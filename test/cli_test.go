@@ -77,7 +77,7 @@ func TestCommandLine(t *testing.T) {
 		{"config show -c " + bad, 2, []string{bad + ":4: agent.count: "}},
 		{"config docs", 0, []string{"## [limits]", "| `workers` | integer | `1024` | 1 to 4095 | live"}},
 		{"config explain-memory -c " + good, 0, []string{"class small", "8192 x 128", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE"}},
-		{"config explain-memory --workers -1 -c " + good, 2, []string{"--workers must not be negative"}},
+		{"config explain-memory --workers -1 -c " + good, 2, []string{"--workers -1: want 0 to 4095"}},
 		{"config diff -c " + good + " --socket " + none, 1, []string{none, "not running"}},
 		{"config diff --socket " + none, 1, []string{none, "not running"}},
 		{"config diff a b", 2, []string{"got 2 arguments"}},

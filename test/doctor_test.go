@@ -136,6 +136,8 @@ func TestDoctorRunning(t *testing.T) {
 	}
 	resume := halt(t, c.status("a").PIDs.Supervisor)
 	f = checkUp(2)
+	told := run(t, rdmad(t, "reload", "--timeout", "4s", "--socket", c.socket("a")))
+	told.check(t, "reload", 1, "node a was told, and has not said within 4s", "--timeout", "rdmad doctor")
 	resume()
 	if d := f["daemon"]; d.Level != "FAIL" || !strings.Contains(d.Found, "is halted (SIGSTOP, or a debugger)") {
 		t.Errorf("a supervisor that is halted: %+v", d)

@@ -55,7 +55,7 @@ var badInputs = map[string]badInput{
 	"rdmad config diff":           {wrong: []string{"a b", "-c CONFIG --set x", "/nonexistent.toml", "BAD", "-c CONFIG CONFIG"}, asks: with("CONFIG")},
 	"rdmad config docs":           {wrong: []string{"extra"}, prints: with("")},
 	"rdmad config example":        {wrong: []string{"extra"}, prints: with("")},
-	"rdmad config explain-memory": {wrong: []string{"extra", "-c /nonexistent.toml"}, prints: with("-c CONFIG")},
+	"rdmad config explain-memory": {wrong: []string{"extra", "-c /nonexistent.toml", "-c CONFIG --workers -1", "-c CONFIG --workers 100000000000000"}, prints: with("-c CONFIG")},
 	"rdmad config show":           {wrong: []string{"extra", "-c /nonexistent.toml"}, prints: with("-c CONFIG")},
 	"rdmad core":                  {wrong: []string{"extra"}, prints: with("--probe")},
 	"rdmad counters":              {wrong: []string{"extra", "--interval x"}, asks: with(""), beside: true},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 	"github.com/rdmad/rdmad/internal/scaling"
+	"github.com/rdmad/rdmad/slots"
 )
 
 func newConfigExplainMemory() *cobra.Command {
@@ -28,8 +29,8 @@ func newConfigExplainMemory() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if workers < 0 {
-				return usagef("--workers must not be negative, got %d", workers)
+			if most := slots.MaxOwner * len(cfg.Domains); workers < 0 || workers > most {
+				return usagef("--workers %d: want 0 to %d, %d for each domain", workers, most, slots.MaxOwner)
 			}
 			if !c.Flags().Changed("workers") {
 				workers = cfg.Limits.Workers * len(cfg.Domains)

@@ -61,7 +61,7 @@ func (f *reloadFlags) run(ctx context.Context, out, problems io.Writer) error {
 	if err != nil {
 		return err
 	}
-	after, err := awaited(ctx, f.socket, reloadedSince(before, then))
+	after, err := awaited(ctx, f.socket, before.Node, f.timeout, reloadedSince(before, then))
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,9 @@ func signalled(ctx context.Context, socket string, sig syscall.Signal, check fun
 	return s, nil
 }
 
-// awaited returns the first state that is the outcome. Each look attaches anew, because the core may be another.
-func awaited(ctx context.Context, socket string, outcome func(*status.Node) bool) (*status.Node, error) {
+// awaited returns the first state that is the outcome of what a node was told, within the limit that ctx has. Each look attaches anew,
+// because the core may be another.
+func awaited(ctx context.Context, socket, node string, limit time.Duration, outcome func(*status.Node) bool) (*status.Node, error) {
 	answers := false
 	for {
 		raw, err := look.Ask(ctx, socket, "rdmad-signal")
@@ -51,7 +52,10 @@ func awaited(ctx context.Context, socket string, outcome func(*status.Node) bool
 			if err == nil || answers && errors.Is(err, look.ErrNoAnswer) { // it had no time to answer once more
 				err = ctx.Err()
 			}
-			return nil, fmt.Errorf("the outcome is not known, see the daemon's log: %w", err)
+			if errors.Is(err, context.DeadlineExceeded) {
+				return nil, fmt.Errorf("node %s was told, and has not said within %v what has come of it: give it longer with --timeout, see the daemon's log, and ask: rdmad doctor", node, limit)
+			}
+			return nil, fmt.Errorf("node %s was told, and what has come of it is not known, see the daemon's log: %w", node, err)
 		case <-time.After(outcomeLook):
 		}
 	}

@@ -61,7 +61,7 @@ func (f *upgradeFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return withoutCore(f.socket, err)
 	}
-	after, err := awaited(ctx, f.socket, upgradedSince(before, then))
+	after, err := awaited(ctx, f.socket, before.Node, f.timeout, upgradedSince(before, then))
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (m *model) key(key, text string) tea.Cmd {
 	case "+":
 		m.options.Interval = max(m.options.Interval/2, shortest)
 	case "-":
-		m.options.Interval = min(m.options.Interval*2, longest)
+		m.options.Interval = max(m.options.Interval, min(m.options.Interval*2, longest))
 	default:
 		v.move(key)
 	}

@@ -214,6 +214,10 @@ func TestKeys(t *testing.T) {
 	if _, _ = press("+"); m.options.Interval != 500*time.Millisecond {
 		t.Errorf("interval %v", m.options.Interval)
 	}
+	m.options.Interval = 5 * time.Minute // as it was asked for
+	if _, _ = press("-"); m.options.Interval != 5*time.Minute {
+		t.Errorf("less often than every 5m is every %v", m.options.Interval)
+	}
 	if _, quits := press("q"); !quits {
 		t.Error("q does not quit")
 	}
