@@ -101,10 +101,20 @@ func watch(t *testing.T, url string) *watching {
 // next reads an event, which is exactly two lines and an empty one.
 func (w *watching) next() (name, data string) {
 	w.t.Helper()
+	name, data, ok := w.another()
+	if !ok {
+		w.t.Fatalf("the stream has ended: %v", w.lines.Err())
+	}
+	return name, data
+}
+
+// another is next, unless the stream ends.
+func (w *watching) another() (name, data string, more bool) {
+	w.t.Helper()
 	var got []string
 	for len(got) < 3 {
 		if !w.lines.Scan() {
-			w.t.Fatalf("the stream has ended after %q: %v", got, w.lines.Err())
+			return "", "", false
 		}
 		got = append(got, w.lines.Text())
 	}
@@ -113,7 +123,7 @@ func (w *watching) next() (name, data string) {
 	if !ok || !is || got[2] != "" {
 		w.t.Fatalf("no event: %.200q", got)
 	}
-	return name, data
+	return name, data, true
 }
 
 // ends checks that the stream ends.
