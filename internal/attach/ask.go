@@ -92,24 +92,26 @@ func (s *Session) StopAsking() {
 	}
 }
 
-// await waits for the answer to a question. One that has come counts, also if the
-// session has ended since.
+// await waits for the answer to a question. One that has come counts, whatever else has ended by the time it is looked at.
 func (s *Session) await(ctx context.Context, c *question) (*Message, error) {
 	var a *Message
+	var err error
 	select {
 	case a = <-c.answer:
 	case <-s.done:
+		err = s.Err()
+	case <-s.quiet:
+		err = cmp.Or(s.Err(), ErrClosed)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
 		select {
 		case a = <-c.answer:
 		default:
-			return nil, s.Err()
+			s.leave(c)
+			return nil, err
 		}
-	case <-s.quiet:
-		s.leave(c)
-		return nil, cmp.Or(s.Err(), ErrClosed)
-	case <-ctx.Done():
-		s.leave(c)
-		return nil, ctx.Err()
 	}
 	if a.Fail != nil {
 		return nil, a.Fail.Err()

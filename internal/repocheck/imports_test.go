@@ -69,7 +69,8 @@ var layers = []layer{
 	{"internal/peerauth", []string{"internal/config", "internal/event", "internal/fabric/tcp", "internal/nodecert", "internal/peerproto", "internal/printable", "internal/status", "internal/turnstile"}},
 	{"internal/fabrics", []string{"internal/config", "internal/event", "internal/fabric", "internal/fabric/libfabric", "internal/fabric/tcp", "internal/fabric/verbs", "internal/rdmasys"}},
 	{"internal/daemon", []string{"internal/agent", "internal/attach", "internal/cgroup", "internal/config", "internal/counters", "internal/depot", "internal/event", "internal/fabric", "internal/fabric/tcp", "internal/fabrics", "internal/faultpoint", "internal/handoff", "internal/nodecert", "internal/nodelog", "internal/observe", "internal/peerauth", "internal/peerproto", "internal/printable", "internal/status", "internal/turnstile", "internal/vault", "internal/version", "internal/webpage", "slots", "shm"}},
-	{"internal/doctor", []string{"internal/cgroup", "internal/nodecert", "shm", "slots", "internal/fabric/libfabric", "internal/fabric/verbs", "internal/rdmasys", "internal/attach", "internal/config", "internal/event", "internal/status"}},
+	{"internal/scaling", []string{"slots", "internal/vault", "internal/config"}},
+	{"internal/doctor", []string{"internal/cgroup", "internal/nodecert", "internal/scaling", "internal/vault", "shm", "slots", "internal/fabric/libfabric", "internal/fabric/verbs", "internal/rdmasys", "internal/attach", "internal/config", "internal/event", "internal/status"}},
 	{"internal/daemontest", []string{"internal/leaktest", "internal/daemon", "internal/supervisor", "internal/handoff", "internal/nodelog", "internal/status", "internal/version", "internal/event", "internal/attach", "internal/config"}},
 	{"internal/exchange", nil},
 	{"client", []string{"internal/cgroup", "internal/faultpoint", "internal/attach", "internal/exchange", "slots", "shm"}},
@@ -79,7 +80,7 @@ var layers = []layer{
 	{"internal/bench/content", nil},
 	{"internal/bench/cputime", nil},
 	{"internal/bench/...", []string{"shm", "client", "server", "internal/bench/content", "internal/bench/cputime"}},
-	{"internal/perf/link", nil},
+	{"internal/perf/link", []string{"internal/printable"}},
 	{"internal/perf", []string{"shm", "internal/poller", "internal/fabric", "internal/perf/link"}},
 	{"internal/perf/report", []string{"internal/perf"}},
 	{"internal/perf/plot", []string{"internal/perf", "internal/perf/report"}},
@@ -98,7 +99,6 @@ var layers = []layer{
 	{"bench/...", []string{"shm", "client", "server", "server/node", "internal/bench/...", "cmd/..."}},
 	{"internal/slotmodel", nil},
 	{"test/...", anything},
-	{"internal/scaling", []string{"slots", "internal/vault", "internal/config"}},
 	{"internal/repocheck", nil},
 }
 
