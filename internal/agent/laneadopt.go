@@ -27,7 +27,7 @@ func (l *OutLane) Adopt() {
 			continue
 		}
 		taken := l.Ring.Word(i) == k.Word.With(slots.Taken)
-		if !taken || k.State == vault.EntryFreeing {
+		if (!taken || k.State == vault.EntryFreeing) && !l.served(i, &k) {
 			// Not taken yet, or the answer was handed over already, or what is left is
 			// to free the slots.
 			if taken {
@@ -53,6 +53,16 @@ func (l *OutLane) Adopt() {
 	l.domain.Looks.traffic = true // answers may wait for a worker that does not take them
 	l.Plan.Rescan()
 	l.Ring.WakeFree()
+}
+
+// served reports whether a handler of this node may be at work on an adopted request, whatever its slot word has become, which the worker
+// can write to: then nobody else has the slots until it is done, as without a change of cores.
+func (l *OutLane) served(i int, k *vault.Entry) bool {
+	if l.Local == nil || k.State != vault.EntrySent {
+		return false
+	}
+	r := &l.Local.records[i] // which were adopted before; of an answer that was handed over it is done
+	return r.active && r.ticket == k.Word.Ticket()
 }
 
 // Adopt takes over the records of a lane, which is suspended then if it is not local.

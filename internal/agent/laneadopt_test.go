@@ -25,7 +25,7 @@ func (s *side) successor(t *testing.T, out *OutLane, in *InLane, workers ...*rig
 	}
 	o := &OutLane{
 		domain: n.d, id: out.id, Row: out.Row, geo: out.geo, Ring: out.Ring, kept: out.kept, Mirror: out.Mirror, Closed: out.Closed, Plan: out.Plan,
-		journal: make([]entry, out.geo.Slots), covered: make([]bool, out.geo.Slots), Sharing: sharing.New(out.Ring),
+		journal: make([]entry, out.geo.Slots), covered: make([]bool, out.geo.Slots), blamed: make([]slots.Word, out.geo.Slots), Sharing: sharing.New(out.Ring),
 	}
 	i := &InLane{
 		domain: n.d, id: in.id, Row: in.Row, geo: in.geo, Ring: in.Ring, kept: in.kept, Mirror: in.Mirror, answers: in.answers,
@@ -216,4 +216,50 @@ func TestMovedAnswerIsFreedByASuccessor(t *testing.T) {
 	allFree(t, out.Ring, 0)
 	out.idle(t)
 	in.idle(t)
+}
+
+// A worker that spoils the word of its own request keeps its slots from others while a handler has them, also when the core is
+// replaced meanwhile, and who is beside it in the ring gets its answer.
+func TestSpoiledWordOutlivesTheCore(t *testing.T) {
+	s := newSide(t, nil)
+	out, in := s.localLane(t)
+	hostile, honest, service := s.addWorker(1), s.addWorker(3), s.addService()
+	bad, good := s.send(hostile, out.Ring, 8, false, 1), s.send(honest, out.Ring, 8, false, 2)
+	settle(s)
+	for _, c := range []*rigCall{bad, good} {
+		if _, ok := service.rings.Down.Pop(); !ok {
+			t.Fatal("no hint")
+		}
+		pick(t, in.Ring, service, c.u.Index)
+	}
+	out.Ring.Free(bad.u.Index, bad.u.Len)
+	s, out, in = s.successor(t, out, in, hostile, honest, service)
+	var u slots.Run
+	for u.Len == 0 || u.Index != bad.u.Index { // once around the ring
+		if u.Len > 0 {
+			out.Ring.Abort(u)
+		}
+		var err error
+		if u, err = out.Ring.Claim(honest.id, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.publishAs(t, honest, out.Ring, u, slots.Header{Method: rigMethod})
+	settle(s)
+	if w := in.Ring.AnswerWord(bad.u.Index); w.Ticket() != bad.u.Ticket {
+		t.Error("the slot is another request's while its handler runs")
+	}
+	finish(s, in.Ring, service, bad.u)
+	finish(s, in.Ring, service, good.u)
+	settle(s)
+	if !out.Ring.Answered(good.u, honest.id) {
+		t.Error("the honest caller has no answer")
+	}
+	// What the handler has written to its slot was another's by then, who hears of that.
+	if !out.Ring.Answered(u, honest.id) {
+		t.Error("whoever has taken the slot meanwhile has no outcome")
+	}
+	if out.check(t); out.busy != 0 || service.view.outstanding != 0 {
+		t.Errorf("%d slots are in use, the service has %d requests", out.busy, service.view.outstanding)
+	}
 }
