@@ -69,7 +69,7 @@ const (
 	longestTurn = 20 * keptFor
 	// pressesAfter is after how long a claim for what has begun does not wait behind others of the process any more: where calls take
 	// minutes, and many wait for room, its turn may come after the process that has the exchange has given it up, which is after three times
-	// as long. It is one of two then that wait for what becomes free.
+	// as long or more. It is one of two then that wait for what becomes free.
 	pressesAfter = int64(5 * time.Second)
 )
 
