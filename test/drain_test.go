@@ -111,7 +111,7 @@ func TestDrainWaitsForLostPeers(t *testing.T) {
 // is forgotten by neither the next core nor the next program. The node's own workers find
 // other nodes meanwhile, and call them as ever.
 func TestDrainWaits(t *testing.T) {
-	c := newPair(t, sandbox.Settings{})
+	c := newPair(t, sandbox.Settings{Extra: "[limits]\nconnect_wait = \"1m\"\n"})
 	startEcho(t, c, "a")
 	startService(t, c, "b", "jobs")
 	c.awaitService("a", "b", "jobs", "who", 0)
@@ -150,6 +150,12 @@ func TestDrainWaits(t *testing.T) {
 		t.Errorf("a worker of the node: %v", err)
 	}
 
+	// Who names the node waits for it to be in service again, over a change of its core.
+	patient := make(chan error, 1)
+	go func() {
+		_, err := conn.Call(bounded(t), "b/jobs/who", nil)
+		patient <- err
+	}()
 	c.killCore("b")
 	if s := c.status("b"); s.Drain == nil || !s.Draining {
 		t.Errorf("the next core is in service: %+v", s.Drain)
@@ -159,6 +165,9 @@ func TestDrainWaits(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	c.awaitPeer("a", "b", "connected")
+	if err := <-patient; err != nil {
+		t.Errorf("who has waited: %v", err)
+	}
 	if _, err := conn.Call(bounded(t), "b/jobs/who", nil); err != nil {
 		t.Errorf("in service again: %v", err)
 	}

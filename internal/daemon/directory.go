@@ -60,10 +60,12 @@ func (s *session) publish() {
 	s.sendDirectory()
 }
 
-// sendDirectory tells the peer what this node serves. The caller holds publishing, so that a
-// newer directory is never overtaken.
+// sendDirectory tells the peer what this node serves, and before that whether it takes requests: who waits for a method there
+// would ask for a lane in between. The caller holds publishing, so that a newer directory is never overtaken.
 func (s *session) sendDirectory() {
-	ls := s.link.conductor.listings()
+	c := s.link.conductor
+	c.tellServiceNow(s)
+	ls := c.listings()
 	if err := s.send(&peerproto.Message{Type: peerproto.TypeDirectory, Directory: ls}); err != nil {
 		s.end(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/peerauth"
@@ -54,6 +56,33 @@ func (s *session) giveUp(e awaitedEnd, why error) {
 	if giveUp := s.awaited[e]; giveUp != nil {
 		giveUp(why)
 	}
+}
+
+// maxForsaken bounds the openings whose answers nobody waits for: of a peer that never answers the last ones.
+const maxForsaken = 64
+
+// forsake notes that nobody waits any more for the answer to a question, and returns false if that has come already. A peer that
+// accepts a connection later waits for this node's end of it, and is told that there will be none.
+func (s *session) forsake(m *peerproto.Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending[m.Seq] == nil {
+		return false
+	}
+	delete(s.pending, m.Seq)
+	if m.Type != peerproto.TypeOpen {
+		return true
+	}
+	if len(s.forsaken) == maxForsaken {
+		delete(s.forsaken, slices.Min(slices.Collect(maps.Keys(s.forsaken))))
+	}
+	s.forsaken[m.Seq] = &peerproto.Lane{Domain: m.Lane.Domain, Class: m.Lane.Class, Number: m.Lane.Number, Bulk: m.Lane.Bulk}
+	return true
+}
+
+// tellForsaken tells a peer that has accepted an opening too late.
+func (s *session) tellForsaken(l *peerproto.Lane, seq uint64) error {
+	return s.answer(&peerproto.Message{Type: peerproto.TypeBroken, Seq: seq, Reason: "accepted too late", Lane: l})
 }
 
 // errTold is wrapped by why an end of a lane is taken down of which the peer's end has gone.

@@ -272,7 +272,6 @@ func (l *link) serveSession(s *session) {
 		s.publishing.Lock()
 		s.sendDirectory()
 		s.publishing.Unlock()
-		c.tellService(s)
 	})
 	c.spawn(func() { c.repeatExports(s) })
 	c.spawn(func() { c.awaitPeerRepeated(s) })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/peerauth"
@@ -424,4 +425,65 @@ func TestDrainOfAllDomainsAtOnce(t *testing.T) {
 	if <-over {
 		t.Error("it is drained, with a request under way")
 	}
+}
+
+// A peer hears that this node takes no requests before it hears what there is to be had: who waits there for that would ask for a lane in
+// between, and be refused.
+func TestDrainIsToldBeforeTheDirectory(t *testing.T) {
+	r := newLinkRig(t)
+	r.identity, r.outage, r.drains, r.link.session = new(handoff.Node), &outage{}, 1, r.s
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		r.link.serveSession(r.s)
+	}()
+	drains := false
+	for reader := bufio.NewReader(r.peer); ; {
+		m, err := peerproto.Read(reader, peerproto.MaxFrame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drains = drains || m.Type == peerproto.TypeDrain
+		if m.Type == peerproto.TypeDirectory {
+			break
+		}
+	}
+	if !drains {
+		t.Error("the directory comes first")
+	}
+	r.stop()
+	<-served
+}
+
+// Who has found a method on a peer that begins to drain just then waits for it to be back, as one who has not found it yet.
+func TestPeerThatBeginsToDrain(t *testing.T) {
+	key := methodKey{"s", "m"}
+	var last error
+	for range 5 { // in case this stands still for as long as it is waited
+		r := newLinkRig(t)
+		_, said := r.openings()
+		r.cfg.Lanes.PerPeer = 1
+		close(r.s.repeated) // there are no regions
+		r.link.session, r.link.listed = r.s, true
+		r.link.directory = map[string]map[methodKey]peerproto.Listing{"default": {key: {ID: 1}}}
+		over := make(chan error, 1)
+		go func() {
+			_, _, err := r.findLanes(t.Context(), r.domainNamed("default"), attach.Target{Node: "a", Service: "s", Method: "m"}, 2*time.Second)
+			over <- err
+		}()
+		open := <-said
+		r.link.peerDrains(r.s, 1)
+		if err := r.s.handle(&peerproto.Message{Type: peerproto.TypeRefuse, Seq: open.Seq, Reason: "node a is draining"}); err != nil {
+			t.Fatal(err)
+		}
+		last = <-over
+		r.stop()
+		if !errors.Is(last, attach.ErrNoService) {
+			t.Fatal(last)
+		}
+		if !strings.Contains(last.Error(), "refuses") {
+			return // it has looked again, until the time was over
+		}
+	}
+	t.Errorf("it does not wait: %v", last)
 }

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"bufio"
+	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -154,4 +156,57 @@ func TestMemoryOfALaneThatIsBeingConnected(t *testing.T) {
 	}
 	in.connecting.Done()
 	<-dropped
+}
+
+// A peer that accepts an opening when nobody waits for that any more is told at once: it would wait for the other end until its
+// own time is over.
+func TestAcceptedTooLate(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	_, said := r.openings()
+	ctx, giveUp := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() {
+		m := &peerproto.Message{Type: peerproto.TypeOpen, Lane: &peerproto.Lane{Domain: "default", Class: "c", Number: 3, Address: []byte("x")}}
+		r.s.number(m)
+		_, err := r.s.askNumbered(ctx, m)
+		over <- err
+	}()
+	open := <-said
+	giveUp()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	accept := &peerproto.Message{Type: peerproto.TypeAccept, Seq: open.Seq, Lane: &peerproto.Lane{Address: []byte("y")}}
+	for range 2 { // the second is of nobody's
+		if err := r.s.handle(accept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.s.handle(&peerproto.Message{Type: peerproto.TypePing, Seq: 9}); err != nil {
+		t.Fatal(err)
+	}
+	want := peerproto.Lane{Domain: "default", Class: "c", Number: 3}
+	if m := <-said; m.Type != peerproto.TypeBroken || m.Seq != open.Seq || m.Lane == nil || !reflect.DeepEqual(*m.Lane, want) {
+		t.Errorf("the peer is told %+v", m)
+	}
+	if m := <-said; m.Type != peerproto.TypePong {
+		t.Errorf("and then %+v", m)
+	}
+}
+
+// What is remembered of a peer that never answers is bounded.
+func TestForsakenOpenings(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	for seq := range uint64(3 * maxForsaken) {
+		m := &peerproto.Message{Type: peerproto.TypeOpen, Seq: seq, Lane: &peerproto.Lane{Class: "c"}}
+		r.s.pending[seq] = make(chan *peerproto.Message, 1)
+		if !r.s.forsake(m) || r.s.forsake(m) {
+			t.Fatal("an opening is given up once")
+		}
+	}
+	if n := len(r.s.forsaken); n != maxForsaken || r.s.forsaken[3*maxForsaken-1] == nil || r.s.forsaken[0] != nil {
+		t.Errorf("%d are remembered", n)
+	}
 }

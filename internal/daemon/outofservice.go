@@ -160,6 +160,11 @@ func (c *conductor) beginDrain() {
 func (c *conductor) tellService(s *session) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
+	c.tellServiceNow(s)
+}
+
+// tellServiceNow is tellService with publishing held.
+func (c *conductor) tellServiceNow(s *session) {
 	c.mu.Lock()
 	seq := uint64(0)
 	if c.drainsNow() {

@@ -332,6 +332,7 @@ func (c *conductor) resolve(w *worker, m *attach.Message) error {
 // findLanes finds a target and the lanes to it. It looks again when the connection
 // to the place ended while the lanes were being opened.
 func (c *conductor) findLanes(ctx context.Context, d *domain, t attach.Target, wait time.Duration) (place, []*laneInfo, error) {
+	end := time.Now().Add(wait)
 	for {
 		p, err := c.find(ctx, d, t, wait)
 		if err != nil {
@@ -345,13 +346,27 @@ func (c *conductor) findLanes(ctx context.Context, d *domain, t attach.Target, w
 			t.Avoid = append(slices.Clip(t.Avoid), p.node) // any other will do; it may have begun to drain
 			continue
 		}
-		if p.session == nil || errors.Is(err, attach.ErrLimit) || !p.session.endsSoon(ctx) || ctx.Err() != nil {
+		ends := p.session != nil && !errors.Is(err, attach.ErrLimit) && p.session.endsSoon(ctx)
+		left := time.Until(end)
+		switch {
+		case ends && ctx.Err() == nil:
+		case c.drainsAway(p) && left > 0 && ctx.Err() == nil:
+			wait = min(wait, left) // it has begun to since it was found, and may be back in time
+		default:
 			if !errors.Is(err, attach.ErrLimit) {
 				err = fmt.Errorf("%w: %w", attach.ErrNoService, err)
 			}
 			return p, nil, err
 		}
 	}
+}
+
+// drainsAway reports whether a place is on a peer that takes no requests at present.
+func (c *conductor) drainsAway(p place) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.links[p.node]
+	return l != nil && p.session != nil && l.session == p.session && l.draining
 }
 
 // lateLoss is how much later than the fabric a session may notice that the peer's core

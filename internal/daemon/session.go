@@ -65,6 +65,8 @@ type session struct {
 	err     error
 	seq     uint64
 	pending map[uint64]chan *peerproto.Message
+	// forsaken has the openings whose answers nobody waits for any more, by their numbers: see forsake.
+	forsaken map[uint64]*peerproto.Lane
 	// awaited has for each connection that is just being made how to give that up.
 	awaited map[awaitedEnd]context.CancelCauseFunc
 	// answers are the frames that a goroutine is to write, if there are any, and unread is how many bytes those and the ones
@@ -215,6 +217,7 @@ func newSession(l *link, ch *peerauth.Channel, r *bufio.Reader, h, mine *peerpro
 		breaking:    make(chan struct{}, maxOpening),
 		draining:    make(chan struct{}, maxOpening),
 		pending:     make(map[uint64]chan *peerproto.Message),
+		forsaken:    make(map[uint64]*peerproto.Lane),
 		awaited:     make(map[awaitedEnd]context.CancelCauseFunc),
 	}
 	s.clock.offset, s.clock.compared = clock, shm.Nanotime()
@@ -354,12 +357,11 @@ func (s *session) askNumbered(ctx context.Context, m *peerproto.Message) (*peerp
 	case <-ctx.Done():
 		err = fmt.Errorf("no answer from node %s: %w", s.link.name, ctx.Err())
 	}
+	if err != nil && s.forsake(m) {
+		return nil, err
+	}
 	if err != nil {
-		select {
-		case a = <-answer: // one that has come counts: the peer may do something, or wait, because of it
-		default:
-			return nil, err
-		}
+		a = <-answer // one that has come counts, and is just being handed over: the peer may do something, or wait, because of it
 	}
 	if a.Type == peerproto.TypeRefuse {
 		return nil, fmt.Errorf("node %s refuses: %s", s.link.name, printable.Limited(a.Reason, peerauth.MaxText))
@@ -465,11 +467,15 @@ func (s *session) handle(m *peerproto.Message) error {
 		return s.answer(&peerproto.Message{Type: peerproto.TypePong, Seq: m.Seq, Clock: shm.Nanotime()})
 	case peerproto.TypeAccept, peerproto.TypeRefuse, peerproto.TypePong, peerproto.TypeExported, peerproto.TypeUnexported, peerproto.TypeNoted, peerproto.TypeTraced:
 		s.mu.Lock()
-		answer := s.pending[m.Seq]
+		answer, lane := s.pending[m.Seq], s.forsaken[m.Seq]
 		delete(s.pending, m.Seq)
+		delete(s.forsaken, m.Seq)
 		s.mu.Unlock()
-		if answer != nil {
+		switch {
+		case answer != nil:
 			answer <- m
+		case lane != nil && m.Type == peerproto.TypeAccept:
+			return s.tellForsaken(lane, m.Seq)
 		}
 	default:
 		return fmt.Errorf("%w: unknown message %q", peerproto.ErrFrame, printable.Text(string(m.Type)))
