@@ -18,9 +18,9 @@ fail() {
 }
 
 # Every file with its mode and owner, and the content of those that say who there is. What
-# dpkg and the tools for users write for themselves is left out: logs, state, backups.
+# dpkg, apt and the tools for users write for themselves is left out: logs, state, backups.
 listing() {
-	(cd "$root" && find . -xdev \( -path ./proc -o -path ./packages -o -path ./var/lib/dpkg -o -path ./var/log -o -path ./var/cache -o -path ./dev \) -prune \
+	(cd "$root" && find . -xdev \( -path ./proc -o -path ./packages -o -path ./var/lib/dpkg -o -path ./var/lib/apt/lists -o -path ./var/lib/apt/extended_states -o -path ./var/log -o -path ./var/cache -o -path ./dev \) -prune \
 		-o ! -path './etc/*-' ! -path ./etc/.pwd.lock ! -path './run' -printf '%p %M %u:%g %y\n' | sort)
 	(cd "$root/run" && find . -mindepth 1 -printf 'run %p %M %U:%G\n' | sort)
 	for f in passwd group shadow gshadow; do sort "$root/etc/$f"; done
@@ -58,6 +58,44 @@ call_through_daemon() {
 	if chroot "$root" setpriv --reuid nobody --regid nogroup --clear-groups /usr/bin/rdmad status >/dev/null 2>&1; then
 		fail "a stranger may attach"
 	fi
+}
+
+# There is no systemd here: something in its place says of each unit whether it runs, and
+# writes down what it is told to do. Both units are enabled, and run.
+units_on() {
+	mkdir -p "$root/run/systemd/system" "$root/run/units" "$root/etc/systemd/system/sockets.target.wants" "$root/etc/systemd/system/multi-user.target.wants"
+	cat >"$root/usr/bin/systemctl" <<-'EOF'
+		#!/bin/sh
+		echo "$*" >>/run/units/did
+		case "$*" in
+		"start "*) touch "/run/units/$2" ;;
+		"stop "*) rm -f "/run/units/$2" ;;
+		"show --property=ActiveState --value "*) [ -e "/run/units/$4" ] && echo active || echo inactive ;;
+		"show --property=MainPID --value "*) echo 0 ;;
+		"--quiet is-active "*) [ -e "/run/units/$3" ] ;;
+		"--no-reload disable "*) rm -f /etc/systemd/system/*.wants/"$3" ;;
+		daemon-reload) ;;
+		*) exit 1 ;;
+		esac
+	EOF
+	chmod 755 "$root/usr/bin/systemctl"
+	ln -s /usr/lib/systemd/system/rdmad.socket "$root/etc/systemd/system/sockets.target.wants"
+	ln -s /usr/lib/systemd/system/rdmad.service "$root/etc/systemd/system/multi-user.target.wants"
+	in_root systemctl start rdmad.socket
+	in_root systemctl start rdmad.service
+}
+units_are() {
+	for unit in rdmad.socket rdmad.service; do
+		want=no
+		for u in "$@"; do [ "$u" != "$unit" ] || want=yes; done
+		have=no
+		[ ! -e "$root/run/units/$unit" ] || have=yes
+		[ "$have" = "$want" ] || fail "$unit runs: $have, want $want, after $(cat "$root/run/units/did")"
+	done
+}
+units_off() {
+	units_are
+	rm -r "$root/run/systemd" "$root/run/units" "$root/usr/bin/systemctl"
 }
 
 before=$(listing)
@@ -103,6 +141,37 @@ if [ -e "$root/packages/rdma.deb" ]; then
 	in_root dpkg -i /packages/new.deb
 	in_root dpkg --purge rdmad-rdma
 	in_root rdmad config check
+
+	say "exchange by apt-get, which removes one before it installs the other, beside units that run"
+	units_on
+	in_root apt-get install -y --no-install-recommends /packages/rdma.deb
+	units_are rdmad.socket rdmad.service
+	[ -L "$root/etc/systemd/system/sockets.target.wants/rdmad.socket" ] || fail "the socket unit is not enabled any more"
+	in_root apt-get install -y --no-install-recommends /packages/new.deb
+	units_are rdmad.socket rdmad.service
+	tail -n 1 "$root/etc/rdmad/config.toml" | grep -q 'changed here' || fail "the configuration was replaced"
+	say "exchange by dpkg, which goes on beside them"
+	: >"$root/run/units/did"
+	in_root dpkg -i /packages/rdma.deb
+	in_root dpkg -i /packages/new.deb
+	units_are rdmad.socket rdmad.service
+	if grep -E '^(start|stop)' "$root/run/units/did"; then
+		fail "that was not needed"
+	fi
+	say "remove one that runs, and have it again an hour later"
+	in_root dpkg --remove rdmad
+	units_are
+	[ -L "$root/etc/systemd/system/sockets.target.wants/rdmad.socket" ] || fail "the socket unit is enabled until a purge"
+	touch -d '61 minutes ago' "$root/run/rdmad.stopped"
+	in_root dpkg -i /packages/new.deb
+	units_are
+	in_root dpkg --purge rdmad-rdma
+	say "purge one that runs"
+	in_root systemctl start rdmad.service
+	in_root dpkg --purge rdmad
+	units_off
+	in_root dpkg -i /packages/new.deb
+	echo '# changed here' >>"$root/etc/rdmad/config.toml"
 fi
 
 say remove
