@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // packages are what the tests look at.
@@ -141,16 +143,25 @@ func TestRPMExchange(t *testing.T) {
 	}
 }
 
-// A package that is installed over a running daemon tells that, with what systemctl has since version 230, and says so where
-// it cannot.
+// A package that is installed over a running daemon tells that, with what systemctl has since version 230, also while its core
+// cannot start, and says so where it cannot.
 func TestUpgradeOfRunningDaemon(t *testing.T) {
-	script, err := os.ReadFile("files/postinst")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, running := range []bool{true, false} {
-		dir := t.TempDir()
-		daemon := exec.Command("sh", "-c", "trap 'exit 7' USR2; echo ready; while :; do sleep 0.01; done")
+	for _, c := range []struct {
+		state           string
+		process, exists bool // what systemctl says, and what is so
+		told, complains bool
+	}{
+		{state: "active", process: true, exists: true, told: true},
+		{state: "activating", process: true, exists: true, told: true},
+		{state: "active", complains: true},
+		{state: "activating", process: true, complains: true},
+		{state: "activating"}, // it waits for its next start
+		{state: "inactive"},
+		{state: "failed"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		daemon := exec.CommandContext(ctx, "sh", "-c", "trap 'exit 7' USR2; echo ready; while :; do sleep 0.01; done")
 		out, err := daemon.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -161,33 +172,79 @@ func TestUpgradeOfRunningDaemon(t *testing.T) {
 		if _, err := out.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
-		pid := daemon.Process.Pid
-		if !running {
-			pid = 0
+		end := func() {
+			_ = daemon.Process.Kill() // it may have ended
+			_ = daemon.Wait()
 		}
-		for name, text := range map[string]string{
-			"systemctl":        fmt.Sprintf("case \"$*\" in 'show --property=MainPID --value rdmad.service') echo %d ;; 'daemon-reload' | '--quiet is-active rdmad.service') ;; *) exit 1 ;; esac", pid),
-			"systemd-sysusers": "", "systemd-tmpfiles": "",
-			"postinst": strings.ReplaceAll(string(script), "/run/systemd/system", dir),
-		} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+		if !c.exists {
+			end()
 		}
-		c := exec.Command("sh", filepath.Join(dir, "postinst"), "configure", "1.0")
-		c.Env = []string{"PATH=" + dir}
-		said, err := c.CombinedOutput()
-		if err != nil || strings.Contains(string(said), "rdmad upgrade") == running {
-			t.Errorf("running %v: %v\n%s", running, err, said)
+		pid := 0
+		if c.process {
+			pid = daemon.Process.Pid
 		}
-		if !running {
-			if err := daemon.Process.Kill(); err != nil {
-				t.Error(err)
-			}
+		said, err := postinst(t, t.TempDir(), fmt.Sprintf("case \"$*\" in 'show --property=MainPID --value rdmad.service') echo %d ;; "+
+			"'show --property=ActiveState --value rdmad.service') echo %s ;; 'daemon-reload') ;; *) exit 1 ;; esac", pid, c.state))
+		if err != nil || strings.Contains(said, "rdmad upgrade") != c.complains {
+			t.Errorf("%+v: %v\n%s", c, err, said)
 		}
-		if err := daemon.Wait(); (daemon.ProcessState.ExitCode() == 7) != running {
-			t.Errorf("running %v: the daemon ended with %v", running, err)
+		if !c.told {
+			end()
+		} else if err := daemon.Wait(); daemon.ProcessState.ExitCode() != 7 {
+			t.Errorf("%+v: the daemon ended with %v", c, err)
 		}
+		if !c.told && daemon.ProcessState.ExitCode() == 7 {
+			t.Errorf("%+v: the daemon was told", c)
+		}
+	}
+}
+
+// postinst runs the script where there is nothing but a shell, what is in dir, which has the place of /run, and a systemctl.
+func postinst(t *testing.T, dir, systemctl string) (string, error) {
+	t.Helper()
+	script, err := os.ReadFile("files/postinst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "systemd/system"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"systemctl": systemctl, "systemd-sysusers": "", "systemd-tmpfiles": "", "postinst": strings.ReplaceAll(string(script), "/run/", dir+"/")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.Command("sh", filepath.Join(dir, "postinst"), "configure", "1.0")
+	c.Env = []string{"PATH=" + dir}
+	said, err := c.CombinedOutput()
+	return string(said), err
+}
+
+// What ran before apt-get exchanged the packages is started again. Where that fails it is said, and does not keep the package from being installed.
+func TestExchangeSaysWhatDoesNotStart(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"find", "rm"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped, did := filepath.Join(dir, "rdmad.stopped"), filepath.Join(dir, "did")
+	if err := os.WriteFile(stopped, []byte("rdmad.socket\nrdmad.service\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	said, err := postinst(t, dir, "echo \"$@\" >>"+did+"; test \"$*\" != 'start rdmad.service'")
+	if err != nil || !strings.Contains(said, "rdmad.service ran before") || strings.Contains(said, "rdmad.socket") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if text, err := os.ReadFile(did); string(text) != "daemon-reload\nstart rdmad.socket\nstart rdmad.service\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := os.Stat(stopped); err == nil {
+		t.Error("it would be started again by the next upgrade, too")
 	}
 }
 
