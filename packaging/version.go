@@ -11,8 +11,9 @@ import (
 var described = regexp.MustCompile(`^v?(\d+(?:\.\d+)*(?:-[0-9A-Za-z.]+)?)-(\d+)-g([0-9a-f]+)(-dirty)?$`)
 
 // packageVersion makes a version that dpkg and rpm order as time does of what git
-// describe says. Without a tag it is the program's own version with the number of
-// commits behind it. An rc1 comes before its release, a commit after the tag it follows.
+// describe says. An rc1 comes before its release, a commit after the tag it follows. Without
+// a tag the program's own version is yet to come, and its candidates are: two tildes and the
+// number of commits come before both.
 func packageVersion(describe, own string, commits int) (string, error) {
 	if m := described.FindStringSubmatch(describe); m != nil {
 		v := strings.Replace(m[1], "-", "~", 1)
@@ -25,7 +26,7 @@ func packageVersion(describe, own string, commits int) (string, error) {
 	if !regexp.MustCompile(`^[0-9a-f]{4,40}$`).MatchString(commit) {
 		return "", fmt.Errorf("git describe printed %q, want TAG-N-gCOMMIT with a tag such as v1.2.3, or a commit", describe)
 	}
-	v := fmt.Sprintf("%s+%d.g%s", own, commits, commit)
+	v := fmt.Sprintf("%s~~%d.g%s", own, commits, commit)
 	if dirty {
 		v += ".dirty"
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -13,8 +14,8 @@ func TestPackageVersion(t *testing.T) {
 		{"v1.2.3-14-gabcdef0-dirty", "1.2.3+14.gabcdef0.dirty"},
 		{"v2.0.0-rc1-0-gabcdef0", "2.0.0~rc1"},
 		{"v2.0.0-rc1-3-gabcdef0", "2.0.0~rc1+3.gabcdef0"},
-		{"6430b77", "0.1.0+25.g6430b77"},
-		{"6430b77-dirty", "0.1.0+25.g6430b77.dirty"},
+		{"6430b77", "0.1.0~~25.g6430b77"},
+		{"6430b77-dirty", "0.1.0~~25.g6430b77.dirty"},
 		{"release-of-today", ""},
 		{"", ""},
 	} {
@@ -25,22 +26,38 @@ func TestPackageVersion(t *testing.T) {
 	}
 }
 
-// The order is that of time, for dpkg where it is installed.
+// The order is that of time, for dpkg and rpm where they are installed.
 func TestVersionsAreOrdered(t *testing.T) {
-	if _, err := exec.LookPath("dpkg"); err != nil {
-		t.Skip("dpkg is not installed, which would tell the order of versions")
+	_, noDpkg := exec.LookPath("dpkg")
+	_, noRPM := exec.LookPath("rpm")
+	if noDpkg != nil && noRPM != nil {
+		t.Skip("neither dpkg nor rpm is installed, which would tell the order of versions")
 	}
 	var versions []string
-	for _, d := range []string{"6430b77", "v1.0.0-rc1-0-gaaaa", "v1.0.0-rc1-2-gaaaa", "v1.0.0-0-gaaaa", "v1.0.0-9-gffff", "v1.0.0-10-gaaaa", "v1.0.1-0-gaaaa"} {
-		v, err := packageVersion(d, "0.1.0", 25)
+	for _, d := range []struct {
+		describe string
+		commits  int
+	}{
+		{"ffff", 25}, {"ffff-dirty", 25}, {"aaaa", 100}, {"v0.1.0-rc1-0-gaaaa", 120}, {"v0.1.0-rc1-2-gaaaa", 122}, {"v0.1.0-0-gaaaa", 130}, {"v0.1.0-1-gaaaa", 131},
+		{"v1.0.0-rc1-0-gaaaa", 200}, {"v1.0.0-rc1-2-gaaaa", 202}, {"v1.0.0-0-gaaaa", 203}, {"v1.0.0-9-gffff", 212}, {"v1.0.0-10-gaaaa", 213}, {"v1.0.1-0-gaaaa", 214},
+	} {
+		v, err := packageVersion(d.describe, "0.1.0", d.commits)
 		if err != nil {
 			t.Fatal(err)
 		}
-		versions = append(versions, v+"-1")
+		versions = append(versions, v)
 	}
-	for i := range versions[1:] {
-		if err := exec.Command("dpkg", "--compare-versions", versions[i], "lt", versions[i+1]).Run(); err != nil {
-			t.Errorf("%s is not before %s: %v", versions[i], versions[i+1], err)
+	for i, v := range versions[1:] {
+		before := versions[i]
+		if noDpkg == nil {
+			if err := exec.Command("dpkg", "--compare-versions", before+"-1", "lt", v+"-1").Run(); err != nil {
+				t.Errorf("%s is not before %s: dpkg: %v", before, v, err)
+			}
+		}
+		if noRPM == nil {
+			if out, err := exec.Command("rpm", "--eval", "%{lua: print(rpm.vercmp('"+before+"', '"+v+"'))}").Output(); err != nil || strings.TrimSpace(string(out)) != "-1" {
+				t.Errorf("%s is not before %s: rpm: %s%v", before, v, out, err)
+			}
 		}
 	}
 }
