@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,7 +96,7 @@ func build(ctx context.Context, o options) ([]string, error) {
 	if len(made) == 0 {
 		return nil, errors.New("no package was built")
 	}
-	return append(made, filepath.Join(o.out, "SHA256SUMS")), sums(o.out, made)
+	return append(made, filepath.Join(o.out, "SHA256SUMS")), sums(o.out)
 }
 
 // identify finds out what version this is, and when it was made: SOURCE_DATE_EPOCH, or
@@ -213,15 +214,23 @@ func (s *source) pack(v variant, format string) (string, error) {
 	return file, os.Rename(out.Name(), file)
 }
 
-// sums writes the checksums of packages beside them, as sha256sum -c reads them.
-func sums(dir string, made []string) error {
+// sums writes the checksums of all packages in a directory, also those that were built
+// before for another architecture, as sha256sum -c reads them.
+func sums(dir string) error {
+	entries, err := os.ReadDir(dir) // sorted
+	if err != nil {
+		return err
+	}
 	var text strings.Builder
-	for _, file := range made {
-		content, err := os.ReadFile(file)
+	for _, e := range entries {
+		if !slices.Contains(formats, strings.TrimPrefix(filepath.Ext(e.Name()), ".")) {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(content), filepath.Base(file))
+		fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(content), e.Name())
 	}
 	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(text.String()), 0o644)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -95,6 +96,34 @@ func TestReproducible(t *testing.T) {
 	}
 	if !bytes.Equal(sums, again) {
 		t.Errorf("first\n%s, then\n%s", sums, again)
+	}
+}
+
+// The checksums are of all packages in the directory, whichever run has made them, and of nothing else.
+func TestSums(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"rdmad_1.0-1_arm64.deb", "rdmad_1.0-1_amd64.deb", "rdmad-1.0-1.x86_64.rpm", "rdmad_1.0-1_amd64.deb.part", "SHA256SUMS", "notes"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sums(dir); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if sum != fmt.Sprintf("%x", sha256.Sum256([]byte(name))) {
+			t.Errorf("%s has the sum %s", name, sum)
+		}
+		names = append(names, name)
+	}
+	if !slices.Equal(names, []string{"rdmad-1.0-1.x86_64.rpm", "rdmad_1.0-1_amd64.deb", "rdmad_1.0-1_arm64.deb"}) {
+		t.Errorf("sums of %q", names)
 	}
 }
 
