@@ -45,7 +45,7 @@ func newDrain() *cobra.Command {
 			"A daemon that is stopped (SIGTERM) drains by itself, for at most node.drain_timeout.\n\n" +
 			"Exit status: 0 if nothing is under way any more, or with --timeout 0, which does not wait; 1 if something still\n" +
 			"is after --timeout; the node stays out of service then, too.",
-		Example: "  rdmad drain --timeout 2m  # and then: systemctl stop rdmad\n" +
+		Example: "  rdmad drain --timeout 2m  # and then: systemctl stop rdmad.socket rdmad\n" +
 			"  rdmad drain --undo",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
