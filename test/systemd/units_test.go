@@ -122,7 +122,7 @@ func TestUnderSystemd(t *testing.T) {
 	for _, want := range []string{
 		`state: active`, `oom: continue`, `text: Node a serves /run/rdmad/rdmad.sock`, `serves: node a: running`,
 		`seccomp: CapBnd:\s0000000000004000 NoNewPrivs:\s1 Seccomp:\s2`, `reload: $`, `reloaded: no difference`,
-		`calls: .*calls/s`, `stored: [1-9]`, `restarts: 1`, `attached: .*calls/s`, `watchdog: 2`, `stop: $`, `result: success`,
+		`calls: .*calls/s`, `stored: [1-9]`, `restarts: more $`, `attached: .*calls/s`, `watchdog: more $`, `stop: $`, `result: success`,
 		`socket: $`, `activated: node a: running`, `again: node a: running`, `end: $`,
 	} {
 		if !regexp.MustCompile(`(?m)^STEP ` + strings.TrimSuffix(want, "$") + map[bool]string{true: ` *$`}[strings.HasSuffix(want, "$")]).Match(out) {
