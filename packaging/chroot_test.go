@@ -99,18 +99,31 @@ func noChroot() string {
 	return ""
 }
 
+// Another apt-get may be fetching the lists, for which apt-get update does not wait: it is
+// tried again for updateLimit. apt-get install waits, by DPkg::Lock::Timeout.
+const (
+	updateLimit = 3 * time.Minute
+	updatePause = 5 * time.Second
+)
+
 // install installs Debian packages.
 func install(names ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), chrootLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), updateLimit+chrootLimit)
 	defer cancel()
-	for _, args := range [][]string{{"update"}, append([]string{"install", "-y", "--no-install-recommends"}, names...)} {
+	aptGet := func(args ...string) (string, error) {
 		c := exec.CommandContext(ctx, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
 		c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := c.CombinedOutput(); err != nil {
-			return string(out), err
-		}
+		out, err := c.CombinedOutput()
+		return string(out), err
 	}
-	return "", nil
+	out, err := aptGet("update")
+	for begin := time.Now(); err != nil && time.Since(begin) < updateLimit; out, err = aptGet("update") {
+		time.Sleep(updatePause)
+	}
+	if err != nil {
+		return out, err
+	}
+	return aptGet(append([]string{"install", "-y", "--no-install-recommends"}, names...)...)
 }
 
 // newRoot unpacks a minimal Debian, which is made once for a user and kept in the user's

@@ -12,8 +12,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// installLimit bounds the installation of Chromium.
-const installLimit = 10 * time.Minute
+// installLimit bounds the installation of Chromium. Of that apt-get update may be tried for updateLimit: only apt-get
+// install waits for another apt-get, by DPkg::Lock::Timeout.
+const (
+	installLimit = 10 * time.Minute
+	updateLimit  = 5 * time.Minute
+	updatePause  = 5 * time.Second
+)
 
 // installCommands are what installs Chromium, and a font, on Debian.
 var installCommands = [][]string{
@@ -45,15 +50,29 @@ func findChromium() (path, why string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), installLimit)
 	defer cancel()
 	fmt.Fprintln(os.Stderr, "Chromium is installed for the tests of the web page")
-	for _, args := range installCommands {
-		c := exec.CommandContext(ctx, args[0], args[1:]...)
-		c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := c.CombinedOutput(); err != nil {
-			return "", "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
-		}
+	update, install := installCommands[0], installCommands[1]
+	err = run(ctx, update)
+	for begin := time.Now(); err != nil && ctx.Err() == nil && time.Since(begin) < updateLimit; err = run(ctx, update) {
+		time.Sleep(updatePause)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if err := run(ctx, install); err != nil {
+		return "", "", err
 	}
 	path, err = exec.LookPath("chromium")
 	return path, "", err
+}
+
+// run runs a command that installs something.
+func run(ctx context.Context, args []string) error {
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
+	c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
 }
 
 // chromium is the browser of all tests: findChromium's result, and a context in which it

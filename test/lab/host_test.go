@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestMissingPackages(t *testing.T) {
@@ -18,6 +21,34 @@ func TestMissingPackages(t *testing.T) {
 	if got := missingPackages([]string{"one"}, ""); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("of nothing: missing %q", got)
 	}
+}
+
+// What fails while another has the lists is tried again, within bounds.
+func TestAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := errors.New("busy")
+		calls := 0
+		fails := func(times int) func() error {
+			calls = 0
+			return func() error {
+				if calls++; calls <= times {
+					return busy
+				}
+				return nil
+			}
+		}
+		if err := again(t.Context(), time.Minute, time.Second, fails(3)); err != nil || calls != 4 {
+			t.Errorf("%v after %d calls", err, calls)
+		}
+		if err := again(t.Context(), 10*time.Second, time.Second, fails(100)); !errors.Is(err, busy) || calls != 11 {
+			t.Errorf("%v after %d calls", err, calls)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := again(ctx, time.Minute, time.Second, fails(100)); !errors.Is(err, busy) || calls != 1 {
+			t.Errorf("%v after %d calls", err, calls)
+		}
+	})
 }
 
 func TestParseKernel(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 )
 
 // packages are the Debian packages that the lab needs on the host: to make and
@@ -45,12 +46,37 @@ func installCommands(missing []string) [][]string {
 	}
 }
 
+// Only apt-get install waits for another apt-get, by DPkg::Lock::Timeout. One that cannot have the lists at once fails, so
+// that is tried again for updateLimit.
+const (
+	updateLimit = 5 * time.Minute
+	updatePause = 5 * time.Second
+)
+
 // installPackages installs packages.
 func installPackages(ctx context.Context, missing []string) error {
-	for _, args := range installCommands(missing) {
-		if _, err := output(ctx, "", args...); err != nil {
+	commands := installCommands(missing)
+	if err := again(ctx, updateLimit, updatePause, func() error {
+		_, err := output(ctx, "", commands[0]...)
+		return err
+	}); err != nil {
+		return err
+	}
+	_, err := output(ctx, "", commands[1]...)
+	return err
+}
+
+// again calls f until it succeeds, at most for the limit.
+func again(ctx context.Context, limit, pause time.Duration, f func() error) error {
+	for end := time.Now().Add(limit); ; {
+		err := f()
+		if err == nil || !time.Now().Before(end) {
 			return err
 		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
 	}
-	return nil
 }
