@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"net/http"
@@ -101,19 +102,28 @@ func TestProbes(t *testing.T) {
 	program := builtProgram(t)
 	pod := daemonOf(t, "tcp").Spec.Template.Spec
 	config := kustomize(t, "overlays/tcp").configs[0].Data["config.toml"]
+	// Another process may take the port before the daemon does.
+	for try := 1; ; try++ {
+		log, taken := probe(t, program, config, &pod.Containers[0])
+		if !taken {
+			return
+		}
+		if try == 5 {
+			t.Fatalf("%d ports were taken before the daemon had them:\n%s", try, log)
+		}
+	}
+}
+
+// probe starts the daemon at a free port and asks it what the probes ask. It returns its log
+// if it has ended because the port was not free any more.
+func probe(t *testing.T, program, config string, container *corev1.Container) (log string, taken bool) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "rdmad-probes-") // short: sockets
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := freeAddress(t)
 	for old, now := range map[string]string{"/run/rdmad/": dir + "/", "127.0.0.1:7473": address, "0.0.0.0:7471": "127.0.0.1:0", "0.0.0.0:7472": "127.0.0.1:0"} {
 		if !strings.Contains(config, old) {
 			t.Fatalf("no %s in\n%s", old, config)
@@ -124,35 +134,70 @@ func TestProbes(t *testing.T) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	var said bytes.Buffer // read when the daemon has ended
 	daemon := exec.CommandContext(t.Context(), program, "run", "--config", file)
 	daemon.Env = []string{"RDMAD_NODE_NAME=node-a"}
 	daemon.Cancel = func() error { return daemon.Process.Signal(os.Interrupt) }
+	daemon.Stdout, daemon.Stderr = &said, &said
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan struct{})
+	var result error
+	go func() {
+		result = daemon.Wait()
+		close(ended)
+	}()
 	defer func() {
-		_ = daemon.Process.Signal(os.Interrupt)
-		if err := daemon.Wait(); err != nil {
-			t.Errorf("the daemon ended with %v", err)
+		_ = daemon.Process.Signal(os.Interrupt) // it may have ended
+		<-ended
+		if result != nil && !taken {
+			t.Errorf("the daemon ended with %v\n%s", result, said.String())
 		}
 	}()
-	main := pod.Containers[0]
-	for _, probe := range []*corev1.Probe{main.StartupProbe, main.LivenessProbe, main.ReadinessProbe} {
+	for _, p := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
 		// The kubelet asks again, too, while the daemon starts.
-		for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			if err = ask("http://" + address + probe.HTTPGet.Path); err == nil {
+		for deadline := time.Now().Add(3 * time.Minute); ; {
+			if err = ask("http://" + address + p.HTTPGet.Path); err == nil {
 				break
+			}
+			select {
+			case <-ended:
+				log = said.String()
+				taken = strings.Contains(log, "address already in use")
+				if !taken {
+					t.Error(err)
+				}
+				return log, taken
+			case <-time.After(20 * time.Millisecond):
 			}
 			if time.Now().After(deadline) {
 				t.Fatal(err)
 			}
 		}
 	}
+	return "", false
 }
+
+// freeAddress returns an address that was free just now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return listener.Addr().String()
+}
+
+// prober gives up as the kubelet does, so that an answer that does not come fails one try only.
+var prober = http.Client{Timeout: 5 * time.Second}
 
 // ask asks a probe's address, and returns an error unless the answer is good.
 func ask(url string) error {
-	answer, err := http.Get(url)
+	answer, err := prober.Get(url)
 	if err != nil {
 		return err
 	}
