@@ -64,7 +64,7 @@ var processEvents = []Info{
 		Code: SupervisorGone, Level: zerolog.ErrorLevel,
 		Meaning: "The supervisor has died and the core ends, too.",
 		Cause:   "Somebody killed the supervisor, or the out-of-memory killer did.",
-		Action:  "Start the service again, if the service manager does not: `systemctl start rdmad`. With its store of descriptors workers stay attached.",
+		Action:  "Start the service again, if the service manager does not: `systemctl start rdmad`. If the service manager restarts it, workers stay attached by its store of descriptors; after a start by hand they attach again.",
 		Shown:   "TestEventsOfProcesses",
 	},
 	{
