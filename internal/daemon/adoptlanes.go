@@ -36,6 +36,9 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 	for i := range left {
 		l := &left[i]
 		info, ring, v, err := adoptLane(l)
+		if err == nil {
+			err = d.checkStrangers(info, ring, v)
+		}
 		if err != nil {
 			event.LaneNotAdopted.On(&c.log).Err(err).Str("domain", d.name).Int("lane", l.n).Msg("lane not adopted")
 			c.keepNoMore(l.item.Key)
@@ -158,6 +161,17 @@ func adoptLane(l *leftover[laneMeta]) (info *laneInfo, ring *slots.Ring, v *vaul
 		info.close()
 	}
 	return info, ring, v, err
+}
+
+// checkStrangers returns an error, having unmapped the lane, if a process of the last core that was not adopted may be at work in it.
+func (d *domain) checkStrangers(info *laneInfo, ring *slots.Ring, v *vault.Vault) error {
+	stranger := 0
+	d.agent.Commands.Call(func() { stranger = d.view.Stranger(ring, v) })
+	if stranger == 0 {
+		return nil
+	}
+	info.close()
+	return fmt.Errorf("%w: process %d is at work in it, or may be, and was not adopted", errKept, stranger)
 }
 
 // places reports whether the node has a class for the lane, and whether its peer.

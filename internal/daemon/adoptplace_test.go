@@ -13,6 +13,9 @@ import (
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/depot"
+	"github.com/rdmad/rdmad/internal/vault"
+	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // adoption is a conductor whose domain before was that of the last core, and whose domain next adopts
@@ -177,5 +180,80 @@ func TestLaneOfUnmappedDomain(t *testing.T) {
 	w.give(info)
 	if len(w.given) > 0 {
 		t.Errorf("given: %v", w.given)
+	}
+}
+
+// A lane in which a process may be at work that the next core does not know is not adopted: what it fills in or reads would be given to
+// others. Who cannot be at work there any more is no reason, nor is who is known.
+func TestAdoptedLaneOfAStranger(t *testing.T) {
+	const stranger = 9
+	class := config.Class{Name: "same", SlotSize: 128, Slots: 64, MaxRun: 4}
+	claim := func(r *slots.Ring) slots.Run {
+		u, err := r.Claim(stranger, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	publish := func(r *slots.Ring) slots.Run {
+		u := claim(r)
+		h := slots.Header{Ticket: u.Ticket, Run: 1, Kind: slots.KindOneWay}
+		h.Encode(r.Header(u))
+		r.Publish(u, stranger)
+		return u
+	}
+	answer := func(r *slots.Ring) slots.Run {
+		u := publish(r)
+		w := r.Word(u.Index)
+		r.Take(u.Index, w)
+		r.Answer(u.Index, w)
+		return u
+	}
+	deliver := func(r *slots.Ring, v *vault.Vault) {
+		v.Records.Accept(3, &vault.Record{Run: 1, Ticket: 5})
+		r.Deliver(3, 1, stranger, 5)
+	}
+	for name, c := range map[string]struct {
+		does func(*slots.Ring, *vault.Vault)
+		left bool
+	}{
+		"writes":         {func(r *slots.Ring, _ *vault.Vault) { claim(r) }, true},
+		"has published":  {func(r *slots.Ring, _ *vault.Vault) { publish(r) }, false},
+		"has an answer":  {func(r *slots.Ring, _ *vault.Vault) { answer(r) }, true},
+		"reads":          {func(r *slots.Ring, _ *vault.Vault) { r.Acquire(answer(r), stranger) }, true},
+		"has freed":      {func(r *slots.Ring, _ *vault.Vault) { u := answer(r); r.Free(u.Index, 1) }, false},
+		"may handle one": {deliver, true},
+		"handles one": {func(r *slots.Ring, v *vault.Vault) {
+			deliver(r, v)
+			r.Pick(3, stranger)
+		}, true},
+		"has handled one": {func(r *slots.Ring, v *vault.Vault) {
+			deliver(r, v)
+			u, _ := r.Pick(3, stranger)
+			r.Finish(u, stranger)
+		}, false},
+		"has handled another": {func(r *slots.Ring, v *vault.Vault) {
+			deliver(r, v)
+			v.Records.Accept(3, &vault.Record{Run: 1, Ticket: 6})
+		}, false},
+	} {
+		for _, known := range []bool{false, true} {
+			a := newAdoption(t, &config.Config{Classes: []config.Class{class}})
+			info, ring, v, err := a.before.newLane("a", class, 0, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.does(ring, v)
+			if known {
+				a.agent.Commands.Call(func() {
+					rings := slots.NewWorkerRings(shm.AlignedBytes(slots.WorkerSegmentSize))
+					a.next.view.AddWorker(&agent.Worker{ID: stranger, Rings: rings, Ops: &agent.WorkerOps{Ring: slots.NewOpRing(shm.AlignedBytes(slots.WorkerSegmentSize))}})
+				})
+			}
+			a.next.adoptLanes([]leftover[laneMeta]{a.leave(t, info, laneLocal)})
+			if left := len(a.next.lanes) == 0; left != (c.left && !known) {
+				t.Errorf("one that %s, known: %v: the lane is left behind: %v", name, known, left)
+			}
+		}
 	}
 }

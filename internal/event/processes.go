@@ -112,7 +112,7 @@ var processEvents = []Info{
 	{
 		Code: LaneNotAdopted, Level: zerolog.ErrorLevel,
 		Meaning: "One lane could not be adopted from the last core; requests in it end with an error that says whether they may have been executed.",
-		Cause:   "As for worker-not-adopted.",
+		Cause:   "As for worker-not-adopted; or a process that was not adopted may still be at work in the lane, whose slots are then given to nobody else.",
 		Action:  "As for worker-not-adopted.",
 		Shown:   "not: needs memory that cannot be mapped, at one moment of a takeover",
 	},
