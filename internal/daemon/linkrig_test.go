@@ -487,3 +487,31 @@ func TestPeerThatBeginsToDrain(t *testing.T) {
 	}
 	t.Errorf("it does not wait: %v", last)
 }
+
+// A peer that leaves service and comes back over and over is listened to at a pace that others do not notice, and so is one that says again
+// and again what it serves.
+func TestPeerThatChangesItsMindIsPaced(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	r.link.session = r.s
+	const times = 5
+	for what, c := range map[string]struct {
+		says  []peerproto.Type
+		floor time.Duration
+	}{
+		"service":   {[]peerproto.Type{peerproto.TypeDrain, peerproto.TypeUndrain}, serviceFloor},
+		"directory": {[]peerproto.Type{peerproto.TypeDirectory}, directoryFloor},
+	} {
+		began := time.Now()
+		for range times {
+			for _, k := range c.says {
+				if err := r.s.handle(&peerproto.Message{Type: k, Seq: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if took, least := time.Since(began), c.floor*time.Duration(times*len(c.says)-1); took < least {
+			t.Errorf("%s: %v, want %v or more", what, took, least)
+		}
+	}
+}

@@ -7,6 +7,24 @@ import (
 	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
+// serviceFloor is the least time between two changes of whether a peer takes requests, each of which has a line in the log and wakes all
+// who wait for a way to somewhere.
+const serviceFloor = 100 * time.Millisecond
+
+// rest has the peer be listened to no more until some time is over since it last said such a thing: one that says it over and over keeps
+// nobody waiting but itself.
+func (s *session) rest(last *time.Time, floor time.Duration) {
+	if left := floor - time.Since(*last); left > 0 {
+		t := time.NewTimer(left)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-s.life.Done():
+		}
+	}
+	*last = time.Now()
+}
+
 // peerDrains deals with a peer that takes no new requests: what is on its way to
 // it is finished, then the lanes to it go down, and then it is told. seq is the message's. What it returns, if
 // anything, does that.

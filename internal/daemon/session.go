@@ -60,6 +60,9 @@ type session struct {
 	// stale has room for one: what this node serves has changed, and a goroutine is to tell the peer.
 	stale chan struct{}
 
+	// listed and changed are when the peer has last said what it serves, and whether it takes requests. They belong to who reads.
+	listed, changed time.Time
+
 	mu      sync.Mutex
 	known   bool // resumed is closed
 	err     error
@@ -434,12 +437,15 @@ func (s *session) handle(m *peerproto.Message) error {
 	c := s.link.conductor
 	switch m.Type {
 	case peerproto.TypeDirectory:
+		s.rest(&s.listed, directoryFloor)
 		return s.link.learn(s, m.Directory)
 	case peerproto.TypeDrain:
+		s.rest(&s.changed, serviceFloor)
 		if follow := s.link.peerDrains(s, m.Seq); follow != nil {
 			return s.spawn(s.draining, follow)
 		}
 	case peerproto.TypeUndrain:
+		s.rest(&s.changed, serviceFloor)
 		if follow := s.link.peerUndrains(s); follow != nil {
 			return s.spawn(s.draining, follow)
 		}
