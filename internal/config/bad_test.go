@@ -256,6 +256,33 @@ func TestBadDocument(t *testing.T) {
 		{"syntax", "[node]\nname = \n", []string{"2: node.name: expected value but found '\\n' instead"}},
 		{"duplicate key", "[node]\nname = 'a'\nname = 'b'\n", []string{"3: node.name: Key 'node.name' has already been defined."}},
 		{"invalid UTF-8", "[node]\nname = '\xff'\n", []string{"2: node.name: invalid UTF-8 byte: 0xff"}},
+		{"table without an end", "[node\nname = 'a'\n", []string{"1: expected '.' or ']' to end table name, but got '\\n' instead"}},
+		{"key without a value", "\n[node]\nname\n", []string{"3: node: expected '.' or '=', but got '\\n' instead"}},
+		{"escaped end of line", "[node]\nname = \"a\\\nb\"\n", []string{`2: node.name: invalid escape in string '\\n'`}},
+		{"behind a mark of the order of bytes", "\ufeffnode.name = 0x\n", []string{`1: node.name: must be in quotes: "0x"`}},
+		{"values that cannot be read", "[limits]\r\nworkers = 0\r\nservices = 99999999999999999999 # many\r\nstrikes = 0x\r\nnope = 3\r\n" +
+			"spill_after = 10s\r\nregion_count = -1e400\r\n[group_send]\r\nenabled = yes\r\n[[domain]]\r\nname = 'a'\r\nusers = [1, # one\r\n 2x]\r\n" +
+			"[[class]]\nname = 'x'\nslots = 12_\nslot_size = 4 KiB\nmax_run = .5\n[other]\nx = 0b2\n", []string{
+			"2: limits.workers: must be 1 to 4095, got 0",
+			"3: limits.services: must be 1 to 65535, got 99999999999999999999",
+			"4: limits.strikes: must be 0 to 1048576, got 0x (not a value of TOML)",
+			"5: limits.nope: unknown key",
+			`6: limits.spill_after: must be in quotes: "10s"`,
+			"7: limits.region_count: must be 0 to 65535, got -1e400",
+			"9: group_send.enabled: must be true or false, got yes (not a value of TOML)",
+			"12: domain[0].users: must be an array of names or numeric ids of users, got 2x (not a value of TOML) in it",
+			"16: class[0].slots: must be 64 to 65536, got 12_ (not a value of TOML)",
+			"17: class[0].slot_size: must be a multiple of 64 from 128 to 65536, got 4 KiB (not a value of TOML)",
+			"18: class[0].max_run: must be 1 to 511, got .5 (not a value of TOML)",
+			"19: other: unknown section"}},
+		{"sections that cannot be read", "node = 0x\nlog = { level = info, format = 0o9 }\npeer = 12_\nclass = [0x]\n", []string{
+			"1: node: must be a table, written [node]; got 0x (not a value of TOML)",
+			`2: log.format: must be "console", "json" or "auto", got 0o9 (not a value of TOML)`, `2: log.level: must be in quotes: "info"`,
+			"3: peer: must be an array of tables, each written [[peer]]; got 12_ (not a value of TOML)",
+			"4: class: must be tables only, each written [[class]]"}},
+		{"values that cannot be read before the end", "[limits]\nstrikes = 0x\nservices = 12_\nservices = 3\nworkers = 0x\n", []string{
+			"2: limits.strikes: got 0x (not a value of TOML)", "3: limits.services: got 12_ (not a value of TOML)",
+			"4: limits.services: Key 'limits.services' has already been defined."}},
 		{"unknown sections", "x = 1\n[nodes]\na = 1\n[[zebra]]\n", []string{
 			"1: x: unknown key", `2: nodes: unknown section, did you mean "node"?`, "4: zebra: unknown section"}},
 		{"section is a value", "node = 3\n", []string{"1: node: must be a table, written [node]; got an integer"}},

@@ -25,9 +25,11 @@ type kind[T any] struct {
 
 // typeName names the TOML type of a decoded value.
 func typeName(v any) string {
-	switch v.(type) {
+	switch v := v.(type) {
 	case string:
 		return "a string"
+	case unreadable:
+		return v.String()
 	case int64:
 		return "an integer"
 	case float64:

@@ -18,6 +18,14 @@ type lineIndex struct {
 	// tooDeep is the first line on which a value or a key is nested more than
 	// maxDepth levels deep, or 0. Nothing after it is indexed.
 	tooDeep int
+	// bare is where values stand that are no strings, arrays or inline tables.
+	bare []bareValue
+}
+
+// bareValue is where a value stands in a document: from start up to end, on a line, in what the key at path has.
+type bareValue struct {
+	start, end, line int
+	path             string
 }
 
 // maxDepth is far above what a configuration needs. The decoder takes time and
@@ -88,11 +96,14 @@ func indexLines(doc []byte) *lineIndex {
 			table = x.header(&s)
 		} else {
 			line := s.line
-			x.note(table, s.dottedKey(), line)
+			path := x.note(table, s.dottedKey(), line)
 			s.skipBlank(false)
 			if s.peek() == '=' {
 				s.pos++
-				s.skipValue()
+				for _, b := range s.skipValue() {
+					b.path = path
+					x.bare = append(x.bare, b)
+				}
 			}
 		}
 		s.skipLine()
@@ -130,8 +141,8 @@ func (x *lineIndex) header(s *scanner) string {
 }
 
 // note records the line of a dotted key and of the tables it implies. The first
-// line of a path wins.
-func (x *lineIndex) note(table string, keys []string, line int) {
+// line of a path wins. It returns the path of the key.
+func (x *lineIndex) note(table string, keys []string, line int) string {
 	path := table
 	for _, key := range keys {
 		path = join(path, key)
@@ -139,6 +150,7 @@ func (x *lineIndex) note(table string, keys []string, line int) {
 			x.lines[path] = line
 		}
 	}
+	return path
 }
 
 // scanner walks a document and counts its lines.
@@ -246,12 +258,24 @@ func (s *scanner) simpleKey() (string, bool) {
 // skipValue skips a value: up to the end of the line, or further while brackets
 // or a multi-line string are open. It stops at the line end, not past it, or
 // where the depth becomes excessive, be it of brackets or of the dotted keys of
-// an inline table.
-func (s *scanner) skipValue() {
+// an inline table. It returns the bare values.
+func (s *scanner) skipValue() (bare []bareValue) {
 	depth, dots := 0, 0
+	// A value comes next, not the key of an inline table; and which of the open brackets are arrays.
+	wanted, array := true, [maxDepth + 2]bool{}
 	for s.pos < len(s.doc) && !s.deep(depth) && !s.deep(dots) {
-		switch s.doc[s.pos] {
+		c := s.doc[s.pos]
+		if wanted && !strings.ContainsRune(" \t\r\n"+endsBare, rune(c)) {
+			wanted = false
+			text, rest := s.doc[s.pos:], bytes.IndexAny(s.doc[s.pos:], endsBare)
+			if rest >= 0 {
+				text = text[:rest]
+			}
+			bare = append(bare, bareValue{start: s.pos, end: s.pos + len(bytes.TrimRight(text, " \t\r")), line: s.line})
+		}
+		switch c {
 		case '"', '\'':
+			wanted = false
 			s.skipString()
 			continue
 		case '#':
@@ -260,20 +284,31 @@ func (s *scanner) skipValue() {
 		case '[', '{':
 			depth++
 			dots = 0
+			wanted = c == '['
+			array[max(0, depth)] = wanted
 		case ']', '}':
+			wanted = false
 			depth--
-		case ',', '=':
+		case ',':
+			wanted = array[max(0, depth)]
+			dots = 0
+		case '=':
+			wanted = true
 			dots = 0
 		case '.':
 			dots++
 		case '\n':
 			if depth <= 0 {
-				return
+				return bare
 			}
 		}
 		s.next()
 	}
+	return bare
 }
+
+// endsBare is what a bare value ends before.
+const endsBare = "\n\"'#,=[]{}"
 
 // skipString skips a string of any of TOML's four kinds. A single-line string
 // that is not closed ends with its line.

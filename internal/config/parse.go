@@ -1,12 +1,14 @@
 package config
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 )
@@ -98,6 +100,8 @@ type parser struct {
 	admits map[string]admitted
 	// foreign: the document may be another release's, with keys that this one does not know.
 	foreign bool
+	// syntax is why the decoder has refused the document, unless it has not.
+	syntax Error
 }
 
 // parse is Parse on a given system.
@@ -110,15 +114,16 @@ func (p *parser) parse(data []byte, sys system) (*Config, Errors) {
 	if len(data) > p.most {
 		return nil, Errors{{File: p.file, Line: 1, Reason: fmt.Sprintf("the file has more than %d bytes", p.most)}}
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // as the decoder does
 	lines := indexLines(data)
 	if lines.tooDeep > 0 {
 		return nil, Errors{{File: p.file, Line: lines.tooDeep, Reason: fmt.Sprintf("nested more than %d levels deep", maxDepth)}}
 	}
-	var doc map[string]any
-	if _, err := toml.Decode(string(data), &doc); err != nil {
-		return nil, Errors{syntaxError(p.file, err)}
-	}
 	p.lines, p.bad, p.origins, p.under = lines, map[string]bool{}, map[string]Origin{}, map[string]any{}
+	doc, errs := p.decode(string(data))
+	if len(errs) > 0 {
+		return nil, append(p.errs, errs...).sorted()
+	}
 	c := new(Config)
 	names := make([]string, len(sections))
 	for i, s := range sections {
@@ -127,16 +132,25 @@ func (p *parser) parse(data []byte, sys system) (*Config, Errors) {
 	}
 	p.unknown("", doc, names)
 	p.check(c, sys)
+	if len(p.errs) == 0 && p.syntax.File != "" {
+		// A value that cannot be read where nothing is looked at, such as in what a setting stands for.
+		p.errs = append(p.errs, p.syntax)
+	}
 	return c, p.errs.sorted()
 }
 
-// syntaxError converts an error of the TOML decoder.
-func syntaxError(file string, err error) Error {
+// syntaxError converts an error of the TOML decoder in a text.
+func syntaxError(file, text string, err error) Error {
 	var pe toml.ParseError
 	if !errors.As(err, &pe) {
-		return Error{File: file, Line: 1, Reason: err.Error()}
+		return Error{File: file, Line: 1, Reason: oneLine(err.Error())}
 	}
-	return Error{File: file, Line: max(1, pe.Position.Line), Key: pe.LastKey, Reason: pe.Message}
+	line := pe.Position.Line
+	if at := pe.Position.Start; (strings.Contains(pe.Message, `'\n'`) || strings.Contains(pe.Message, "\n")) && at >= 0 && at < len(text) {
+		// The decoder has gone on to the next line when it says that one ends too soon.
+		line = 1 + strings.Count(text[:at], "\n")
+	}
+	return Error{File: file, Line: max(1, line), Key: oneLine(pe.LastKey), Reason: oneLine(pe.Message)}
 }
 
 // fail records a problem of the key at path.
@@ -223,6 +237,10 @@ func (p *parser) table(path string, keys []key, dst any, table map[string]any) {
 		if o, over := p.over[at]; over {
 			if ok {
 				p.under[at] = v
+			}
+			if l, is := v.(unreadable); is {
+				// It does not count, but the file has to be changed all the same.
+				p.errs = append(p.errs, Error{File: p.file, Line: p.lines.at(at), Key: at, Reason: k.set(dst, l).Error()})
 			}
 			v, ok, p.origins[at] = o.value, true, o.origin
 		}

@@ -56,6 +56,12 @@ func bind[S, T any](name string, def any, field func(*S) *T, k kind[T], doc stri
 	return key{
 		name: name, doc: doc, typ: typeFor[T](), allowed: k.allowed, def: def,
 		set: func(dst, v any) error {
+			if l, ok := v.(unreadable); ok {
+				return l.refused(k.allowed, func(text string) error {
+					_, err := k.read(text)
+					return err
+				})
+			}
 			x, err := k.read(v)
 			if err == nil {
 				*field(dst.(*S)) = x

@@ -92,6 +92,21 @@ func TestSourcesRefuse(t *testing.T) {
 	}
 }
 
+// What cannot be read is refused in a file also where a setting counts over it, whatever is in it.
+func TestSourcesOverUnreadable(t *testing.T) {
+	for text, want := range map[string]string{
+		"[limits]\nworkers = 12_\n":                        `2: limits.workers: must be 1 to 4095, got 12_ (not a value of TOML)`,
+		"[limits]\nworkers = [0x]\n":                       `2: limits.workers: not a hexadecimal number: '0x]'`,
+		"[limits]\nworkers = 12_\n[agent]\ncount = 0x # a": `2: limits.workers: must be 1 to 4095, got 12_ (not a value of TOML)|4: agent.count: must be 1 to 64, got 0x (not a value of TOML)`,
+	} {
+		file := sourceFile(t, text)
+		_, err := Sources{File: file, Set: []string{"limits.workers=5"}}.Load(t.Context())
+		if want = file + ":" + strings.ReplaceAll(want, "|", "\n"+file+":"); err == nil || err.Error() != want {
+			t.Errorf("%q: got\n%v\nwant\n%s", text, err, want)
+		}
+	}
+}
+
 // A key of the file, or a default, that does not go with a setting or a variable is a problem of that, not of the file.
 func TestSourcesClash(t *testing.T) {
 	tls := `flag --set tls.mode: tls.%s: is required with tls.mode = "required"; rdmad certs init makes the files and prints their paths`
