@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -274,8 +275,11 @@ func decoded(path, text string) any {
 			}
 			switch k.def.(type) {
 			case int64:
-				if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+				switch n, err := strconv.ParseInt(text, 10, 64); {
+				case err == nil:
 					return n
+				case errors.Is(err, strconv.ErrRange):
+					return unreadable(text) // as in a file, so that the key says its range
 				}
 			case bool:
 				if text == "true" || text == "false" {
