@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -51,6 +52,9 @@ func newConfigDiff() *cobra.Command {
 				return usagef("%q and --config %q: only one file can be compared with", args[0], f.file)
 			}
 			started := bundle.AskStarted(c.Context(), attach.SocketPath(socket))
+			if err := context.Cause(c.Context()); err != nil {
+				return err // the daemon has not answered, and the file has nothing to do with that
+			}
 			if len(args) > 0 {
 				f.file = args[0]
 			} else if !named {

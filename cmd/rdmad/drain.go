@@ -146,7 +146,7 @@ func (w *drainWait) wait(ctx context.Context, s *status.Node) (*status.Node, err
 		w.progress.show(fmt.Sprintf("node %s: %s", s.Node, look.Progress(s.Drain)))
 		select {
 		case <-ctx.Done():
-			return nil, errors.New("interrupted")
+			return nil, context.Cause(ctx)
 		case <-time.After(drainLook):
 		}
 		next, err := w.ask(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -48,6 +49,26 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(fo
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// interruptedError is that of a command which a signal has ended, and says so in the place of the context's own words.
+type interruptedError struct {
+	error
+	signal string
+}
+
+func (e *interruptedError) Error() string {
+	return strings.ReplaceAll(e.error.Error(), context.Canceled.Error(), e.signal)
+}
+
+func (e *interruptedError) Unwrap() error { return e.error }
+
+// interrupted says of the error of a command that it is from a signal, which is the cause of the end of ctx, if it is.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &interruptedError{err, context.Cause(ctx).Error()}
+}
 
 // lastWords returns where the error of a command goes. The processes of a daemon end whether somebody reads it or not: who
 // started them waits for their end.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmad/rdmad/internal/attach"
 )
 
 // opens reports whether a thread of a process waits for a file that it opens.
@@ -69,10 +71,45 @@ func TestInterruptedConfiguration(t *testing.T) {
 					<-done
 					t.Fatal("it still waits")
 				}
-				if s := c.ProcessState; args != "doctor -c" && (s.ExitCode() != exitFailure || !strings.Contains(errOut.String(), ": "+pipe+": ")) {
+				if s := c.ProcessState; args != "doctor -c" && (s.ExitCode() != exitFailure || !strings.Contains(errOut.String(), ": "+pipe+": "+sig.String()+" signal received\n")) {
 					t.Errorf("%v, %s", s, errOut.String())
 				}
 			})
+		}
+	}
+}
+
+// A command that waits for a daemon which does not answer says what has ended it, and not what that has made of the waiting.
+func TestInterruptedQuestion(t *testing.T) {
+	f := newFixture(t)
+	asked := make(chan struct{}, 1)
+	socket := f.fake(func(c *attach.Conn) {
+		asked <- struct{}{}
+		_, _, _ = c.Recv() // until it ends
+	})
+	for path, b := range badInputs {
+		if b.asks == nil || b.alone || b.beside || path == "rdmad echo" {
+			continue
+		}
+		args := *b.asks + " --socket " + socket
+		if path == "rdmad trace" {
+			args = "--socket " + socket
+		}
+		c := f.command(t.Context(), path, args)
+		var out, errOut strings.Builder
+		c.Stdout, c.Stderr = &out, &errOut
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-asked
+		if err := c.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Wait()
+		r := &result{t: t, line: strings.Join(c.Args, " "), Status: c.ProcessState.ExitCode(), Stdout: out.String(), stderr: errOut.String()}
+		r.oneLine(exitFailure, "interrupt signal received")
+		if strings.Contains(r.stderr, "canceled") || strings.Contains(r.stderr, "read configuration") {
+			t.Errorf("%s: %s", r.line, r.stderr)
 		}
 	}
 }

@@ -50,6 +50,9 @@ func Plain(ctx context.Context, out io.Writer, source *Source, o Options) error 
 	for n := 1; ; n++ {
 		s, err := source.Look(ctx)
 		if ctx.Err() != nil {
+			if p.Now == nil {
+				return context.Cause(ctx)
+			}
 			return nil
 		}
 		p.take(s, err, time.Now())
