@@ -81,7 +81,7 @@ func lastWords(c *cobra.Command) io.Writer {
 }
 
 // report writes the error of a command for people and returns the exit status.
-func report(out io.Writer, command string, err error) int {
+func report(out io.Writer, c *cobra.Command, err error) int {
 	var status statusError
 	var usage *usageError
 	var unread *configError
@@ -99,17 +99,17 @@ func report(out io.Writer, command string, err error) int {
 		fmt.Fprintln(out, refused)
 		return exitUsage
 	case errors.As(err, &usage):
-		fmt.Fprintf(out, "rdmad: %v (see: %s --help)\n", usage, command)
+		fmt.Fprintf(out, "rdmad: %v (see: %s --help)\n", usage, c.CommandPath())
 		return exitUsage
 	case errors.As(err, &input):
-		fmt.Fprintf(out, "rdmad: %s (see: %s --help)\n", explain(err), command)
+		fmt.Fprintf(out, "rdmad: %s (see: %s --help)\n", explain(c, err), c.CommandPath())
 		return exitUsage
 	case perf.IsInput(err):
 		// The other side has said it, or is another one; the error says what to do.
-		fmt.Fprintf(out, "rdmad: %s\n", explain(err))
+		fmt.Fprintf(out, "rdmad: %s\n", explain(c, err))
 		return exitUsage
 	case errors.As(err, &missed):
-		fmt.Fprintf(out, "rdmad: %s\n", explain(err))
+		fmt.Fprintf(out, "rdmad: %s\n", explain(c, err))
 		return exitMissed
 	case errors.As(err, &unread):
 		hint := ""
@@ -125,7 +125,7 @@ func report(out io.Writer, command string, err error) int {
 	// Other than exitFailure for a core only, whose supervisor sees it.
 	ended := daemon.ExitStatus(err)
 	if ended != handoff.StatusHandOver {
-		fmt.Fprintf(out, "rdmad: %s\n", explain(err))
+		fmt.Fprintf(out, "rdmad: %s\n", explain(c, err))
 	}
 	return ended
 }
@@ -148,7 +148,7 @@ var hints = []struct {
 	{counters.ErrPermission, "who may read is decided by observe.counters_mode; root may"},
 	{counters.ErrDamaged, "name the file with --file, or restart the daemon"},
 	{look.ErrNoAnswer, "it hangs, or is very busy: collect what can be had with: rdmad support-bundle"},
-	{client.ErrDeadline, "give it longer with --timeout, or see who serves it with: rdmad status"},
+	{client.ErrDeadline, "see who serves it with: rdmad status"},
 	{client.ErrClosed, "the daemon's log says why"},
 }
 
@@ -172,8 +172,8 @@ func oneLine(text string) string {
 	return b.String()
 }
 
-// explain returns the error as one line with what to do about it.
-func explain(err error) string {
+// explain returns the error of a command as one line with what to do about it.
+func explain(c *cobra.Command, err error) string {
 	text := table.Plain(oneLine(err.Error())) // a handler's text can be anything
 	for _, prefix := range []string{"client: ", "server: ", "counters: ", "link: ", "perf: "} {
 		text = strings.TrimPrefix(text, prefix)
@@ -182,8 +182,12 @@ func explain(err error) string {
 		if !errors.Is(err, h.err) {
 			continue
 		}
-		if h.hint != "" {
-			text += " (" + h.hint + ")"
+		hint := h.hint
+		if h.err == client.ErrDeadline && c.Flags().Lookup("timeout") != nil {
+			hint = "give it longer with --timeout, or " + hint
+		}
+		if hint != "" {
+			text += " (" + hint + ")"
 		}
 		break
 	}

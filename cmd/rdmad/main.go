@@ -40,7 +40,7 @@ func execute() int {
 	if err == nil {
 		err = out.err
 	}
-	return report(lastWords(c), c.CommandPath(), interrupted(ctx, err))
+	return report(lastWords(c), c, interrupted(ctx, err))
 }
 
 // onlyLooks reports whether a command has no processes or sockets to end in an orderly way.
