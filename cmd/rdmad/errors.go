@@ -13,6 +13,7 @@ import (
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
+	"github.com/rdmad/rdmad/internal/bench"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/counters"
 	"github.com/rdmad/rdmad/internal/daemon"
@@ -136,9 +137,10 @@ var hints = []struct {
 	err  error
 	hint string
 }{
-	// These errors say it themselves: how to start a daemon, and who may do what was refused.
+	// These errors say it themselves: how to start a daemon or a service, and who may do what was refused.
 	{client.ErrNotRunning, ""},
 	{client.ErrPermission, ""},
+	{bench.ErrUnserved, ""},
 	{client.ErrVersion, "use the rdmad and the library of one release; see: rdmad version"},
 	{client.ErrNoService, "see what there is with: rdmad status"},
 	{client.ErrLimit, "see [limits] in the daemon's configuration"},

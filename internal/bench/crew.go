@@ -117,6 +117,8 @@ func (c *crew) each(ctx context.Context, take func(i int, r report) bool) error 
 			case e.err != nil && taken[e.i]:
 			case e.err != nil:
 				return fmt.Errorf("worker process %d of %d ended early: %w", e.i+1, len(c.procs), e.err)
+			case e.report.Unserved:
+				return fmt.Errorf("worker process %d of %d: %s (%w)", e.i+1, len(c.procs), e.report.Error, ErrUnserved)
 			case e.report.Error != "":
 				return fmt.Errorf("worker process %d of %d: %s", e.i+1, len(c.procs), e.report.Error)
 			case take(e.i, e.report) && !taken[e.i]:

@@ -3,11 +3,15 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/rdmad/rdmad/client"
 )
+
+// ErrUnserved is in the error of a run whose methods nobody serves, and says what to do.
+var ErrUnserved = errors.New("rdmad echo, on the node that is to answer, serves it; see what there is with: rdmad status")
 
 // Options are how a run is carried out.
 type Options struct {
@@ -129,6 +133,9 @@ func (r *run) count(ctx context.Context) (uint64, error) {
 	ctx, cancel := within(ctx, stallLimit, "asking for the number of messages that have arrived")
 	defer cancel()
 	a, err := r.conn.Call(ctx, r.spec.address(ServiceBench+"/"+MethodCount), nil)
+	if errors.Is(err, client.ErrNoService) {
+		return 0, fmt.Errorf("%w (%w)", err, ErrUnserved)
+	}
 	if err != nil {
 		return 0, err
 	}

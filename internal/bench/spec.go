@@ -156,6 +156,8 @@ type report struct {
 	Result *workerResult `json:"result,omitempty"`
 	// Error ends a run that failed.
 	Error string `json:"error,omitempty"`
+	// Unserved says that it failed because nobody serves the workload's method.
+	Unserved bool `json:"unserved,omitempty"`
 }
 
 // workerResult is what one process measured.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,8 @@ import (
 func Worker(ctx context.Context, in io.Reader, out io.Writer) error {
 	w := &worker{in: bufio.NewReader(in), out: json.NewEncoder(out)}
 	if err := w.run(ctx); err != nil {
-		return errors.Join(err, w.report(report{Error: err.Error()}))
+		text := strings.TrimPrefix(err.Error(), "client: ") // it is told behind other words
+		return errors.Join(err, w.report(report{Error: text, Unserved: errors.Is(err, client.ErrNoService)}))
 	}
 	return nil
 }

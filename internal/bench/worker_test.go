@@ -36,6 +36,7 @@ func TestCrew(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{`read job; echo '{"ready":true}'; read go; echo '{"ready":true}'`, ""},
 		{`read job; echo '{"error":"broken"}'`, "broken"},
+		{`read job; echo '{"error":"echo/echo: no such service","unserved":true}'`, "of 3: echo/echo: no such service (rdmad echo, on the node"},
 		{`read job; exit 3`, "exit status 3"},
 		{`exit 0`, "ended early"},
 		{`read job; echo nonsense; read go`, "worker process"},
