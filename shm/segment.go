@@ -69,7 +69,7 @@ func Create(o CreateOptions) (*Segment, error) {
 			return s, nil
 		}
 		if o.Hugepages == HugepagesRequire {
-			return nil, fmt.Errorf("%w (hugepages = \"require\"; see HugePages_Free in /proc/meminfo, raise vm.nr_hugepages)", err)
+			return nil, fmt.Errorf("%w (memory.hugepages = \"require\"; see HugePages_Free in /proc/meminfo, raise vm.nr_hugepages)", err)
 		}
 	}
 	return create(o, false)

@@ -142,7 +142,7 @@ func TestHugepages(t *testing.T) {
 			t.Errorf("huge %v, %d bytes", s.Huge(), len(s.Bytes()))
 		}
 		s.Close()
-	} else if !strings.Contains(err.Error(), "vm.nr_hugepages") {
+	} else if !strings.Contains(err.Error(), `(memory.hugepages = "require"; see `) || !strings.Contains(err.Error(), "vm.nr_hugepages") {
 		t.Errorf("the error does not say what to do: %v", err)
 	}
 	// More than any machine has: require fails, try makes ordinary pages if

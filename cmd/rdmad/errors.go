@@ -143,7 +143,7 @@ var hints = []struct {
 	{bench.ErrUnserved, ""},
 	{client.ErrVersion, "use the rdmad and the library of one release; see: rdmad version"},
 	{client.ErrNoService, "see what there is with: rdmad status"},
-	{client.ErrLimit, "see [limits] in the daemon's configuration"},
+	{client.ErrLimit, ""}, // these name the key, of [limits] or another, or what of the system is exhausted
 	{client.ErrTooLarge, ""},
 	{client.ErrRemote, ""},
 	{counters.ErrNotRunning, "no daemon runs, it was stopped in an orderly way, or observe.counters is elsewhere: see --file"},

@@ -33,6 +33,8 @@ func TestReport(t *testing.T) {
 		{refused, 2, []string{"node.toml:1: nod", "node.toml:3: agent.count"}},
 		{fmt.Errorf("client: x: %w", client.ErrNoService), 1, []string{"rdmad: x: no such service", "rdmad status"}},
 		{fmt.Errorf("client: %w", client.ErrVersion), 1, []string{"rdmad version"}},
+		{fmt.Errorf("client: %w: 4 workers are attached to domain d (limits.workers)", client.ErrLimit), 1, []string{"rdmad: limit reached: 4 workers are attached to domain d (limits.workers)\n"}},
+		{fmt.Errorf("client: %w: the daemon has no descriptor left: raise LimitNOFILE of its service", client.ErrLimit), 1, []string{"raise LimitNOFILE of its service\n"}},
 		{attach.DialError("/x.sock", os.ErrPermission), 1, []string{"rdmad: permission denied: cannot open socket /x.sock: permission denied (see node.socket_mode in the daemon's config, and the socket's directory)\n"}},
 		{fmt.Errorf("server: %w: no domain admits you (see [[domain]] in its config)", client.ErrPermission), 1, []string{"rdmad: permission denied: no domain admits you (see [[domain]] in its config)\n"}},
 		{&client.DeadlineError{Target: "x"}, 1, []string{"(see who serves it with: rdmad status)\n"}},
