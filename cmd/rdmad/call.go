@@ -50,6 +50,9 @@ func newCall() *cobra.Command {
 			if err := checkTarget(args[0]); err != nil {
 				return err
 			}
+			if f.answer > client.MaxMessage {
+				return usagef("--answer-size %d: no answer has more than %d bytes", f.answer, client.MaxMessage)
+			}
 			payload, err := payloadOf(c.Context(), c.InOrStdin(), args[1:], client.MaxMessage)
 			if err != nil {
 				return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,6 +20,9 @@ var sizeUnits = []struct {
 	{"B", 1},
 }
 
+// mostSize is far above what any command takes, which says itself what that is.
+const mostSize = 1 << 40
+
 // Set implements pflag.Value.
 func (s *byteSize) Set(text string) error {
 	number, unit := text, 1
@@ -28,9 +32,12 @@ func (s *byteSize) Set(text string) error {
 			break
 		}
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 32)
-	if err != nil || n < 0 || n > 1<<40/int64(unit) {
-		return fmt.Errorf("want a number of bytes such as 64, 8KiB or 1MiB")
+	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange) || err == nil && n > mostSize/uint64(unit):
+		return fmt.Errorf("want at most %d bytes", uint64(mostSize))
+	case err != nil:
+		return errors.New("want a number of bytes such as 64, 8KiB or 1MiB")
 	}
 	*s = byteSize(int(n) * unit)
 	return nil
