@@ -16,7 +16,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("[node]\nname = \"\"\"\na\"\"\"\n'x'.\"y\" = [ { a = 1 }, # ]\n ]"))
 	f.Add([]byte("class = [{name = 'a'}, 3]\n[[peer]]\n[peer.x]\n[[peer]]\n"))
 	f.Add([]byte("a.b.c = 1\r\n[a.b]\r\n[[a]]\r\n\"\\u0061\" = '''"))
-	f.Add([]byte("x = [1_, {a.b = 0x, 1_ = .5}, '1_', \"\\u0000unreadable 0\"]\n[node\n"))
+	f.Add([]byte("x = [1_, {a.b = 0x, 1_ = .5}, '1_', \"\\u0000literal 0\"]\n[node\n"))
 	for _, test := range badKeys {
 		f.Add([]byte(document(test.section, test.line, test.key)))
 	}
