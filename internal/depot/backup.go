@@ -28,14 +28,18 @@ const (
 // sd_pid_notify_with_fds(3) and sd_listen_fds_with_names(3).
 type Backup struct {
 	*manager
+	// source is the store that it is the backup of, after Restore.
+	source  *Store
 	catalog *catalog
 	// core is the name of the pidfd of the core that was started last; "" before the first.
 	core string
 	// most is how many descriptors the manager stores, as far as that is known, stored how many it
 	// has been given of items, and names what their names are with a separator each.
 	most, stored, names int
-	// unkept are the items for which there was no room.
+	// unkept are the items for which there was no room, or which the manager has not taken, and due is that some
+	// of them may be kept by now.
 	unkept map[string]bool
+	due    bool
 	// kept are the descriptors that were passed to this process, by name, until they
 	// are taken.
 	kept map[string]int
@@ -156,7 +160,7 @@ func (b *Backup) Restore(s *Store) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.catalog = c
-	s.backup = b
+	b.source, s.backup = s, b
 	for _, i := range items {
 		s.items[i.Key] = i
 		s.order = append(s.order, i.Key)
@@ -243,31 +247,73 @@ func (b *Backup) takeItem(r record) *Item {
 
 func fdName(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
+// errFull and errMissed are why an item is not kept.
+var (
+	errFull   = errors.New("no room")
+	errMissed = errors.New("it did not take it, and is told again")
+)
+
 // put keeps an item, whose key is not kept. The functions of a nil Backup do nothing;
 // the store's mu is held.
 func (b *Backup) put(i *Item) {
 	if b == nil {
 		return
 	}
-	b.count(i, 1)
-	if b.stored > b.most || b.names > maxNames {
-		b.report(fmt.Errorf("depot: %s is not kept by the service manager: %d descriptors with names of %d bytes, at most %d (FileDescriptorStoreMax=) and %d", i.Key, b.stored, b.names, b.most, maxNames))
-		b.count(i, -1)
+	if err := b.keep(i, false); err != nil {
+		b.report(fmt.Errorf("depot: %s is not kept by the service manager: %w", i.Key, err))
 		b.unkept[i.Key] = true
-		return
+		b.due = b.due || errors.Is(err, errMissed)
 	}
-	for n, fd := range i.FDs {
-		if !b.store(fdName(i.Key, n), fd) {
-			b.unkept[i.Key] = true // and has been reported
-			b.count(i, -1)
-			for n := range n {
-				b.remove(fdName(i.Key, n))
-			}
-			return
+}
+
+// keep has the manager store an item, without waiting for it if there is hurry.
+func (b *Backup) keep(i *Item, hurry bool) (err error) {
+	b.count(i, 1)
+	switch {
+	case b.stored > b.most || b.names > maxNames:
+		err = fmt.Errorf("%w: %d descriptors with names of %d bytes, at most %d (FileDescriptorStoreMax=) and %d", errFull, b.stored, b.names, b.most, maxNames)
+	case !b.storeItem(i, hurry):
+		err = errMissed
+	default:
+		// After the descriptors: what is in the catalog is complete.
+		b.record(putOf(i))
+		return nil
+	}
+	b.count(i, -1)
+	return err
+}
+
+// againAtOnce bounds how many items are put again at a time: the store is locked meanwhile, and the
+// manager has other services to listen to.
+const againAtOnce = 100
+
+// again puts the items that are not kept, the oldest first, until one cannot be, and reports whether the manager took them.
+func (b *Backup) again() bool {
+	if !b.due {
+		return true
+	}
+	n := 0
+	for _, key := range b.source.order {
+		if len(b.unkept) == 0 {
+			break
 		}
+		if !b.unkept[key] {
+			continue
+		}
+		if n++; n > againAtOnce {
+			return true
+		}
+		err := b.keep(b.source.items[key], true)
+		if errors.Is(err, errFull) {
+			break // until something is dropped
+		}
+		if err != nil {
+			return false
+		}
+		delete(b.unkept, key)
 	}
-	// After the descriptors: what is in the catalog is complete.
-	b.record(putOf(i))
+	b.due = false
+	return true
 }
 
 // count counts the descriptors of an item, with sign -1 those of one that goes.
@@ -290,12 +336,21 @@ func (b *Backup) drop(i *Item) {
 	}
 	if b.unkept[i.Key] {
 		delete(b.unkept, i.Key)
+		b.due = len(b.unkept) > 0 // those behind it may need less
 		return
 	}
 	b.count(i, -1)
 	b.record(record{Op: opDrop, Key: i.Key})
 	for n := range i.FDs {
 		b.remove(fdName(i.Key, n))
+	}
+	b.due = b.due || len(b.unkept) > 0 && len(i.FDs) > 0
+}
+
+// refill puts again what there is room for since something was dropped, if the manager has heard of that: else Heed does.
+func (b *Backup) refill() {
+	if b != nil && !b.deaf.Load() && !b.owes() {
+		b.again()
 	}
 }
 
@@ -342,13 +397,25 @@ func (b *Backup) Tell(text string) {
 	}
 }
 
-// Owes reports whether the manager has not heard what it must hear: call Heed then, a while later.
-func (b *Backup) Owes() bool { return b != nil && b.owes() }
+// Owes reports whether the manager has not heard what it must hear: call Heed then, a while later. Both are for after Restore.
+func (b *Backup) Owes() bool {
+	if b == nil {
+		return false
+	}
+	b.source.mu.Lock()
+	defer b.source.mu.Unlock()
+	return b.due || b.owes()
+}
 
-// Heed says again what the manager must hear and has not heard.
+// Heed says again what the manager must hear and has not heard, without waiting for it.
 func (b *Backup) Heed() {
-	if b != nil {
-		b.heed()
+	if b == nil {
+		return
+	}
+	b.source.mu.Lock()
+	defer b.source.mu.Unlock()
+	if b.heed() && b.again() {
+		b.deaf.Store(false) // and not after the first that it takes: whoever puts something next would wait for it
 	}
 }
 

@@ -118,11 +118,14 @@ func stored(t *testing.T, sock int, kept map[string]int) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, ok := kept[name]; ok {
+			t.Errorf("two of the name %s", name)
+		}
 		kept[name] = fds[0]
 	}
 }
 
-// What the service manager has no room for is said and left out, and nothing else is lost: neither
+// What the service manager has no room for is said and left out until room has come, and nothing else is lost: neither
 // by the number of descriptors nor by the length of their names.
 func TestFullManager(t *testing.T) {
 	for name, c := range map[string]struct{ most, names int }{
@@ -153,11 +156,23 @@ func TestFullManager(t *testing.T) {
 			do(&message{Op: opMeta, Key: "c", Meta: json.RawMessage(`2`)}, 0)
 			do(&message{Op: opMeta, Key: "d", Meta: json.RawMessage(`2`)}, 0)
 			do(&message{Op: opDrop, Key: "a"}, 0)
-			put("e", 2)
+			if kept["c#0"] == 0 || kept["c#2"] == 0 {
+				t.Error("there is room now, and c is not kept")
+			}
+			put("e", 2) // no room
 			put("f", 2) // no room
 			do(&message{Op: opDrop, Key: "c"}, 0)
-			if errs := r.take(); len(errs) != 2 || !strings.Contains(errs[0].Error(), "c is not") || !strings.Contains(errs[1].Error(), "f is not") {
-				t.Errorf("%d errors: %v", len(errs), errs)
+			errs := r.take()
+			if len(errs) != 3 {
+				t.Fatalf("%d errors: %v", len(errs), errs)
+			}
+			for n, key := range []string{"c", "e", "f"} {
+				if !strings.Contains(errs[n].Error(), key+" is not kept by the service manager: no room") {
+					t.Errorf("of %s it says %v", key, errs[n])
+				}
+			}
+			if b.Owes() {
+				t.Error("it does not wait for room")
 			}
 			if items, n := s.Size(); items != 4 || n != 6 {
 				t.Errorf("%d items, %d descriptors are kept for the next core", items, n)

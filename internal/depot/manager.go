@@ -32,6 +32,8 @@ type manager struct {
 	obsolete []string
 	// unsaid is that the service is ready, with what else belongs to it.
 	unsaid string
+	// hurry: what is sent with mu held does not wait, because it is sent again later.
+	hurry bool
 }
 
 // ErrManager is wrapped by the errors about a service manager that does not take what it
@@ -64,20 +66,30 @@ func dialManager(address string) (int, error) {
 	return sock, nil
 }
 
-// notify sends the service manager a message, and reports whether it has it.
-func (m *manager) notify(text string, fds ...int) bool {
+// notify is send with mu held.
+func (m *manager) notify(text string, fds ...int) bool { return m.send(m.hurry, text, fds...) }
+
+// send sends the service manager a message, and reports whether it has it.
+func (m *manager) send(hurry bool, text string, fds ...int) bool {
 	var rights []byte
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
 	flags, err := unix.MSG_NOSIGNAL, error(unix.EINTR)
-	if m.deaf.Load() {
+	deaf := m.deaf.Load()
+	if deaf || hurry {
 		flags |= unix.MSG_DONTWAIT
 	}
 	for errors.Is(err, unix.EINTR) {
 		err = unix.Sendmsg(m.sock, []byte(text), rights, nil, flags)
 	}
-	m.deaf.Store(errors.Is(err, unix.EAGAIN))
+	full := errors.Is(err, unix.EAGAIN)
+	switch {
+	case !hurry:
+		m.deaf.Store(full)
+	case full && !deaf:
+		return false // one that has much to read is not deaf
+	}
 	if err != nil {
 		m.report(fmt.Errorf("%w: %w", ErrManager, err))
 	}
@@ -93,6 +105,29 @@ func (m *manager) store(name string, fd int) bool {
 		return false
 	}
 	return m.storeLocked(name, fd)
+}
+
+// storeItem is store for all descriptors of an item, or none.
+func (m *manager) storeItem(i *Item, hurry bool) bool {
+	if len(i.FDs) == 0 {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hurry = hurry
+	defer func() { m.hurry = false }()
+	if m.storeUnstored(); m.unstored != "" {
+		return false
+	}
+	for n, fd := range i.FDs {
+		if !m.storeLocked(fdName(i.Key, n), fd) {
+			for n := range n {
+				m.removeLocked(fdName(i.Key, n))
+			}
+			return false
+		}
+	}
+	return true
 }
 
 // storeAtOnce is store for a name that is not obsolete and belongs to nothing else.
@@ -155,7 +190,7 @@ func (m *manager) removeLocked(name string) bool {
 
 // tell says something. That the service is ready is said again by heed if it was not heard.
 func (m *manager) tell(text string) {
-	heard := m.notify(text)
+	heard := m.send(false, text)
 	ready := strings.HasPrefix(text, "READY=1")
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,22 +209,25 @@ func (m *manager) owes() bool {
 	return m.unsaid != "" || m.unstored != "" || len(m.unremoved) > 0
 }
 
-// heed tries once more what was not heard, until something is not heard again.
-func (m *manager) heed() {
+// heed tries once more what was not heard, until something is not heard again, and reports whether all was.
+func (m *manager) heed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.hurry = true
+	defer func() { m.hurry = false }()
 	if m.unsaid != "" {
 		if !m.notify(m.unsaid) {
-			return
+			return false
 		}
 		m.unsaid = ""
 	}
 	if m.storeUnstored(); m.unstored != "" {
-		return
+		return false
 	}
 	for _, name := range slices.Collect(maps.Keys(m.unremoved)) {
 		if !m.removeLocked(name) {
-			return
+			return false
 		}
 	}
+	return true
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -97,7 +98,7 @@ func (r *deafRig) restart() string {
 }
 
 // What a service manager did not hear of is not in the catalog, and the catalog that it has stays the one
-// that counts.
+// that counts, until it is heard.
 func TestWhatADeafManagerMissed(t *testing.T) {
 	r := newDeafRig(t)
 	r.put("a", "1")
@@ -112,8 +113,165 @@ func TestWhatADeafManagerMissed(t *testing.T) {
 	r.reads()
 	r.put("c", "1")
 	r.reads()
-	if got := r.restart(); got != "a19999 c1" {
+	if got := r.restart(); got != "a19999 c1" || !r.Owes() {
 		t.Errorf("the next supervisor gets %q", got)
+	}
+	r.Heed()
+	r.reads()
+	if got := r.restart(); got != "a19999 c1 b1" || r.Owes() {
+		t.Errorf("the next supervisor gets %q when the manager listens again", got)
+	}
+	if err := r.apply(&message{Op: opMeta, Key: "b", Meta: json.RawMessage("2")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.restart(); got != "a19999 c1 b2" {
+		t.Errorf("the next supervisor gets %q of what is kept again", got)
+	}
+}
+
+// What was missed is said to be, comes as it is by then and in order, and not at all if it has gone.
+func TestMissedAndChanged(t *testing.T) {
+	r := newDeafRig(t)
+	r.put("domain", "1")
+	r.reads()
+	r.deafen()
+	r.put("domain", "2") // has other memory
+	r.put("a", "1")
+	r.put("b", "1")
+	r.put("c", "1")
+	deaf := func(err error) bool { return errors.Is(err, ErrManager) }
+	if errs := slices.DeleteFunc(r.said.take(), deaf); len(errs) != 4 || !strings.Contains(errs[3].Error(), "c is not kept") {
+		t.Errorf("it says %v", errs)
+	}
+	if err := r.apply(&message{Op: opMeta, Key: "c", Meta: json.RawMessage("2")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.drop("a")
+	r.Heed() // in vain
+	r.reads()
+	r.Heed()
+	r.reads()
+	if got := r.restart(); got != "domain2 b1 c2" || r.Owes() {
+		t.Errorf("the next supervisor gets %q", got)
+	}
+	r.deafen()
+	r.put("d", "1")
+	r.drop("d")
+	r.reads()
+	if r.Owes() {
+		t.Error("it is to be told of an item that has gone")
+	}
+}
+
+// What there is no room for by the length of the names comes when something is dropped, at once or, if the manager
+// is deaf then, later.
+func TestRoomForNames(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		r := newDeafRig(t)
+		r.names = maxNames - len("a#0:")
+		r.put("a", "1")
+		r.put("b", "1")
+		r.reads()
+		if got := r.restart(); got != "a1" || r.Owes() {
+			t.Fatalf("the next supervisor gets %q", got)
+		}
+		if deaf {
+			r.deafen()
+		}
+		r.drop("a")
+		r.reads()
+		if deaf {
+			if got := r.restart(); got != "" || !r.Owes() {
+				t.Errorf("the next supervisor gets %q from a deaf manager", got)
+			}
+			r.Heed()
+			r.reads()
+		}
+		if got := r.restart(); got != "b1" || r.Owes() {
+			t.Errorf("the next supervisor gets %q, deaf: %v", got, deaf)
+		}
+	}
+}
+
+// What waits for room waits behind what came before it, and no longer.
+func TestRoomBehindAnother(t *testing.T) {
+	r := newDeafRig(t)
+	r.most = 3
+	r.put("a", "1")
+	r.put("b", "1")
+	r.put("c", "1")
+	if err := r.apply(&message{Op: opPut, Key: "big", Meta: json.RawMessage("1")}, []int{someFD(t), someFD(t), someFD(t)}); err != nil {
+		t.Fatal(err)
+	}
+	r.put("small", "1")
+	for _, c := range []struct{ drop, want string }{{"c", "a1 b1"}, {"big", "a1 b1 small1"}} {
+		r.drop(c.drop)
+		r.reads()
+		if got := r.restart(); got != c.want || r.Owes() {
+			t.Errorf("without %s the next supervisor gets %q", c.drop, got)
+		}
+	}
+}
+
+// Whoever puts something waits for no more than so much of what was missed, and not for a manager that has much to read, which is
+// not taken for a deaf one.
+func TestHeedIsShort(t *testing.T) {
+	r := newDeafRig(t)
+	r.limits = Limits{Items: 1000, FDs: 1000}
+	r.deafen()
+	const missed, none = 2*againAtOnce + 1, "FDSTOREREMOVE=1\nFDNAME=none"
+	for n := range missed {
+		r.put(strconv.Itoa(n), "1")
+	}
+	r.reads()
+	limit := unix.NsecToTimeval(int64(time.Hour))
+	if err := unix.SetsockoptTimeval(r.fds[0], unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
+		t.Fatal(err)
+	}
+	for r.Tell(none); r.send(true, none); { // it listens, and then has much to read
+	}
+	r.Heed()
+	if errs := r.said.take(); len(r.unkept) != missed || r.deaf.Load() || len(errs) > 0 {
+		t.Errorf("%d are missed, deaf: %v, it says %v", len(r.unkept), r.deaf.Load(), errs)
+	}
+	r.reads()
+	r.Heed()
+	if len(r.unkept) != missed-againAtOnce || !r.Owes() {
+		t.Errorf("%d of %d are missed then", len(r.unkept), missed)
+	}
+	for range 2 {
+		r.reads()
+		r.Heed()
+	}
+	r.reads()
+	if got := len(strings.Fields(r.restart())); got != missed || r.Owes() {
+		t.Errorf("the next supervisor gets %d of %d", got, missed)
+	}
+}
+
+// A manager that takes a few messages and then none again is not waited for once more.
+func TestHalfDeafManager(t *testing.T) {
+	r := newDeafRig(t)
+	r.reads()
+	r.deafen()
+	const missed = 20
+	for n := range missed {
+		r.put(strconv.Itoa(n), "1")
+	}
+	for range missed / 2 {
+		if _, err := unix.Read(r.fds[1], make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Heed()
+	if n := len(r.unkept); n == 0 || n == missed || !r.deaf.Load() {
+		t.Errorf("%d of %d are missed, deaf: %v", n, missed, r.deaf.Load())
+	}
+	r.reads()
+	r.Heed()
+	r.reads()
+	if got := len(strings.Fields(r.restart())); got != missed || r.Owes() || r.deaf.Load() {
+		t.Errorf("the next supervisor gets %d of %d, deaf: %v", got, missed, r.deaf.Load())
 	}
 }
 
@@ -145,8 +303,8 @@ func TestRemovalNotHeard(t *testing.T) {
 	}
 	r.Heed()
 	r.reads()
-	if _, there := r.kept["b#0"]; there || r.Owes() {
-		t.Errorf("b is not removed later")
+	if got := r.restart(); got != "a3 b2" || r.Owes() {
+		t.Errorf("the next supervisor gets %q: b is not removed later, and stored anew", got)
 	}
 }
 

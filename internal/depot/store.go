@@ -184,6 +184,7 @@ func (s *Store) apply(m *message, fds []int) error {
 	case opDrop:
 		if old != nil {
 			s.remove(old)
+			s.backup.refill()
 		}
 	default:
 		return fmt.Errorf("%w: %s from a core", ErrInvalid, m.Op)
@@ -198,6 +199,7 @@ func (s *Store) forget(key string) {
 	defer s.mu.Unlock()
 	if old := s.items[key]; old != nil {
 		s.remove(old)
+		s.backup.refill()
 	}
 }
 

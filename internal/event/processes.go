@@ -125,9 +125,9 @@ var processEvents = []Info{
 	},
 	{
 		Code: NotKept, Level: zerolog.ErrorLevel,
-		Meaning: "Something is not kept for the next core or the next supervisor. All goes on; if the core dies now, what it is about is lost.",
-		Cause:   "The supervisor's limit of descriptors, or the service manager's store of them, is full.",
-		Action:  "Raise LimitNOFILE and FileDescriptorStoreMax of the unit; `rdmad config explain-memory` says how many are needed.",
+		Meaning: "Something is not kept for the next core or the next supervisor. All goes on; if the core, or the supervisor, dies now, what it is about is lost.",
+		Cause:   "The supervisor's limit of descriptors, or the service manager's store of them, is full; or the service manager did not take it, which is told by manager-deaf, too.",
+		Action:  "Raise LimitNOFILE and FileDescriptorStoreMax of the unit; `rdmad config explain-memory` says how many are needed. The service manager is given what is not in its store again when it has room, and when it listens.",
 		Shown:   "TestEventsOfHost",
 	},
 	{
@@ -148,7 +148,7 @@ var processEvents = []Info{
 		Code: ManagerDeaf, Level: zerolog.WarnLevel,
 		Meaning: "The service manager does not take what the daemon tells it.",
 		Cause:   "NOTIFY_SOCKET names a socket that nobody reads, or that is not there: the variable may be left over from another service.",
-		Action:  "Look at the service manager: `systemctl status`, `journalctl -u rdmad`. Where none has started the daemon, unset NOTIFY_SOCKET.",
+		Action:  "Look at the service manager: `systemctl status`, `journalctl -u rdmad`. When it listens it is told again what it must know. Where none has started the daemon, unset NOTIFY_SOCKET.",
 		Shown:   "TestEventsOfNotify",
 	},
 }
