@@ -132,7 +132,7 @@ func (c *Conn) Status(ctx context.Context) (json.RawMessage, error) {
 
 // Ping exchanges a message with the daemon of a node and returns how long the
 // round trip over the bootstrap connection took; 0 for this node. Errors: ErrNoService for a node that is no peer,
-// not connected, or does not answer within 5 seconds, ErrClosed, or ctx's.
+// not connected, or does not answer within 4 seconds, ErrClosed, or ctx's.
 func (c *Conn) Ping(ctx context.Context, node string) (time.Duration, error) {
 	a, err := c.session.Ask(ctx, &attach.Message{Type: attach.TypePing, Node: node})
 	if err != nil {

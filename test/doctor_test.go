@@ -144,6 +144,11 @@ func TestDoctorRunning(t *testing.T) {
 	}
 	c.stop("b")
 	eventually(t, "node a notices", func() bool { return c.status("a").Peers[0].State == "down" })
+	ping := func(args ...string) ran {
+		return run(t, rdmad(t, append([]string{"ping", "b", "--socket", c.socket("a")}, args...)...))
+	}
+	ping().check(t, "ping", 1, "node b is not connected")
+	ping("--timeout", "500ms").check(t, "ping", 1, "node b has not answered within 500ms", "rdmad status")
 	if f := checkUp(1)["peer"]; f.Level != "WARN" {
 		t.Errorf("%+v", f)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"os"
@@ -157,8 +158,8 @@ func TestWrongVersion(t *testing.T) {
 		hello attach.Hello
 		want  []string
 	}{
-		{attach.Hello{Protocol: 99, ABI: shm.ABIVersion, Role: attach.RoleClient}, []string{"99", strconv.Itoa(attach.Protocol)}},
-		{attach.Hello{Protocol: attach.Protocol, ABI: 77 << 16, Role: attach.RoleService}, []string{"77", strconv.Itoa(shm.ABIMajor)}},
+		{attach.Hello{Protocol: 99, ABI: shm.ABIVersion, Role: attach.RoleClient}, []string{"the program has protocol 99", "node a has " + strconv.Itoa(attach.Protocol)}},
+		{attach.Hello{Protocol: attach.Protocol, ABI: 77 << 16, Role: attach.RoleService}, []string{"the program has ABI 77.0", fmt.Sprintf("node a has ABI %d.", shm.ABIMajor)}},
 	} {
 		raw, err := net.Dial("unixpacket", c.socket("a"))
 		if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/cmd/rdmad/look"
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
 )
 
@@ -82,7 +84,10 @@ func (f *pingFlags) run(ctx context.Context, out io.Writer, node string) error {
 		rtt, err := conn.Ping(limited, node)
 		cancel()
 		if err != nil {
-			return whoHangs(ctx, conn, err, f.socket)
+			if err = whoHangs(ctx, conn, err, f.socket); timedOut(ctx, err) && !errors.Is(err, look.ErrNoAnswer) {
+				err = fmt.Errorf("node %s has not answered within %v (see: rdmad status)", node, f.timeout)
+			}
+			return err
 		}
 		us := microseconds(rtt)
 		r.RoundTrips = append(r.RoundTrips, us)

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/peerauth"
 )
 
 // The first domain that lists the user of a process admits it, else the first that lists
@@ -28,6 +30,18 @@ func TestAdmit(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("user %d of group %d and %v is admitted to %q, want %q", test.uid, test.gid, test.others, got, test.want)
+		}
+	}
+}
+
+// A node that connects to itself, or to another of its name, is told so.
+func TestPeerOfTheSameName(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	for node, want := range map[string]string{"a": "", "b": `called "b", too`, "c": `node "c" is not a [[peer]] of node b`} {
+		switch err := r.admitPeer(node, &peerauth.Channel{}); {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", node, err, want)
 		}
 	}
 }

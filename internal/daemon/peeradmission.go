@@ -39,6 +39,9 @@ func (c *conductor) admitPeer(node string, ch *peerauth.Channel) error {
 	if err := ch.Claims(node); err != nil {
 		return err
 	}
+	if node == c.node {
+		return fmt.Errorf("the node at this address is called %q, too, or is the node that connects: correct node.name, or the address of the [[peer]]", node)
+	}
 	if c.allLinks()[node] == nil {
 		return fmt.Errorf("node %q is not a [[peer]] of node %s", printable.Text(node), c.node)
 	}

@@ -250,8 +250,9 @@ func (d *domain) offer(w *worker, o attach.Method) (id uint32, anew bool, err er
 	return m.id, anew, nil
 }
 
-// pingTimeout bounds how long a ping waits for the link and for the peer's answer.
-const pingTimeout = 5 * time.Second
+// pingTimeout bounds how long a ping waits for the link and for the peer's answer: less than tools wait by default, who are to hear why
+// there is none.
+const pingTimeout = 4 * time.Second
 
 // ping measures the round trip to a peer's daemon.
 func (c *conductor) ping(m *attach.Message) (*attach.Message, error) {

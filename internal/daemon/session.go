@@ -100,10 +100,10 @@ func (c *conductor) checkPeer(m *peerproto.Message) (*peerproto.Hello, error) {
 	case m.Type != peerproto.TypeHello || h == nil || h.Magic != peerproto.Magic:
 		return nil, fmt.Errorf("%w: not the hello of an rdmad", peerproto.ErrFrame)
 	case h.Protocol != peerproto.Version:
-		return nil, fmt.Errorf("%w: peer protocol %d, this daemon speaks %d", attach.ErrVersion, h.Protocol, peerproto.Version)
+		return nil, fmt.Errorf("%w: node %s has peer protocol %d, node %s has %d", attach.ErrVersion, printable.Text(h.Node), h.Protocol, c.node, peerproto.Version)
 	}
 	if err := shm.CheckABI(h.ABI); err != nil {
-		return nil, fmt.Errorf("%w: the peer has %w", attach.ErrVersion, err)
+		return nil, fmt.Errorf("%w: node %s has %s, node %s has %s", attach.ErrVersion, printable.Text(h.Node), abiText(h.ABI), c.node, abiText(shm.ABIVersion))
 	}
 	return h, nil
 }

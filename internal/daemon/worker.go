@@ -180,7 +180,7 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("waiting for hello: %w", err)
 	}
-	if err := checkHello(m); err != nil {
+	if err := checkHello(c.node, m); err != nil {
 		return nil, err
 	}
 	w.role, w.name, w.handlers, w.abi = m.Hello.Role, printable.Text(m.Hello.Name), m.Hello.Handlers, m.Hello.ABI
@@ -272,17 +272,22 @@ func (c *conductor) welcomeWorker(w *worker, seq uint64) error {
 	return nil
 }
 
-func checkHello(m *attach.Message) error {
+// abiText names a version of the layout of shared memory. Who is refused reads it in words of the other side, which must not say "this".
+func abiText(version uint32) string {
+	return fmt.Sprintf("ABI %d.%d", shm.MajorOf(version), shm.MinorOf(version))
+}
+
+func checkHello(node string, m *attach.Message) error {
 	switch {
 	case m.Type != attach.TypeHello || m.Hello == nil:
 		return fmt.Errorf("%w: a %q message instead of hello", attach.ErrInvalid, printable.Text(string(m.Type)))
 	case m.Hello.Protocol != attach.Protocol:
-		return fmt.Errorf("%w: protocol %d, this daemon speaks %d", attach.ErrVersion, m.Hello.Protocol, attach.Protocol)
+		return fmt.Errorf("%w: the program has protocol %d, the daemon of node %s has %d", attach.ErrVersion, m.Hello.Protocol, node, attach.Protocol)
 	case m.Hello.Role != attach.RoleClient && m.Hello.Role != attach.RoleService && m.Hello.Role != attach.RoleTool:
 		return fmt.Errorf("%w: role %q", attach.ErrInvalid, printable.Text(string(m.Hello.Role)))
 	}
 	if err := shm.CheckABI(m.Hello.ABI); err != nil {
-		return fmt.Errorf("%w: the worker has %w", attach.ErrVersion, err)
+		return fmt.Errorf("%w: the program has %s, the daemon of node %s has %s", attach.ErrVersion, abiText(m.Hello.ABI), node, abiText(shm.ABIVersion))
 	}
 	return nil
 }

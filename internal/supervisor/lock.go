@@ -30,14 +30,14 @@ func (s *supervisor) writePID() error {
 	// Not what a link leads to: the file is overwritten. It is never empty, for those who read it meanwhile.
 	f, err := openOwn(config.PIDFile(s.cfg.Node.Socket), 0o644)
 	if err != nil {
-		return fmt.Errorf("pid file: %w", err)
+		return fmt.Errorf("node.socket: pid file: %w (see: rdmad doctor)", err)
 	}
 	cerr := f.Chmod(0o644) // whatever the umask is
 	n, err := fmt.Fprintf(f, "%d\n", os.Getpid())
 	made, serr := f.Stat()
 	s.pidFile = made
 	if err = errors.Join(cerr, err, serr, f.Truncate(int64(n)), f.Close()); err != nil {
-		return fmt.Errorf("pid file: %w", err)
+		return fmt.Errorf("node.socket: pid file: %w (see: rdmad doctor)", err)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func (s *supervisor) tryLock(path string) error {
 		err = f.Chmod(0o600) // also that of an older rdmad
 	}
 	if err != nil {
-		return fmt.Errorf("lock file: %w", err)
+		return fmt.Errorf("node.socket: lock file: %w (see: rdmad doctor)", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()

@@ -18,6 +18,8 @@ func checkUnused(network, path string) error {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
 		return nil // nobody does, or it is no socket
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		return fmt.Errorf("node.socket: who listens at %s cannot be asked: %w: raise LimitNOFILE (see: rdmad doctor)", path, err)
 	case err != nil:
 		return fmt.Errorf("%w: somebody may listen at %s: %w: choose another path", ErrInUse, path, err)
 	}
