@@ -26,6 +26,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "packaging: there are no arguments, only flags; see -help")
 		os.Exit(2)
 	}
+	if err := checkVersion(o.version); err != nil {
+		fmt.Fprintln(os.Stderr, "packaging:", err)
+		os.Exit(2)
+	}
 	o.say = func(text string) { fmt.Println(text) }
 	if _, err := build(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "packaging:", err)

@@ -33,6 +33,17 @@ func packageVersion(describe, own string, commits int) (string, error) {
 	return v, nil
 }
 
+// installable is what dpkg and rpm both take for a version: rpm has no hyphen in one, and dpkg no other first character than a digit.
+var installable = regexp.MustCompile(`^[0-9][0-9A-Za-z.+~]*$`)
+
+// checkVersion refuses a version that was asked for and with which no package can be installed. None is git's.
+func checkVersion(version string) error {
+	if version == "" || installable.MatchString(version) {
+		return nil
+	}
+	return fmt.Errorf("-version %q: want a digit, and then digits, letters, dots, plus signs and tildes, such as 1.2.3~rc1", version)
+}
+
 // dirt is the suffix for changes that no commit has.
 func dirt(version, dirty string) string {
 	switch {

@@ -61,3 +61,12 @@ func TestVersionsAreOrdered(t *testing.T) {
 		}
 	}
 }
+
+// What no package manager would install is not built.
+func TestVersionAskedFor(t *testing.T) {
+	for version, ok := range map[string]bool{"": true, "1.2.3": true, "0.1.0~~25.gabc.dirty": true, "1.0~rc1+dirty": true, "foo": false, "v1.0": false, "1.0-1": false, "1:2": false, "1 2": false, "~1": false} {
+		if err := checkVersion(version); (err == nil) != ok {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+}

@@ -163,7 +163,7 @@ func (s *Store) apply(m *message, fds []int) error {
 			if old != nil {
 				s.remove(old) // see Client.Put
 			}
-			return fmt.Errorf("depot: %s is not kept: %d items and %d descriptors, at most %d and %d are", m.Key, items, n, s.limits.Items, s.limits.FDs)
+			return fmt.Errorf("depot: %s is not kept: %d items and %d descriptors, at most %d and %d are (LimitNOFILE of the daemon; see: rdmad doctor)", m.Key, items, n, s.limits.Items, s.limits.FDs)
 		}
 		if old != nil && n == s.fds && len(fds) == 0 {
 			// In one step: a supervisor that dies between two would leave neither.
