@@ -18,7 +18,8 @@ const Replaced = "the daemon was replaced while the request failed"
 
 // Stranger returns the id of a process that the last core had and this one has not, and that may be at work in a lane's memory still, or 0.
 // Nobody waits for the end of such a process: what it fills in or reads would be given to others meanwhile. Of one that is known to be
-// dead there is nothing left, since it was buried before it was forgotten. The lane is not to be adopted then.
+// dead there is nothing left, since it was buried before it was forgotten. The lane is not to be adopted then. Requests that the process has
+// not begun with are taken back from it.
 func (d *Domain) Stranger(r *slots.Ring, v *vault.Vault) int {
 	for i := range r.Geometry().Slots {
 		switch w := r.Word(i); w.State() {
@@ -28,8 +29,8 @@ func (d *Domain) Stranger(r *slots.Ring, v *vault.Vault) int {
 			}
 		}
 		k, a := v.Records.Load(i), r.AnswerWord(i)
-		started := k.State == vault.RecordActive && a.Ticket() == k.Ticket && (a.State() == slots.Recv || a.State() == slots.Picked)
-		if o := a.Owner(); started && o > 0 && d.Workers[o] == nil {
+		has := k.State == vault.RecordActive && a.Ticket() == k.Ticket && (a.State() == slots.Recv || a.State() == slots.Picked)
+		if o := a.Owner(); has && o > 0 && d.Workers[o] == nil && !r.Withdraw(i, a) {
 			return o
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/counters"
+	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/internal/printable"
@@ -20,7 +21,7 @@ import (
 // adopt makes the domain what it was when the last core ended. Nothing of it is served
 // yet, and its agent knows it already.
 func (d *domain) adopt(left *domainLeft) {
-	d.lastID, d.lastLane = left.LastID, left.LastLane
+	d.lastID, d.lastLane, d.generation = left.LastID, left.LastLane, left.Rotation
 	d.regions.base, d.regions.lastGeneration = left.LastGeneration, left.LastGeneration
 	for n, m := range left.methods {
 		d.methods[methodKey{m.Service, m.Method}] = &method{id: m.ID, answer: m.Answer, workers: make(map[*worker]bool)}
@@ -30,6 +31,7 @@ func (d *domain) adopt(left *domainLeft) {
 		d.expectMethods()
 	}
 	d.adoptOutcasts(left.outcasts)
+	d.dropFormer(left)
 	for i := range left.workers {
 		if err := d.adoptWorker(&left.workers[i]); err != nil {
 			event.WorkerNotAdopted.On(&d.conductor.log).Err(err).Str("domain", d.name).Int("worker", left.workers[i].n).Msg("worker not adopted")
@@ -44,6 +46,32 @@ func (d *domain) adopt(left *domainLeft) {
 	for _, r := range freed {
 		r.freeing = false
 		r.free()
+	}
+}
+
+// dropFormer drops what is left of a memory that the domain has no more: the last core died, or handed over, when it had kept the new one
+// and had not dropped all of the old.
+func (d *domain) dropFormer(left *domainLeft) {
+	former, keys := domainLeft{}, []string(nil)
+	isFormer := func(item *depot.Item, rotation int) bool {
+		if rotation == left.Rotation {
+			return false
+		}
+		keys = append(keys, item.Key)
+		return true
+	}
+	left.workers = slices.DeleteFunc(left.workers, func(l leftover[workerMeta]) bool {
+		is := isFormer(l.item, l.meta.Rotation)
+		if is {
+			former.workers = append(former.workers, l)
+		}
+		return is
+	})
+	left.regions = slices.DeleteFunc(left.regions, func(l leftover[regionMeta]) bool { return isFormer(l.item, l.meta.Rotation) })
+	left.lanes = slices.DeleteFunc(left.lanes, func(l leftover[laneMeta]) bool { return isFormer(l.item, l.meta.Rotation) })
+	former.farewell(fmt.Sprintf("the memory of domain %s was damaged; attach again", d.name))
+	for _, key := range keys {
+		d.conductor.keepNoMore(key)
 	}
 }
 

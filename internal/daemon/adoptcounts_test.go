@@ -168,3 +168,41 @@ func TestNextCoreKnowsWhoHasDeparted(t *testing.T) {
 		return nil
 	})
 }
+
+// What is left of a memory that the domain has no more, since the core died while it took it out of the depot, is not adopted, and its
+// processes are told to attach again.
+func TestMemoryThatADomainHasNoMore(t *testing.T) {
+	for _, rotation := range []int{0, 3} { // the domain's is 0
+		c, process := adopted(t, parsed(t, "[observe]\ncounters = \"off\"\n"), workerMeta{Rotation: rotation}, func(*slots.WorkerRings) {})
+		m, _, err := process.Recv()
+		c.mu.Lock()
+		n := len(c.allDomains()[0].workers)
+		c.mu.Unlock()
+		if rotation == 0 {
+			if err != nil || m.Type != attach.TypeResumed || n != 1 {
+				t.Errorf("one of this memory: %+v, %v, %d workers", m, err, n)
+			}
+			continue
+		}
+		if err != nil || m.Type != attach.TypeGoodbye || !strings.Contains(m.Reason, "attach again") || n != 0 {
+			t.Errorf("one of another memory: %+v, %v, %d workers", m, err, n)
+		}
+	}
+}
+
+// Of the old memory only what is not the domain's any more is dropped: also lanes and regions.
+func TestDropFormer(t *testing.T) {
+	c := &conductor{log: zerolog.Nop()}
+	d := &domain{conductor: c, name: "d"}
+	item := func(key string) *depot.Item { return &depot.Item{Key: key} }
+	left := &domainLeft{
+		domainMeta: domainMeta{Rotation: 2},
+		workers:    []leftover[workerMeta]{{item("w1"), 1, workerMeta{Rotation: 1}}, {item("w2"), 2, workerMeta{Rotation: 2}}},
+		regions:    []leftover[regionMeta]{{item("r1"), 1, regionMeta{Rotation: 2}}, {item("r2"), 2, regionMeta{}}},
+		lanes:      []leftover[laneMeta]{{item("l1"), 1, laneMeta{Rotation: 3}}, {item("l2"), 2, laneMeta{Rotation: 2}}},
+	}
+	d.dropFormer(left)
+	if len(left.workers) != 1 || left.workers[0].n != 2 || len(left.regions) != 1 || left.regions[0].n != 1 || len(left.lanes) != 1 || left.lanes[0].n != 2 {
+		t.Errorf("%+v", left)
+	}
+}

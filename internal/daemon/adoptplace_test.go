@@ -63,7 +63,7 @@ func (d *adoption) leave(t *testing.T, o *laneInfo, role string) leftover[laneMe
 		}
 		item.FDs = append(item.FDs, copied)
 	}
-	return leftover[laneMeta]{item, int(o.ID), laneMeta{o.Lane, role}}
+	return leftover[laneMeta]{item, int(o.ID), laneMeta{Lane: o.Lane, Direction: role}}
 }
 
 // A lane for which the config has no place any more is closed, and another one takes its
@@ -217,12 +217,12 @@ func TestAdoptedLaneOfAStranger(t *testing.T) {
 		does func(*slots.Ring, *vault.Vault)
 		left bool
 	}{
-		"writes":         {func(r *slots.Ring, _ *vault.Vault) { claim(r) }, true},
-		"has published":  {func(r *slots.Ring, _ *vault.Vault) { publish(r) }, false},
-		"has an answer":  {func(r *slots.Ring, _ *vault.Vault) { answer(r) }, true},
-		"reads":          {func(r *slots.Ring, _ *vault.Vault) { r.Acquire(answer(r), stranger) }, true},
-		"has freed":      {func(r *slots.Ring, _ *vault.Vault) { u := answer(r); r.Free(u.Index, 1) }, false},
-		"may handle one": {deliver, true},
+		"writes":        {func(r *slots.Ring, _ *vault.Vault) { claim(r) }, true},
+		"has published": {func(r *slots.Ring, _ *vault.Vault) { publish(r) }, false},
+		"has an answer": {func(r *slots.Ring, _ *vault.Vault) { answer(r) }, true},
+		"reads":         {func(r *slots.Ring, _ *vault.Vault) { r.Acquire(answer(r), stranger) }, true},
+		"has freed":     {func(r *slots.Ring, _ *vault.Vault) { u := answer(r); r.Free(u.Index, 1) }, false},
+		"has not begun": {deliver, false},
 		"handles one": {func(r *slots.Ring, v *vault.Vault) {
 			deliver(r, v)
 			r.Pick(3, stranger)

@@ -37,6 +37,9 @@ type domainMeta struct {
 	LastID         int    `json:"last_id"`
 	LastLane       int    `json:"last_lane"`
 	LastGeneration uint32 `json:"last_generation"`
+	// Rotation counts the memories that the domain has had. Workers, regions and lanes have it, too: those with another
+	// one are of a memory that the domain has no more.
+	Rotation int `json:"rotation,omitempty"`
 }
 
 type methodMeta struct {
@@ -69,6 +72,8 @@ type workerMeta struct {
 	Withdrawn bool `json:"withdrawn,omitempty"`
 	// Struck are the errors for which it was disconnected.
 	Struck int `json:"struck,omitempty"`
+	// Rotation is its domain's.
+	Rotation int `json:"rotation,omitempty"`
 }
 
 // regionMeta comes with the region's segment.
@@ -82,6 +87,8 @@ type regionMeta struct {
 	Seq  uint64 `json:"seq"`
 	// Freed: the worker uses it no more.
 	Freed bool `json:"freed,omitempty"`
+	// Rotation is its domain's.
+	Rotation int `json:"rotation,omitempty"`
 }
 
 // The directions of a lane.
@@ -97,6 +104,8 @@ type laneMeta struct {
 	// Direction is "out" for requests of this node, "in" for those of the peer, and
 	// "local" for those of this node to itself.
 	Direction string `json:"direction"`
+	// Rotation is its domain's.
+	Rotation int `json:"rotation,omitempty"`
 }
 
 // orphanLook is more than the end of the depot's connection may come before that of the lifeline when the supervisor dies.
@@ -157,7 +166,7 @@ func (d *domain) keepNoMore(key string) {
 // meta and the functions below are called with conductor.mu held, so that changes of an
 // item come in order.
 func (d *domain) meta() *domainMeta {
-	return &domainMeta{MethodBits: d.view.MethodBits, LastID: d.lastID, LastLane: d.lastLane, LastGeneration: d.regions.lastGeneration}
+	return &domainMeta{MethodBits: d.view.MethodBits, LastID: d.lastID, LastLane: d.lastLane, LastGeneration: d.regions.lastGeneration, Rotation: d.generation}
 }
 
 // keepCounts keeps what the domain counts.
@@ -182,6 +191,7 @@ func (w *worker) meta() *workerMeta {
 		Serves:    w.serves,
 		Withdrawn: w.withdrawn,
 		Struck:    w.struck,
+		Rotation:  w.domain.generation,
 	}
 }
 
@@ -214,14 +224,14 @@ func (w *worker) keepWorkerChange() {
 }
 
 func (r *region) meta() *regionMeta {
-	return &regionMeta{Generation: r.view.ID.Generation(), Owner: r.owner.id, Size: r.size, Want: r.want, Seq: r.seq, Freed: r.freeing}
+	return &regionMeta{Generation: r.view.ID.Generation(), Owner: r.owner.id, Size: r.size, Want: r.want, Seq: r.seq, Freed: r.freeing, Rotation: r.domain.generation}
 }
 
 func (r *region) key() string { return keyOf(kindRegion, r.domain, int(r.view.ID.Index())) }
 
 // keepLane keeps a lane with its segment and its vault.
 func (d *domain) keepLane(l *laneInfo) {
-	m := &laneMeta{Lane: l.Lane, Direction: laneOut}
+	m := &laneMeta{Lane: l.Lane, Direction: laneOut, Rotation: d.generation}
 	switch {
 	case l.serves && l.Peer == d.conductor.node:
 		m.Direction = laneLocal

@@ -185,9 +185,23 @@ func (c *conductor) mayRotate(d *domain) bool {
 func (c *conductor) replace(d, next *domain, why string) (ends []agent.Ending, workers []*worker) {
 	d.making.Lock()
 	defer d.making.Unlock()
-	// A later core finds the one or the other, and not halves of both.
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// No number comes back that somebody may still know something else by. Methods keep
+	// theirs: peers have them.
+	next.generation = d.generation + 1
+	next.lastID, next.lastLane = d.lastID, d.lastLane
+	next.regions.base, next.regions.lastGeneration = d.regions.lastGeneration, d.regions.lastGeneration
+	for k, m := range d.methods {
+		next.methods[k] = &method{id: m.id, answer: m.answer, workers: make(map[*worker]bool)}
+	}
+	next.nextMethod = d.nextMethod
+	for _, w := range d.workers {
+		w.keepOutcast() // first: a core that dies in between has kept it out in one way or the other
+	}
+	// From here on a later core finds the new memory, and drops what it finds of the old: see dropFormer. Before, it finds the old one as it
+	// was: what is under way there gets its outcome afterwards, as handlers go on in slots that are free then.
+	c.keep(domainKey(d.name), next.meta(), next.seg.FD(), next.bell.FD())
 	d.agent.Commands.Call(func() {
 		ends = d.view.Retire(why)
 		next.view.OutOfService = d.view.OutOfService
@@ -195,7 +209,6 @@ func (c *conductor) replace(d, next *domain, why string) (ends []agent.Ending, w
 		d.agent.Domains = append(d.agent.Domains, next.view)
 	})
 	for id, w := range d.workers {
-		w.keepOutcast() // first: a core that dies in between has kept it out in one way or the other
 		c.keepNoMore(keyOf(kindWorker, d, id))
 		if _, ok := c.attached[w]; ok {
 			workers = append(workers, w) // it gives the memory up when it is told
@@ -217,16 +230,6 @@ func (c *conductor) replace(d, next *domain, why string) (ends []agent.Ending, w
 	if d.holders > 0 {
 		c.held[d] = struct{}{}
 	}
-	// No number comes back that somebody may still know something else by. Methods keep
-	// theirs: peers have them.
-	next.generation = d.generation + 1
-	next.lastID, next.lastLane = d.lastID, d.lastLane
-	next.regions.base, next.regions.lastGeneration = d.regions.lastGeneration, d.regions.lastGeneration
-	for k, m := range d.methods {
-		next.methods[k] = &method{id: m.id, answer: m.answer, workers: make(map[*worker]bool)}
-	}
-	next.nextMethod = d.nextMethod
-	c.keep(domainKey(d.name), next.meta(), next.seg.FD(), next.bell.FD())
 	var list []*domain
 	for _, have := range c.allDomains() {
 		if have == d {

@@ -160,7 +160,7 @@ func TestDomainRotation(t *testing.T) {
 	if err := a.KillCore(); err != nil {
 		t.Fatal(err)
 	}
-	check(0) // as the next core counts
+	check(1)
 	offender.Kill()
 	daemontest.Eventually(t, "nothing of the offender is left", func() error {
 		if d, st := domainOf(t, a); d.Held+d.Lingering > 0 {

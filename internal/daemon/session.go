@@ -440,13 +440,13 @@ func (s *session) handle(m *peerproto.Message) error {
 		s.rest(&s.listed, directoryFloor)
 		return s.link.learn(s, m.Directory)
 	case peerproto.TypeDrain:
-		s.rest(&s.changed, serviceFloor)
 		if follow := s.link.peerDrains(s, m.Seq); follow != nil {
+			s.rest(&s.changed, serviceFloor)
 			return s.spawn(s.draining, follow)
 		}
 	case peerproto.TypeUndrain:
-		s.rest(&s.changed, serviceFloor)
 		if follow := s.link.peerUndrains(s); follow != nil {
+			s.rest(&s.changed, serviceFloor)
 			return s.spawn(s.draining, follow)
 		}
 	case peerproto.TypeDrained:
