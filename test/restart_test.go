@@ -109,3 +109,33 @@ func TestDrain(t *testing.T) {
 		}
 	}
 }
+
+// A daemon whose core dies while it drains starts another one for that: what is under way is answered all the same, from its own node and
+// from others.
+func TestCoreDiesInItsDrain(t *testing.T) {
+	c := newPatient(t)
+	held := holdRequests(t, c, "b", 2)
+	c.awaitService("a", "b", "held", "hold", 0)
+	var under []*client.Future
+	for _, from := range []string{"a", "b"} {
+		f, err := c.attach(from).Go(bounded(t), "b/held/hold", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		under = append(under, f)
+	}
+	eventually(t, "both requests are with their handler", func() bool { return held.begun.Load() == 2 })
+	core := c.status("b").PIDs.Core
+	if err := c.nodes["b"].Process().Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitPeer("a", "b", "draining")
+	kill(t, core)
+	held.letGo()
+	for _, f := range under {
+		if _, err := f.Wait(bounded(t)); err != nil {
+			t.Errorf("a request that was under way: %v", err)
+		}
+	}
+	c.stop("b") // which has ended well, or does so
+}

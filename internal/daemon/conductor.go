@@ -344,7 +344,7 @@ func (c *conductor) drain() error {
 				event.DrainPeers.On(&c.log).Strs("peers", busy).Msg("peers did not say that they are done with this node")
 				return nil
 			}
-			return errors.New("drain timeout: some requests were still under way")
+			return errUndrained
 		}
 	}
 }

@@ -22,6 +22,9 @@ import (
 // errHandOver is returned by Core when it has been told to hand over.
 var errHandOver = errors.New("handed over")
 
+// errUndrained is returned by Core when its time to drain was over before all was done.
+var errUndrained = errors.New("drain timeout: some requests were still under way")
+
 // ExitStatus returns the status that a core's process is to exit with for an error of
 // Core.
 func ExitStatus(err error) int {
@@ -33,6 +36,8 @@ func ExitStatus(err error) int {
 		return handoff.StatusNoStart
 	case errors.Is(err, errHandOver):
 		return handoff.StatusHandOver
+	case errors.Is(err, errUndrained):
+		return handoff.StatusUndrained
 	}
 	return 1
 }

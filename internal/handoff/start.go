@@ -65,6 +65,9 @@ const StatusNoStart = 4
 // StatusHandOver is the exit status of a core that has handed over to the next one.
 const StatusHandOver = 5
 
+// StatusUndrained is the exit status of a core that has been told to drain, and has not come to the end of it in its time.
+const StatusUndrained = 6
+
 // maxStart bounds a Start in bytes: what a configuration can be, as base64.
 const maxStart = 16 * config.MaxFileSize
 

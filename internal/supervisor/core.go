@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,6 +86,9 @@ type runningCore struct {
 
 // errUntold is how a core has ended that has drained, by a signal of somebody else, say.
 var errUntold = errors.New("it ended with status 0")
+
+// errKilled is wrapped by how a core has ended that had to be killed when it was to stop.
+var errKilled = errors.New("it did not stop in time")
 
 // exitStatus returns the exit status of a core, -1 if it was killed.
 func exitStatus(err error) int {
@@ -180,6 +184,7 @@ func (c *runningCore) stop(patience time.Duration, log zerolog.Logger, waiting f
 	}
 	if !c.end(syscall.SIGTERM, patience) {
 		event.CoreKilled.On(&log).Msg("the core does not stop; it was killed")
+		return fmt.Errorf("%w: %w", errKilled, cmp.Or(c.err, errUntold))
 	}
 	var exit *exec.ExitError
 	if errors.As(c.err, &exit) {

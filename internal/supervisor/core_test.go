@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -195,5 +196,87 @@ while :; do sleep 0.01; done`)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "drained")); err != nil {
 		t.Errorf("the next core has not drained: %v", err)
+	}
+}
+
+// What is under way when a daemon is told to stop is drained by another core if the one that is to do it dies: once, and not after one that
+// has drained, or has had its time for that.
+func TestStopBesideDeaths(t *testing.T) {
+	const serves = `printf '{"op":"ready"}' >&6; : >serves; while :; do sleep 0.01; done`
+	for name, c := range map[string]struct {
+		first, second string
+		inTheWait     bool // the daemon is told to stop then, else by the first core
+		ends          int
+		starts        string
+		drained       bool
+	}{
+		"in its drain":       {"trap 'kill -KILL $$' TERM; " + serves, listensLate, false, 0, "1 2", true},
+		"before it is ready": {"exit 3", listensLate, true, 0, "1 2", true},
+		"both":               {"trap 'exit 3' TERM; " + serves, "exit 7", false, 7, "1 2", false},
+		"it has drained":     {"trap ': >drained; exit 0' TERM; " + serves, "exit 7", false, 0, "1", true},
+		"its time was over":  {fmt.Sprintf("trap 'exit %d' TERM; ", handoff.StatusUndrained) + serves, "exit 7", false, handoff.StatusUndrained, "1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			fifo := filepath.Join(dir, "serves")
+			if err := unix.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := scripted(t, "", "cd "+dir+`
+if mkdir 1 2>/dev/null; then
+	`+c.first+`
+elif mkdir 2 2>/dev/null; then
+	`+c.second+`
+else
+	mkdir 3; exit 8
+fi
+while :; do sleep 0.01; done`)
+			leave(t, s)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			if c.inTheWait {
+				s.log = zerolog.New(io.Discard).Hook(zerolog.HookFunc(func(_ *zerolog.Event, _ zerolog.Level, what string) {
+					if what == "the core died" {
+						stop()
+					}
+				}))
+			} else {
+				go func() {
+					defer stop()
+					if f, err := os.Open(fifo); err != nil {
+						t.Error(err)
+					} else {
+						_ = f.Close()
+					}
+				}()
+			}
+			if err := s.run(ctx); (err == nil) != (c.ends == 0) || err != nil && exitStatus(err) != c.ends {
+				t.Errorf("%v, want status %d", err, c.ends)
+			}
+			starts, err := filepath.Glob(filepath.Join(dir, "[0-9]"))
+			for i := range starts {
+				starts[i] = filepath.Base(starts[i])
+			}
+			if got := strings.Join(starts, " "); got != c.starts || err != nil {
+				t.Errorf("cores %s, want %s (%v)", got, c.starts, err)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "drained")); (err == nil) != c.drained {
+				t.Errorf("drained: %v, want %v", err, c.drained)
+			}
+		})
+	}
+}
+
+// A core that had to be killed when it was to stop has had all the time there is.
+func TestNoneAfterACoreThatDoesNotStop(t *testing.T) {
+	s := scripted(t, "", "trap '' TERM; printf '{\"op\":\"ready\"}' >&6; while :; do sleep 0.01; done")
+	leave(t, s)
+	core, err := s.startCore(s.exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-core.link.Ready() // the trap is set
+	if err := core.stop(time.Millisecond, zerolog.Nop(), func() {}); err == nil || s.undrained(err) || !s.undrained(core.err) {
+		t.Errorf("%v, %v", err, core.err)
 	}
 }

@@ -146,13 +146,15 @@ func (s *supervisor) notKept(err error) {
 	event.NotKept.On(&s.log).Err(err).Msg("not kept for the next core")
 }
 
-// run keeps a core running until ctx ends.
+// run keeps a core running until ctx ends. One that dies instead of draining, or is dead just then, is followed by one more, which
+// drains what is under way.
 func (s *supervisor) run(ctx context.Context) error {
 	var again restarts
 	// A core that cannot start ends the first one's supervisor, but not that of attached processes
 	// whose memory the service manager has kept: it would be lost to a mistake that can be mended.
 	kept, _ := s.depot.Size()
 	left := false // the last core has left before it was ready, without a word
+	last := false // the core that runs was started after the end of ctx
 	for first := kept == 0; ; {
 		core, err := s.startCore(s.exe)
 		if err == nil {
@@ -168,7 +170,7 @@ func (s *supervisor) run(ctx context.Context) error {
 			// a service in the core that calls log.Fatal, and the next core's, too.
 			event.CoreNoStart.On(&s.log).Msg("the core cannot start; see its last line")
 			return errors.New("the core cannot start")
-		case ctx.Err() != nil:
+		case ctx.Err() != nil && (last || !s.undrained(err)):
 			return err
 		}
 		// Perhaps somebody has told all processes of the daemon to stop, and this one is about to hear of it. If not, it is the
@@ -194,9 +196,23 @@ func (s *supervisor) run(ctx context.Context) error {
 		case <-upgrades:
 			s.upgrade(ctx, false)
 		case <-ctx.Done():
+		}
+		if ctx.Err() == nil {
+			continue
+		}
+		if !s.undrained(err) {
 			return nil
 		}
+		last = true
+		s.tellStopping(0)
 	}
+}
+
+// undrained reports whether a core that has ended like this has left something for another one to drain. One that has drained, or has had
+// its time for that, has not.
+func (s *supervisor) undrained(err error) bool {
+	kept, _ := s.depot.Size()
+	return kept > 0 && err != nil && exitStatus(err) != handoff.StatusUndrained && !errors.Is(err, errKilled)
 }
 
 // startPatience is how long the service manager is to wait for a core that is started again.
