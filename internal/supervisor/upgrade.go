@@ -53,6 +53,9 @@ func (s *supervisor) upgrade(ctx context.Context, runs bool) {
 	default:
 		u.Result, err = s.replace(ctx, next)
 	}
+	if err == nil && !s.core.known {
+		return // follow sees when it is
+	}
 	if err == nil {
 		s.served()
 		s.log.Info().Str("from", u.From.Version).Str("to", u.To.Version).Float64("pause_ms", u.PauseMS).Msg("the core was replaced")
@@ -97,8 +100,8 @@ func (s *supervisor) use(next *executable) {
 }
 
 // replace ends the core that runs and starts one of another program. If that does not become ready, the program before
-// is started again, which has all the time that any core has. So it is if the daemon is told to stop meanwhile: when the
-// core has handed over only another one can drain what is under way.
+// is started again, which has all the time that any core has, or the new one, if the one before could not go on any more. So it is
+// if the daemon is told to stop meanwhile: when the core has handed over only another one can drain what is under way.
 func (s *supervisor) replace(ctx context.Context, next *executable) (result string, err error) {
 	// Each step has its limit, together they are more than the watchdog's time.
 	s.backup.Tell("WATCHDOG=1")
@@ -110,14 +113,34 @@ func (s *supervisor) replace(ctx context.Context, next *executable) (result stri
 		s.use(next)
 		return status.UpgradeDone, nil
 	}
+	if why := s.outgrown(); why != nil {
+		s.backup.Tell("WATCHDOG=1\nSTATUS=The new core has ended and is started again" + s.extension(0))
+		s.use(next)
+		event.CoreDied.On(&s.log).Err(errors.Join(err, s.startAgain())).AnErr("before", why).Msg("the new core is started again: the program before could not go on any more")
+		return status.UpgradeDone, nil
+	}
 	s.backup.Tell("WATCHDOG=1\nSTATUS=The core was not replaced, and the one before is started again" + s.extension(0))
 	next.close()
-	// If that fails, too, it is tried again as after any death.
-	core, err2 := s.startCore(s.exe)
-	if err2 == nil {
+	return status.UpgradeUndone, errors.Join(err, s.startAgain())
+}
+
+// startAgain starts a core in the course of an upgrade. If that fails, it is tried again as after any death.
+func (s *supervisor) startAgain() error {
+	core, err := s.startCore(s.exe)
+	if err == nil {
 		s.core = core
 	}
-	return status.UpgradeUndone, errors.Join(err, err2)
+	return err
+}
+
+// outgrown returns why the program before an upgrade could not go on with what is kept by now, which the new one may have made its own
+// before it ended: it would drop everything. A program that had kept nothing has nothing to go on with.
+func (s *supervisor) outgrown() error {
+	var now version.Set
+	if anything, err := s.keptVersions(&now); err != nil || !anything || s.upgraded.From == (version.Set{}) {
+		return nil // which the core that is started says
+	}
+	return s.upgraded.From.Adopts(now)
 }
 
 // filesUsable returns an error if the files of [tls] are such that a core which starts now would have no peers, as
@@ -158,27 +181,42 @@ func (s *supervisor) succeed(ctx context.Context, e *executable) error {
 		return err
 	}
 	s.core = core
+	return s.awaitSuccessor(ctx)
+}
+
+// awaitSuccessor is the wait of succeed.
+func (s *supervisor) awaitSuccessor(ctx context.Context) error {
+	core := s.core
 	limit := cmp.Or(s.setup.ReadyLimit, readyTimeout)
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	patience, stop := s.newPatience()
 	defer stop()
 	for stopping := ctx.Done(); ; {
+		var err error
+		select {
+		case <-core.link.Ready():
+		case <-stopping:
+			s.tellStopping(limit)
+			stopping = nil
+			continue
+		case <-patience.ticks:
+			s.backup.Tell("WATCHDOG=1" + s.extension(0))
+			continue
+		case <-core.ended:
+			err = fmt.Errorf("the new core did not start: %w", cmp.Or(core.err, errUntold))
+		case <-late.C:
+			err = fmt.Errorf("the new core was not ready after %v", limit)
+		}
+		// More than one of them may be there, and any is chosen: the end of a core that has served is like any other.
 		select {
 		case <-core.link.Ready():
 			core.known = true
 			return nil
-		case <-stopping:
-			s.tellStopping(limit)
-			stopping = nil
-		case <-core.ended:
-			return fmt.Errorf("the new core did not start: %w", cmp.Or(core.err, errUntold))
-		case <-patience.ticks:
-			s.backup.Tell("WATCHDOG=1" + s.extension(0))
-		case <-late.C:
-			core.end(syscall.SIGKILL, readyTimeout)
-			return fmt.Errorf("the new core was not ready after %v", limit)
+		default:
 		}
+		core.end(syscall.SIGKILL, readyTimeout)
+		return err
 	}
 }
 
