@@ -165,6 +165,7 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 // serveAdopted goes on with an attachment that another core has begun.
 func (c *conductor) serveAdopted(w *worker) {
 	defer c.farewell(w.conn)()
+	c.identifyFor(w)
 	var err error
 	if !w.welcomed {
 		// Whether it has had it is not known. A second one does no harm.

@@ -21,6 +21,7 @@ import (
 	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/printable"
 	"github.com/rdmad/rdmad/internal/version"
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -97,8 +98,8 @@ func (c *conductor) takeOver(items []depot.Item) (*leftovers, error) {
 		left = &leftovers{items: left.items}
 	}
 	if left.node != nil {
-		// Until this core serves it has changed nothing that the program before it does not know,
-		// and that is started again if this one does not get so far: see identify.
+		// Until this core serves, or lets a process of a newer ABI go on or in, there is nothing that the program before it does
+		// not know, and that is started again if this one does not get so far: see identify.
 		node.Versions = left.node.Versions
 		node.Incarnation, node.Errors, node.Out = left.node.Incarnation, left.node.Errors, left.node.Out
 	} else {
@@ -125,6 +126,21 @@ func (c *conductor) takeOver(items []depot.Item) (*leftovers, error) {
 // identify makes what is kept that of the program that runs now, which is about to serve.
 func (c *conductor) identify() {
 	c.keepIdentity(func(n *handoff.Node) { n.Versions = version.Own() })
+}
+
+// identifyFor is called before a process is told of this core, and may use from then on what the program before does not know. That is
+// not before it has to be, which is long before the core serves while tenants take their time: the program before can be started again
+// until then. Tools and tenants leave nothing behind when the core ends.
+func (c *conductor) identifyFor(w *worker) {
+	if w.role == attach.RoleTool || w.pid == ownPID {
+		return
+	}
+	c.identifying.Lock()
+	newer := min(w.abi, shm.ABIVersion) > c.identity.Versions.ABI
+	c.identifying.Unlock()
+	if newer {
+		c.identify()
+	}
 }
 
 // errKept is wrapped by the errors about what is in the depot.

@@ -18,6 +18,7 @@ import (
 	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/version"
+	"github.com/rdmad/rdmad/shm"
 )
 
 func metaOf(t *testing.T, v any) json.RawMessage {
@@ -161,6 +162,28 @@ func TestTakeOver(t *testing.T) {
 		_ = worker.Close()
 		if now := openNow(t); now > before {
 			t.Errorf("%s: %d descriptors, %d before", name, now, before)
+		}
+	}
+}
+
+// What is kept becomes that of this program as soon as it has a process that may use what the program before does not know, and not before.
+func TestIdentifiedForNewerProcesses(t *testing.T) {
+	const older = shm.ABIVersion - 1
+	for name, c := range map[string]struct {
+		worker *worker
+		own    bool
+	}{
+		"a service as old as what is kept": {&worker{role: attach.RoleService, abi: older}, false},
+		"a service of this release":        {&worker{role: attach.RoleService, abi: shm.ABIVersion}, true},
+		"a client of the next release":     {&worker{role: attach.RoleClient, abi: shm.ABIVersion + 1}, true},
+		"a tenant":                         {&worker{role: attach.RoleService, abi: shm.ABIVersion, pid: ownPID}, false},
+		"a tool":                           {&worker{role: attach.RoleTool, abi: shm.ABIVersion}, false},
+	} {
+		k := &conductor{log: zerolog.Nop(), identity: &handoff.Node{Versions: version.Own()}}
+		k.identity.Versions.ABI = older
+		k.identifyFor(c.worker)
+		if own := k.identity.Versions == version.Own(); own != c.own {
+			t.Errorf("%s: %v", name, k.identity.Versions)
 		}
 	}
 }

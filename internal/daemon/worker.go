@@ -245,6 +245,7 @@ func (c *conductor) holdMillis() int64 {
 
 // welcomeWorker sends a worker its welcome.
 func (c *conductor) welcomeWorker(w *worker, seq uint64) error {
+	c.identifyFor(w)
 	welcome := &attach.Message{Type: attach.TypeWelcome, Seq: seq, Welcome: &attach.Welcome{
 		ABI: shm.ABIVersion, Node: c.node, Domain: w.domain.name, ID: w.id, Bytes: w.bytes,
 		HoldMillis: c.holdMillis(),
