@@ -225,32 +225,51 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 // from what there is, if that is not 0 or less: then there is none. presses is from when on, by shm.Nanotime, it does not wait
 // behind others, 0 for never.
 func (l *lane) turn(ctx context.Context, why error, kept, presses int64) (at *place, err error) {
-	var over, late <-chan time.Time
+	var over <-chan time.Time
 	if kept > 0 {
 		t := time.NewTimer(time.Duration(kept))
 		defer t.Stop()
 		over = t.C
 	}
+	var pressing <-chan struct{}
 	if presses > 0 {
-		t := time.NewTimer(time.Duration(presses - shm.Nanotime()))
-		defer t.Stop()
-		late = t.C
+		p, giveUp := l.press(time.Duration(presses - shm.Nanotime()))
+		defer giveUp()
+		pressing = p
 	}
-	for pressing := chan struct{}(nil); ; {
+	// One select: a second one would be behind all that have come since.
+	select {
+	case l.claimers.taken <- struct{}{}:
+		return &l.claimers, nil
+	case <-pressing:
+		return &l.pressing, nil
+	case <-over:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, l.overdue(why, context.Cause(ctx))
+	case <-l.conn.session.Done():
+		return nil, ErrClosed
+	}
+}
+
+// press takes the place of those that press, after a while, for who receives from the channel that it returns, or until giveUp is called.
+func (l *lane) press(after time.Duration) (taken <-chan struct{}, giveUp func()) {
+	given, over := make(chan struct{}), make(chan struct{})
+	t := time.AfterFunc(after, func() {
 		select {
-		case l.claimers.taken <- struct{}{}:
-			return &l.claimers, nil
-		case pressing <- struct{}{}:
-			return &l.pressing, nil
-		case <-late:
-			pressing = l.pressing.taken
+		case l.pressing.taken <- struct{}{}:
 		case <-over:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, l.overdue(why, context.Cause(ctx))
-		case <-l.conn.session.Done():
-			return nil, ErrClosed
+			return
 		}
+		select {
+		case given <- struct{}{}:
+		case <-over:
+			l.pressing.leave()
+		}
+	})
+	return given, func() {
+		t.Stop()
+		close(over)
 	}
 }
 

@@ -280,6 +280,7 @@ func (d *Domain) Bury(w *Worker) {
 		for i := range l.records {
 			if l.records[i].active && int(l.records[i].worker) == w.ID {
 				if g := l.records[i].grants; g != nil && g.die() {
+					l.kept.Failing(i, slots.StatusMaybeExecuted) // also for the next core, to which nobody may be at work on it
 					l.unassign(i)
 					continue
 				}

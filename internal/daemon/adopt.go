@@ -54,7 +54,7 @@ func (d *domain) adopt(left *domainLeft) {
 func (d *domain) dropFormer(left *domainLeft) {
 	former, keys := domainLeft{}, []string(nil)
 	isFormer := func(item *depot.Item, rotation int) bool {
-		if rotation >= left.Rotation { // more: a core of an older release has kept the domain anew, without the count
+		if rotation == left.Rotation {
 			return false
 		}
 		keys = append(keys, item.Key)

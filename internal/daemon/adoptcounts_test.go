@@ -172,7 +172,7 @@ func TestNextCoreKnowsWhoHasDeparted(t *testing.T) {
 // What is left of a memory that the domain has no more, since the core died while it took it out of the depot, is not adopted, and its
 // processes are told to attach again.
 func TestMemoryThatADomainHasNoMore(t *testing.T) {
-	for _, rotation := range []int{-1, 0} { // the domain's is 0
+	for _, rotation := range []int{0, 3} { // the domain's is 0
 		c, process := adopted(t, parsed(t, "[observe]\ncounters = \"off\"\n"), workerMeta{Rotation: rotation}, func(*slots.WorkerRings) {})
 		m, _, err := process.Recv()
 		c.mu.Lock()
@@ -199,7 +199,7 @@ func TestDropFormer(t *testing.T) {
 		domainMeta: domainMeta{Rotation: 2},
 		workers:    []leftover[workerMeta]{{item("w1"), 1, workerMeta{Rotation: 1}}, {item("w2"), 2, workerMeta{Rotation: 2}}},
 		regions:    []leftover[regionMeta]{{item("r1"), 1, regionMeta{Rotation: 2}}, {item("r2"), 2, regionMeta{}}},
-		lanes:      []leftover[laneMeta]{{item("l1"), 1, laneMeta{}}, {item("l2"), 2, laneMeta{Rotation: 3}}},
+		lanes:      []leftover[laneMeta]{{item("l1"), 1, laneMeta{Rotation: 3}}, {item("l2"), 2, laneMeta{Rotation: 2}}},
 	}
 	d.dropFormer(left)
 	if len(left.workers) != 1 || left.workers[0].n != 2 || len(left.regions) != 1 || left.regions[0].n != 1 || len(left.lanes) != 1 || left.lanes[0].n != 2 {

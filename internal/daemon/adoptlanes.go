@@ -103,7 +103,7 @@ func (a *laneAdoption) within(info *laneInfo, ring *slots.Ring, v *vault.Vault, 
 	d.view.AddIn(in)
 	out.Local, in.Local = in, out
 	out.Adopting = true // the agent runs between these commands
-	if out.IsClosed() { // the last core died while the domain was to get other memory
+	if out.IsClosed() { // the last core died while it gave up the domain's memory
 		out.Closed.Store(0)
 		ring.SetState(slots.LaneOpen)
 	}

@@ -227,6 +227,11 @@ func TestAdoptedLaneOfAStranger(t *testing.T) {
 			deliver(r, v)
 			r.Pick(3, stranger)
 		}, true},
+		"has died with an operation under way": {func(r *slots.Ring, v *vault.Vault) {
+			deliver(r, v)
+			r.Pick(3, stranger)
+			v.Records.Failing(3, slots.StatusMaybeExecuted)
+		}, false},
 		"has handled one": {func(r *slots.Ring, v *vault.Vault) {
 			deliver(r, v)
 			u, _ := r.Pick(3, stranger)

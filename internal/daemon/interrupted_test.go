@@ -70,8 +70,8 @@ func successors(t *testing.T, cfg *config.Config) (core func() (c *conductor, en
 	}
 }
 
-// A core that dies while a domain gets new memory, when what was under way in the old has its outcome and the new is
-// not kept yet, leaves the old to the next one, and processes go on with it.
+// A core whose domain has given everything under way its outcome, with nothing else kept than before, leaves its memory to the next one, and
+// processes go on with it.
 func TestCoreDiesInARotation(t *testing.T) {
 	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
 	core := successors(t, cfg)

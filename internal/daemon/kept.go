@@ -37,7 +37,7 @@ type domainMeta struct {
 	LastID         int    `json:"last_id"`
 	LastLane       int    `json:"last_lane"`
 	LastGeneration uint32 `json:"last_generation"`
-	// Rotation counts the memories that the domain has had. Workers, regions and lanes have it, too: those with a smaller
+	// Rotation counts the memories that the domain has had. Workers, regions and lanes have it, too: those with another
 	// one are of a memory that the domain has no more.
 	Rotation int `json:"rotation,omitempty"`
 }

@@ -8,7 +8,7 @@ import (
 
 // Version is that of what is kept: of the keys, and of the metadata under them. A core
 // that finds another does not adopt it.
-const Version = 1
+const Version = 2
 
 const (
 	// MaxKey is the longest key in bytes.

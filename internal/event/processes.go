@@ -113,8 +113,8 @@ var processEvents = []Info{
 		Code: LaneNotAdopted, Level: zerolog.ErrorLevel,
 		Meaning: "One lane could not be adopted from the last core; requests in it end with an error that says whether they may have been executed.",
 		Cause:   "As for worker-not-adopted; or a process that was not adopted may still be at work in the lane, whose slots are then given to nobody else.",
-		Action:  "As for worker-not-adopted.",
-		Shown:   "not: needs memory that cannot be mapped, at one moment of a takeover",
+		Action:  "As for worker-not-adopted. Without such a worker, a process of the domain has marked slots as those of one that does not exist: see damaged domains, in `rdmad status`.",
+		Shown:   "not: needs memory that cannot be mapped, or a process that spoils slots, at one moment of a takeover",
 	},
 	{
 		Code: RegionNotAdopted, Level: zerolog.ErrorLevel,
