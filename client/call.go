@@ -178,8 +178,6 @@ type draft struct {
 	extra int
 	// patient: it waits behind those who wait for room already.
 	patient bool
-	// begun: for a part of an exchange that has begun.
-	begun bool
 	// began is when it began to look for room, if the daemon asks for stamps, else 0.
 	began int64
 }

@@ -36,26 +36,10 @@ type lane struct {
 	due due
 	// claimers lets one goroutine at a time sleep for free slots, so that a
 	// full ring blocks one thread of the process and not one per goroutine.
-	// pressing lets another one do so beside it, of those that press.
-	claimers, pressing place
-}
-
-// place is where one goroutine at a time waits for free slots.
-type place struct {
-	// taken is sent to by who takes the place, and received from by who leaves it.
-	taken chan struct{}
-	// kept is until when, by shm.Nanotime, what becomes free is for the claim that waits here and has waited for too
+	claimers chan struct{}
+	// kept is until when, by shm.Nanotime, what becomes free is for the claim that has waited for too
 	// long already, 0 for no such time.
 	kept atomic.Int64
-}
-
-// isTaken reports whether somebody waits there.
-func (p *place) isTaken() bool { return len(p.taken) > 0 }
-
-// leave gives the place to the next one.
-func (p *place) leave() {
-	p.kept.Store(0)
-	<-p.taken
 }
 
 const (
@@ -67,10 +51,6 @@ const (
 	waitsLong   = int64(20 * time.Millisecond)
 	keptFor     = int64(50 * time.Millisecond)
 	longestTurn = 20 * keptFor
-	// pressesAfter is after how long a claim for what has begun does not wait behind others of the process any more: where calls take
-	// minutes, and many wait for room, its turn may come after the process that has the exchange has given it up, which is after three times
-	// as long or more. It is one of two then that wait for what becomes free.
-	pressesAfter = int64(5 * time.Second)
 )
 
 // keptUntil is until when others are kept from what becomes free, for a claim that waits since a time; 0: they are not.
@@ -181,24 +161,21 @@ type wish struct {
 	run int
 	// noWait: not if that takes waiting for room. patient: behind those who wait already.
 	noWait, patient bool
-	// begun: for a part of an exchange, which ends without.
-	begun bool
 	// since is when the wait for it began, by shm.Nanotime; 0 for now.
 	since int64
 }
 
 // claim takes a run of slots, waiting for room if it must.
 func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
-	var at *place
-	for presses := int64(0); at == nil; {
+	for mine := false; !mine; {
 		if l.conn.ended.Load() {
 			return slots.Run{}, ErrClosed // nobody closes the lanes of a dead daemon
 		}
-		kept := max(l.claimers.kept.Load(), l.pressing.kept.Load())
+		kept := l.kept.Load()
 		if kept > 0 {
 			kept -= shm.Nanotime()
 		}
-		if err = slots.ErrFull; kept <= 0 && !(w.patient && l.claimers.isTaken()) {
+		if err = slots.ErrFull; kept <= 0 && !(w.patient && len(l.claimers) > 0) {
 			u, err = l.tryClaim(w.run, false)
 		}
 		if err == nil || !mayPass(err) {
@@ -207,74 +184,38 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 		if w.noWait {
 			return u, l.pressure(err)
 		}
-		if w.begun && presses == 0 {
-			if presses = w.since; presses == 0 {
-				presses = shm.Nanotime()
-			}
-			presses += pressesAfter
-		}
-		if at, err = l.turn(ctx, err, kept, presses); err != nil {
+		if mine, err = l.turn(ctx, err, kept); err != nil {
 			return u, err
 		}
 	}
-	defer at.leave()
-	return l.await(ctx, at, w.run, w.since)
+	defer func() { <-l.claimers }()
+	defer l.kept.Store(0)
+	return l.await(ctx, w.run, w.since)
 }
 
-// turn waits until the caller has a place to wait for room, whose lack why is; or for as many nanoseconds as it is only kept
-// from what there is, if that is not 0 or less: then there is none. presses is from when on, by shm.Nanotime, it does not wait
-// behind others, 0 for never.
-func (l *lane) turn(ctx context.Context, why error, kept, presses int64) (at *place, err error) {
+// turn waits until the caller is the one that waits for room, which mine says and why is for, or for as many
+// nanoseconds as it is only kept from what there is, if that is not 0 or less.
+func (l *lane) turn(ctx context.Context, why error, kept int64) (mine bool, err error) {
 	var over <-chan time.Time
 	if kept > 0 {
 		t := time.NewTimer(time.Duration(kept))
 		defer t.Stop()
 		over = t.C
 	}
-	var pressing <-chan struct{}
-	if presses > 0 {
-		p, giveUp := l.press(time.Duration(presses - shm.Nanotime()))
-		defer giveUp()
-		pressing = p
-	}
-	// One select: a second one would be behind all that have come since.
 	select {
-	case l.claimers.taken <- struct{}{}:
-		return &l.claimers, nil
-	case <-pressing:
-		return &l.pressing, nil
+	case l.claimers <- struct{}{}:
+		return true, nil
 	case <-over:
-		return nil, nil
+		return false, nil
 	case <-ctx.Done():
-		return nil, l.overdue(why, context.Cause(ctx))
+		return false, l.overdue(why, context.Cause(ctx))
 	case <-l.conn.session.Done():
-		return nil, ErrClosed
+		return false, ErrClosed
 	}
 }
 
-// press takes the place of those that press, after a while, for who receives from the channel that it returns, or until giveUp is called.
-func (l *lane) press(after time.Duration) (taken <-chan struct{}, giveUp func()) {
-	given, over := make(chan struct{}), make(chan struct{})
-	t := time.AfterFunc(after, func() {
-		select {
-		case l.pressing.taken <- struct{}{}:
-		case <-over:
-			return
-		}
-		select {
-		case given <- struct{}{}:
-		case <-over:
-			l.pressing.leave()
-		}
-	})
-	return given, func() {
-		t.Stop()
-		close(over)
-	}
-}
-
-// await takes a run of k slots as the one that waits for room at a place.
-func (l *lane) await(ctx context.Context, at *place, k int, since int64) (slots.Run, error) {
+// await takes a run of k slots as the one that waits for room.
+func (l *lane) await(ctx context.Context, k int, since int64) (slots.Run, error) {
 	l.conn.arrived.begin()
 	defer l.conn.arrived.end()
 	var nap shm.Nap
@@ -283,10 +224,7 @@ func (l *lane) await(ctx context.Context, at *place, k int, since int64) (slots.
 	}
 	for room := l.conn.wait.room; ; room = min(2*room, roomGrowth*l.conn.wait.room) {
 		bell := l.ring.WaitFree(l.wakeAfter())
-		u, err := slots.Run{}, slots.ErrFull
-		if at == &l.pressing || l.pressing.kept.Load() <= shm.Nanotime() {
-			u, err = l.tryClaim(k, true)
-		}
+		u, err := l.tryClaim(k, true)
 		if err == nil || !mayPass(err) {
 			return u, err
 		}
@@ -296,7 +234,7 @@ func (l *lane) await(ctx context.Context, at *place, k int, since int64) (slots.
 		if ctx.Err() != nil {
 			return u, l.overdue(err, context.Cause(ctx))
 		}
-		at.kept.Store(keptUntil(since, shm.Nanotime()))
+		l.kept.Store(keptUntil(since, shm.Nanotime()))
 		// Answers of this process that nobody fetches hold slots too: take
 		// them out, unless another goroutine is doing just that.
 		if l.conn.wait.reapIfFree() {

@@ -377,7 +377,7 @@ func (m *Method) claimIn(ctx context.Context, r *route, s *laneSet, run int, d *
 	if m.conn.session.Rings.Tracing() && d.began == 0 {
 		d.began = shm.Nanotime()
 	}
-	w := wish{run: run, noWait: m.opts.noWait, patient: d.patient, begun: d.begun}
+	w := wish{run: run, noWait: m.opts.noWait, patient: d.patient}
 	if len(s.lanes) == 1 || m.opts.pinned {
 		if d.l = s.lanes[0]; len(s.lanes) > 1 {
 			d.l = s.pinned(m.opts.pin)

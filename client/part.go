@@ -56,7 +56,7 @@ func (m *Method) writePart(ctx context.Context, r *route, p *part, d *draft) err
 	case exchange.OpOpenStream, exchange.OpSend, exchange.OpWait:
 		large = 0 // a stream's messages may be small, and in a hurry
 	}
-	d.patient, d.begun = p.head.Op == exchange.OpWait, p.head.ID != 0
+	d.patient = p.head.Op == exchange.OpWait
 	m.conn.pace.own.Add(large) // before the claim: see alone
 	if err = v.claimIn(ctx, r, s, run, d); err != nil {
 		m.conn.pace.own.Add(-large)
