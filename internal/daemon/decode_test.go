@@ -12,6 +12,7 @@ import (
 
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabrics"
+	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
@@ -21,6 +22,10 @@ func FuzzHandshake(f *testing.F) {
 	c.links["a"] = newLink(c, config.Peer{Name: "a", Address: "x"})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	f.Cleanup(c.cancel)
+	var err error
+	if c.guard, err = peerauth.NewGuard(c.cfg, false, c.log); err != nil {
+		f.Fatal(err)
+	}
 	var good bytes.Buffer
 	a := &conductor{node: "a", fabrics: []*fabrics.Fabric{{Name: "tcp"}}, incarnation: "1"}
 	for _, m := range []*peerproto.Message{a.hello(newLink(a, config.Peer{Name: "b"})), {Type: peerproto.TypeReady, Clock: 7}} {
@@ -31,6 +36,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Add(good.Bytes())
 	f.Add(good.Bytes()[:good.Len()-3])
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"))
+	f.Add([]byte("\x16")) // TLS
 	f.Add([]byte("\x00\x00\x00\x10{\"type\":\"hello\"}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var s *session
