@@ -31,7 +31,7 @@ func TestVersionsAreOrdered(t *testing.T) {
 	_, noDpkg := exec.LookPath("dpkg")
 	_, noRPM := exec.LookPath("rpm")
 	if noDpkg != nil && noRPM != nil {
-		t.Skip("neither dpkg nor rpm is installed, which would tell the order of versions")
+		t.Skip("neither dpkg nor rpm is installed, which tell the order of versions: apt-get install rpm")
 	}
 	var versions []string
 	for _, d := range []struct {

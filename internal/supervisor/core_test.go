@@ -87,8 +87,8 @@ func TestFirstCoresLeave(t *testing.T) {
 	}
 }
 
-// leave leaves something in the depot, as a core does.
-func leave(t *testing.T, s *supervisor) {
+// asCore does something with the depot as a core does, which then ends. It returns the supervisor's end.
+func asCore(t *testing.T, s *supervisor, do func(*depot.Client) error) *depot.Link {
 	t.Helper()
 	link, theirs, err := s.depot.Pair()
 	if err != nil {
@@ -96,14 +96,21 @@ func leave(t *testing.T, s *supervisor) {
 	}
 	served := make(chan struct{})
 	go func() { link.Serve(); close(served) }()
-	last, _, err := depot.Open(theirs, nil)
+	core, _, err := depot.Open(theirs, nil)
 	if err == nil {
-		err = errors.Join(last.Put("worker", struct{}{}), last.Close())
+		err = errors.Join(do(core), core.Close())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-served
+	return link
+}
+
+// leave leaves something in the depot, as a core does.
+func leave(t *testing.T, s *supervisor) {
+	t.Helper()
+	asCore(t, s, func(last *depot.Client) error { return last.Put("worker", struct{}{}) })
 }
 
 // listensLate is a core that is some time in coming to listen to SIGTERM, for which it makes a file.

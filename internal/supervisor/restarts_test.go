@@ -51,26 +51,7 @@ func TestRestarts(t *testing.T) {
 func TestFollowACoreThatHasServed(t *testing.T) {
 	for range 20 {
 		s := &supervisor{cfg: config.Default(), depot: depot.NewStore(depot.Limits{Items: 10, FDs: 10}, func(err error) { t.Error(err) })}
-		link, theirs, err := s.depot.Pair()
-		if err != nil {
-			t.Fatal(err)
-		}
-		served := make(chan struct{})
-		go func() {
-			link.Serve()
-			close(served)
-		}()
-		core, _, err := depot.Open(theirs, nil)
-		if err == nil {
-			err = core.Ready()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-link.Ready()
-		core.Close()
-		<-served
-		s.core = &runningCore{link: link, ended: make(chan struct{})}
+		s.core = &runningCore{link: asCore(t, s, (*depot.Client).Ready), ended: make(chan struct{})}
 		close(s.core.ended)
 		if err := s.follow(t.Context()); err != nil || !s.core.known {
 			t.Fatalf("%v, known to have served: %v", err, s.core.known)

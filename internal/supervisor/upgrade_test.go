@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -65,23 +64,7 @@ func TestNewCoreThatHasServed(t *testing.T) {
 		for range 20 {
 			s := scripted(t, "", "")
 			s.setup.ReadyLimit = 1
-			link, theirs, err := s.depot.Pair()
-			if err != nil {
-				t.Fatal(err)
-			}
-			served := make(chan struct{})
-			go func() { link.Serve(); close(served) }()
-			core, _, err := depot.Open(theirs, nil)
-			if err == nil {
-				err = core.Ready()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			<-link.Ready()
-			core.Close()
-			<-served
-			s.core = &runningCore{link: link, ended: make(chan struct{})}
+			s.core = &runningCore{link: asCore(t, s, (*depot.Client).Ready), ended: make(chan struct{})}
 			if ended {
 				close(s.core.ended)
 			}
@@ -129,20 +112,7 @@ func await(t *testing.T, path string) {
 // keepVersions leaves in the depot what a core of these versions does.
 func keepVersions(t *testing.T, s *supervisor, v version.Set) {
 	t.Helper()
-	link, theirs, err := s.depot.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan struct{})
-	go func() { link.Serve(); close(served) }()
-	core, _, err := depot.Open(theirs, nil)
-	if err == nil {
-		err = errors.Join(core.Put(handoff.NodeKey, handoff.Node{Versions: v}), core.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-served
+	asCore(t, s, func(core *depot.Client) error { return core.Put(handoff.NodeKey, handoff.Node{Versions: v}) })
 }
 
 // A new core that has made what is kept its own is started again if the program before could not go on with that, and the program before
