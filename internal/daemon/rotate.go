@@ -10,6 +10,7 @@ import (
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/event"
+	"github.com/rdmad/rdmad/internal/faultpoint"
 )
 
 // A mapping cannot be taken back. When a process goes on writing to the memory of its
@@ -202,12 +203,14 @@ func (c *conductor) replace(d, next *domain, why string) (ends []agent.Ending, w
 	// From here on a later core finds the new memory, and drops what it finds of the old: see dropFormer. Before, it finds the old one as it
 	// was: what is under way there gets its outcome afterwards, as handlers go on in slots that are free then.
 	c.keep(domainKey(d.name), next.meta(), next.seg.FD(), next.bell.FD())
+	faultpoint.Here("rotate.kept")
 	d.agent.Commands.Call(func() {
 		ends = d.view.Retire(why)
 		next.view.OutOfService = d.view.OutOfService
 		next.view.Expecting = c.tenancy.expecting.Load() // settle changes it under c.mu, before it looks for domains
 		d.agent.Domains = append(d.agent.Domains, next.view)
 	})
+	faultpoint.Here("rotate.retired")
 	for id, w := range d.workers {
 		c.keepNoMore(keyOf(kindWorker, d, id))
 		if _, ok := c.attached[w]; ok {

@@ -12,6 +12,8 @@ const (
 	Core Role = "core"
 	// Control is a core that starts, ends, or deals with workers and peers.
 	Control Role = "control"
+	// Rotating is a core that gives a domain new memory, because of what a process has done to the old.
+	Rotating Role = "rotating"
 	// Supervisor is the process that starts cores: there tests do something to others.
 	Supervisor Role = "supervisor"
 )
@@ -175,6 +177,9 @@ var Points = []Point{
 	{"spill.before", Control, "answers that their worker does not take are copied"},
 	{"spill.sent", Control, "the copies are in its socket"},
 	{"spill.moved", Control, "one more of their slots is free"},
+
+	{"rotate.kept", Rotating, "a domain's new memory is kept, the old one is as it was"},
+	{"rotate.retired", Rotating, "what was under way in the old one has its outcome"},
 
 	{"supervise.started", Supervisor, "a core runs, the supervisor does nothing yet"},
 	{"supervise.ended", Supervisor, "no core runs"},

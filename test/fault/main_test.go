@@ -15,5 +15,6 @@ const limit = 3 * time.Minute
 func TestMain(m *testing.M) {
 	daemontest.Helper("victim", runVictim)
 	daemontest.Helper("servant", runServant)
+	daemontest.Helper("offender", runOffender)
 	daemontest.Main(m)
 }
