@@ -69,6 +69,8 @@ type PassiveEnd struct {
 	Opening  Opening
 	// OnBroken is as that of an InLane.
 	OnBroken func(error)
+	// peer is whose it is, from Accept on.
+	peer *Peer
 }
 
 // immediate implements connectionEnd. Nothing sends one here: without posted receives it
@@ -85,6 +87,9 @@ func (e *PassiveEnd) sent(uint64) bool { return false }
 func (e *PassiveEnd) broken(c *fabric.Completion) {
 	err := cause(e.Endpoint, c)
 	e.Close(e.Agent)
+	if e.peer.Passive == e {
+		e.peer.Passive = nil
+	}
 	if e.OnBroken != nil {
 		go e.OnBroken(err)
 	}
@@ -153,7 +158,7 @@ func (p *Peer) Accept(e *PassiveEnd) error {
 	if err := e.Endpoint.Activate(); err != nil {
 		return err
 	}
-	p.Passive = e
+	p.Passive, e.peer = e, p
 	e.Agent.ends[e.Tag] = e
 	return nil
 }

@@ -124,7 +124,7 @@ func (x *regionRig) connect(attempt uint64) {
 	if p.Passive != nil {
 		p.Passive.Close(x.a.a)
 	}
-	p.Passive = &PassiveEnd{Agent: x.a.a, Tag: x.tag + 1, Endpoint: ep}
+	p.Passive = &PassiveEnd{Agent: x.a.a, Tag: x.tag + 1, Endpoint: ep, peer: p}
 	x.a.a.ends[x.tag+1] = p.Passive
 	if err := ep.Activate(); err != nil {
 		x.t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/rdmad/rdmad/internal/agent"
@@ -185,10 +184,9 @@ func (c *conductor) serveAdopted(w *worker) {
 	}
 	w.pager.sent()
 	faultpoint.Here("adopt.resumed")
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = w.conn.Close() // it does not read
+	if err != nil {
+		w.untold(err) // else it would wait for this core for ever
 	}
-	// One that has closed the connection may have said goodbye before.
 	c.converse(w)
 }
 

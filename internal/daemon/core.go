@@ -94,7 +94,8 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
-	defer given.beats.Close()
+	// The memory of the beats stays until the process ends: what tells the supervisor that all is well may be at work when this
+	// core hands over.
 	// An agent in a short wait keeps its processor: leave enough for the rest.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), 2) + cfg.Agent.Count)
 

@@ -148,13 +148,28 @@ func (c *conductor) rotate(d *domain, culprit int) {
 	d.cut = true
 	lanes := maps.Clone(d.lanes) // one that is closing may still be dropped
 	c.mu.Unlock()
-	for _, e := range ends {
-		if l := lanes[e.Lane]; l != nil {
-			d.tellBroken(e.Conn, l, e.Incoming, why)
-		}
-	}
+	d.tellEndings(ends, lanes, why)
 	c.directoryChanged()
 	c.dispose(d)
+}
+
+// tellEndings tells peers that their connections to a domain's old memory have ended, each beside the others, and waits for none: one
+// that does not read keeps nobody else from hearing of it, nor other domains from new memory.
+func (d *domain) tellEndings(ends []agent.Ending, lanes map[uint16]*laneInfo, why string) {
+	bySession := make(map[*session][]agent.Ending)
+	for _, e := range ends {
+		if lanes[e.Lane] != nil {
+			s := sessionOf(e.Conn)
+			bySession[s] = append(bySession[s], e)
+		}
+	}
+	for _, ends := range bySession {
+		d.conductor.spawn(func() {
+			for _, e := range ends {
+				d.tellBroken(e.Conn, lanes[e.Lane], e.Incoming, why)
+			}
+		})
+	}
 }
 
 // mayRotate reports whether a domain may get new memory. It may not for ever as long as

@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"bufio"
 	"io"
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/agent"
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/peerproto"
@@ -44,5 +47,22 @@ func TestNewMemoryWaitsForNoPeer(t *testing.T) {
 	<-refused
 	if now := r.domainNamed("default"); now == d {
 		t.Error("the domain has no new memory")
+	}
+}
+
+// Nor does it wait for peers to read that their connections to the old memory have ended: each is told when it reads.
+func TestEndingsOfADeafPeer(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	d := r.domainNamed("default")
+	lanes := map[uint16]*laneInfo{3: {Lane: attach.Lane{ID: 3, Class: "small", Number: 1}}}
+	ends := []agent.Ending{{Conn: agent.Opening{Session: r.s, Seq: 7}, Lane: 3, Incoming: true}, {Conn: agent.Opening{Session: r.s, Seq: 8}, Lane: 4}}
+	d.tellEndings(ends, lanes, "damaged")
+	m, err := peerproto.Read(bufio.NewReader(r.peer), peerproto.MaxFrame)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Type != peerproto.TypeBroken || m.Seq != 7 || m.Reason != "damaged" || m.Lane == nil || m.Lane.Class != "small" || m.Lane.Number != 1 || !m.Lane.Incoming {
+		t.Errorf("the peer is told %+v", m)
 	}
 }

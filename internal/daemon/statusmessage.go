@@ -67,6 +67,7 @@ func (w *worker) sendJSON(seq uint64, what string, value func() (any, error)) er
 			return err
 		}
 		w.domain.conductor.log.Debug().Err(err).Int("worker", w.id).Msg(what + " not sent")
+		w.untold(err) // else whoever has asked would wait for ever
 	}
 	return nil
 }

@@ -2,11 +2,15 @@ package daemon
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/internal/attach"
+	"github.com/rdmad/rdmad/shm"
 )
 
 // A process that gives up attaching takes no more and says goodbye. What it was to be told meanwhile must not
@@ -37,5 +41,48 @@ func TestGoodbyeOutlivesWhatIsNotHeard(t *testing.T) {
 	}
 	if _, _, err := w.conn.Recv(); !errors.Is(err, attach.ErrClosed) {
 		t.Errorf("after it: %v", err)
+	}
+}
+
+// A process that stood still while its question was answered has no answer, and hears that from the end of its attachment: it would
+// wait for ever.
+func TestUnreadAnswersEndTheAttachment(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{domain: &domain{conductor: &conductor{log: zerolog.Nop()}}}
+	if w.conn, err = connOf(fds[0]); err != nil {
+		t.Fatal(err)
+	}
+	defer w.conn.Close()
+	peer, err := connOf(fds[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	const most = 8 // of a few KiB, which take up what an answer may find unread
+	lost := uint64(0)
+	for seq := uint64(1); seq <= most && lost == 0; seq++ {
+		said := time.Now()
+		if err := w.sendJSON(seq, "status", func() (any, error) { return strings.Repeat("x", 4096), nil }); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(said) > time.Second { // it has waited for the process
+			lost = seq
+		}
+	}
+	for seq := uint64(1); ; seq++ {
+		m, fds, err := peer.Recv()
+		shm.CloseFDs(fds)
+		if errors.Is(err, attach.ErrClosed) {
+			return
+		}
+		if err != nil || m.Seq != seq {
+			t.Fatalf("answer %d: %+v, %v", seq, m, err)
+		}
+		if seq == lost {
+			t.Fatal("it was answered")
+		}
 	}
 }

@@ -162,8 +162,7 @@ func (b *Backup) Restore(s *Store) error {
 	b.catalog = c
 	b.source, s.backup = s, b
 	for _, i := range items {
-		s.items[i.Key] = i
-		s.order = append(s.order, i.Key)
+		s.items.add(i)
 		s.fds += len(i.FDs)
 		b.count(i, 1)
 	}
@@ -293,24 +292,24 @@ func (b *Backup) again() bool {
 		return true
 	}
 	n := 0
-	for _, key := range b.source.order {
+	for i := range b.source.items.all() {
 		if len(b.unkept) == 0 {
 			break
 		}
-		if !b.unkept[key] {
+		if !b.unkept[i.Key] {
 			continue
 		}
 		if n++; n > againAtOnce {
 			return true
 		}
-		err := b.keep(b.source.items[key], true)
+		err := b.keep(i, true)
 		if errors.Is(err, errFull) {
 			break // until something is dropped
 		}
 		if err != nil {
 			return false
 		}
-		delete(b.unkept, key)
+		delete(b.unkept, i.Key)
 	}
 	b.due = false
 	return true
@@ -368,9 +367,9 @@ func (b *Backup) compact(s *Store) {
 		return
 	}
 	var records []record
-	for _, key := range s.order {
-		if !b.unkept[key] {
-			records = append(records, putOf(s.items[key]))
+	for i := range s.items.all() {
+		if !b.unkept[i.Key] {
+			records = append(records, putOf(i))
 		}
 	}
 	c, err := newCatalogOf(b.catalog.generation+1, records)

@@ -206,7 +206,7 @@ func TestReplacedInOneStep(t *testing.T) {
 			t.Errorf("dropped in between: %+v", records)
 		}
 	}
-	if i := s.items["node"]; !complete || i == nil || string(i.Meta) != "2" {
+	if i := s.items.get("node"); !complete || i == nil || string(i.Meta) != "2" {
 		t.Errorf("kept %+v", i)
 	}
 }

@@ -28,8 +28,7 @@ type Store struct {
 	backup *Backup // nil without one
 
 	mu    sync.Mutex
-	items map[string]*Item
-	order []string // keys, oldest first
+	items inOrder
 	fds   int
 	core  *conn // of the core that runs, or nil
 }
@@ -38,7 +37,7 @@ type Store struct {
 // no sense or goes beyond the limits; it must not call the store. The caller must
 // Clear the store at the end.
 func NewStore(l Limits, report func(error)) *Store {
-	return &Store{limits: l, report: report, items: make(map[string]*Item)}
+	return &Store{limits: l, report: report}
 }
 
 // Link is the supervisor's end of the socket to one core.
@@ -105,10 +104,7 @@ func (l *Link) Serve() {
 func (s *Store) handAll(c *conn) error {
 	// Nobody else changes the items while no core is served.
 	s.mu.Lock()
-	items := make([]*Item, 0, len(s.order))
-	for _, key := range s.order {
-		items = append(items, s.items[key])
-	}
+	items := slices.Collect(s.items.all())
 	s.mu.Unlock()
 	for _, i := range items {
 		if err := c.send(&message{Op: opPut, Key: i.Key, Meta: i.Meta}, i.FDs...); err != nil {
@@ -151,10 +147,10 @@ func (s *Store) Note(v any) error {
 func (s *Store) apply(m *message, fds []int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.items[m.Key]
+	old := s.items.get(m.Key)
 	switch m.Op {
 	case opPut:
-		items, n := len(s.items)+1, s.fds+len(fds)
+		items, n := s.items.len()+1, s.fds+len(fds)
 		if old != nil {
 			items, n = items-1, n-len(old.FDs)
 		}
@@ -197,7 +193,7 @@ func (s *Store) apply(m *message, fds []int) error {
 func (s *Store) forget(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old := s.items[key]; old != nil {
+	if old := s.items.get(key); old != nil {
 		s.remove(old)
 		s.backup.refill()
 	}
@@ -205,21 +201,13 @@ func (s *Store) forget(key string) {
 
 // add and remove are called with mu held.
 func (s *Store) add(i *Item) {
-	s.items[i.Key] = i
-	s.order = append(s.order, i.Key)
+	s.items.add(i)
 	s.fds += len(i.FDs)
 	s.backup.put(i)
 }
 
 func (s *Store) remove(i *Item) {
-	delete(s.items, i.Key)
-	// Most of what goes is young.
-	for k, key := range slices.Backward(s.order) {
-		if key == i.Key {
-			s.order = slices.Delete(s.order, k, k+1)
-			break
-		}
-	}
+	s.items.remove(i.Key)
 	s.fds -= len(i.FDs)
 	s.backup.drop(i)
 	i.Close()
@@ -229,7 +217,7 @@ func (s *Store) remove(i *Item) {
 func (s *Store) Meta(key string) json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.items[key]; i != nil {
+	if i := s.items.get(key); i != nil {
 		return i.Meta
 	}
 	return nil
@@ -239,17 +227,16 @@ func (s *Store) Meta(key string) json.RawMessage {
 func (s *Store) Size() (items, fds int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.items), s.fds
+	return s.items.len(), s.fds
 }
 
 // Clear drops everything.
 func (s *Store) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, i := range s.items {
+	for i := range s.items.all() {
 		s.backup.drop(i)
 		i.Close()
 	}
-	clear(s.items)
-	s.order, s.fds = nil, 0
+	s.items, s.fds = inOrder{}, 0
 }
