@@ -52,9 +52,12 @@ type Domain struct {
 	// follows from errors, and Damages are those that nobody can be named for.
 	present []*Worker
 	// mixed: there may be something in the rings that a process has written which is not present.
-	mixed   bool
-	Strikes StrikeRules
-	Damages strikes
+	mixed bool
+	// parted are those that have said goodbye, offenders what processes did lately against the protocol, by process id.
+	parted    parted
+	offenders map[int]*window
+	Strikes   StrikeRules
+	Damages   strikes
 	// mourned are the buried workers whose slots are not all free, with the times of their
 	// deaths.
 	mourned map[int]int64
@@ -117,7 +120,7 @@ type Domain struct {
 
 // NewDomain returns what an agent knows of a domain with bells b: nothing yet. It is not among the agent's domains.
 func NewDomain(a *Agent, b *slots.Bells) *Domain {
-	d := &Domain{agent: a, bells: b, mostQueued: cycleHints}
+	d := &Domain{agent: a, bells: b, mostQueued: cycleHints, offenders: make(map[int]*window)}
 	d.near = &mover{domain: d, near: true, flows: make(map[int]*flow)}
 	d.Movers = append(d.Movers, d.near)
 	d.onTurn, d.OnLook = d.handOn, d.look

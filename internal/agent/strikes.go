@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"time"
 
 	"github.com/rdmad/rdmad/groupsend"
@@ -48,9 +49,7 @@ const (
 // strikes counts errors.
 type strikes struct {
 	Total uint64
-	// recent are those since began, which is less than StrikeWindow ago.
-	recent int
-	began  int64
+	window
 	// told: somebody was told. quiet is until when nobody is to be told again.
 	told  bool
 	quiet int64
@@ -59,18 +58,50 @@ type strikes struct {
 // add counts an error and returns how many there are in the window.
 func (s *strikes) add(now int64) int {
 	s.Total++
-	if s.recent == 0 || now-s.began >= int64(StrikeWindow) {
-		s.recent, s.began = 0, now
+	return s.window.add(now)
+}
+
+// window counts the errors of StrikeWindow.
+type window struct {
+	// recent are those since began.
+	recent int
+	began  int64
+}
+
+// over reports whether nothing that it counts is held against anybody any more.
+func (w *window) over(now int64) bool { return w.recent == 0 || now-w.began >= int64(StrikeWindow) }
+
+// add counts an error and returns how many there are.
+func (w *window) add(now int64) int {
+	if w.over(now) {
+		w.recent, w.began = 0, now
 	}
-	s.recent++
-	return s.recent
+	w.recent++
+	return w.recent
+}
+
+// recentOf returns the window of a worker's process, which has one whatever it attaches as, and whenever: else one that says goodbye and
+// attaches again, or has many attachments, could go on for ever.
+func (d *Domain) recentOf(w *Worker, now int64) *window {
+	if w.PID <= 0 { // whoever that is
+		return &w.offences.window
+	}
+	have := d.offenders[w.PID]
+	if have == nil {
+		maps.DeleteFunc(d.offenders, func(_ int, have *window) bool { return have.over(now) })
+		have = new(window)
+		d.offenders[w.PID] = have
+	}
+	return have
 }
 
 // Offence counts an error that is worker w's for certain: it is in memory that only w
 // has been given, or came by its socket.
 func (d *Domain) Offence(w *Worker, what Misdeed) {
 	d.agent.Count.Offences++
-	n := w.offences.add(shm.Nanotime())
+	now := shm.Nanotime()
+	w.offences.Total++
+	n := d.recentOf(w, now).add(now)
 	if k := &d.Strikes; k.Worker > 0 && n >= k.Worker && !w.offences.told && !w.Gone && k.OnWorker != nil {
 		w.offences.told = true
 		k.OnWorker(w, n, what)
@@ -84,7 +115,7 @@ func (d *Domain) Offence(w *Worker, what Misdeed) {
 // can have done it: what a peer's daemon can write to are slots of lanes to and from it,
 // and no words.
 func (d *Domain) damage(here bool) {
-	if here && !d.mixed && len(d.present) == 1 && !d.present[0].Gone {
+	if here && !d.mixed && len(d.present) == 1 && !d.present[0].Gone && !d.parted.live(d.present[0].PID) {
 		d.Offence(d.present[0], badSlots)
 		return
 	}

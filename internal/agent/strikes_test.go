@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -77,6 +79,95 @@ func TestOffences(t *testing.T) {
 	}
 	if n := a.view.offences.Total - before; n != 1 {
 		t.Errorf("one word makes %d offences", n)
+	}
+}
+
+// A process has as many offences as all that it attaches as, at once and one after the other.
+func TestOffencesOfAProcess(t *testing.T) {
+	s := newSide(t, nil)
+	s.localLane(t)
+	k := s.judged(10, 0)
+	offend := func(w *rigWorker, n int) {
+		for range n {
+			s.d.Offence(w.view, badHint)
+		}
+	}
+	ofProcess := func(id, pid int) *rigWorker {
+		w := s.addWorker(id)
+		w.view.PID = pid
+		return w
+	}
+	a, other := ofProcess(7, 1000), ofProcess(8, 1001)
+	offend(a, 4)
+	s.bury(a)
+	offend(other, 9)
+	b, c := ofProcess(7, 1000), ofProcess(9, 1000)
+	offend(b, 3)
+	offend(c, 2)
+	if len(k.out) != 0 {
+		t.Fatalf("%d disconnected, none of a process with 10 offences", len(k.out))
+	}
+	offend(b, 1)
+	offend(c, 1)
+	if len(k.out) != 2 || k.out[0] != b.view || k.out[1] != c.view {
+		t.Errorf("disconnected: %v", k.out)
+	}
+	for _, w := range s.d.offenders {
+		w.began -= int64(StrikeWindow)
+	}
+	offend(ofProcess(10, 1002), 1)
+	if len(s.d.offenders) != 1 {
+		t.Errorf("%d processes are kept, one has offended lately", len(s.d.offenders))
+	}
+}
+
+// While a process lives that has said goodbye, and had a lane, words in lanes are held against nobody else: it may write them.
+func TestWordsBesideOneThatHasParted(t *testing.T) {
+	parent, dead := os.Getppid(), exec.Command("/bin/true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for name, x := range map[string]struct {
+		pid    int
+		lane   bool
+		blamed bool
+	}{
+		"alive":            {parent, true, false},
+		"without a lane":   {parent, false, true},
+		"dead":             {dead.Process.Pid, true, true},
+		"the same process": {os.Getpid(), true, true},
+		"unknown":          {0, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSide(t, nil)
+			out, _ := s.localLane(t)
+			k := s.judged(5, 0)
+			a, b := s.addWorker(7), s.addWorker(8)
+			a.view.PID, b.view.PID = os.Getpid(), x.pid
+			if x.lane {
+				b.view.uses[0] = 1
+			}
+			s.d.Detach(b.view)
+			s.a.cycle()
+			s.d.Part(b.view)
+			s.d.Bury(b.view)
+			s.spoil(t, a, out.Ring, 5)
+			if blamed := len(k.out) == 1 && k.out[0] == a.view; blamed != x.blamed {
+				t.Errorf("blamed: %v; %d damages", blamed, s.a.Count.Damages)
+			}
+		})
+	}
+}
+
+// How many have parted is bounded by how many live.
+func TestPartedThatAreDead(t *testing.T) {
+	s := newSide(t, nil)
+	const beyond = 1 << 30 // no process has such an id
+	for i := range 1000 {
+		s.d.Part(&Worker{PID: beyond + i, uses: [slots.MaxLanes / 64]uint64{1}})
+	}
+	if n := len(s.d.parted.pids); n > 2*partedAtFirst {
+		t.Errorf("%d are kept, and none of them lives", n)
 	}
 }
 

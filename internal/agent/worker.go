@@ -22,7 +22,7 @@ type Worker struct {
 	// PID is its process. wentAt is when it went, by CLOCK_MONOTONIC.
 	PID    int
 	wentAt int64
-	// offences are what it did against the protocol.
+	// offences are what it did against the protocol; those of its process that are recent are Domain.offenders.
 	offences strikes
 	paging   paging
 	// Mapped has a bit for each lane that a service worker has mapped, Known for each that

@@ -100,6 +100,9 @@ func (c *conductor) bury(w *worker, dead bool, hangup int64) {
 	var told []agent.Absence
 	var notices []agent.Notice
 	d.agent.Commands.Call(func() {
+		if w.bye {
+			d.view.Part(w.view)
+		}
 		d.view.Bury(w.view)
 		if died != 0 {
 			d.agent.Deaths.Certain.Add(died - hangup)
