@@ -40,8 +40,10 @@ type bulk struct {
 	accept     *acceptance
 	connecting sync.WaitGroup
 	// exports are the regions that the peer knows, with their registrations, which are
-	// nil for those that it was not told of again yet.
+	// nil for those that it was not told of again yet. noting is held, too, when it changes, and alone by who only wants to know
+	// whether the peer knows a region at all: mu is held while the peer is told of all of them again, for as long as it takes it to read.
 	exports map[*region]fabric.MemoryRegion
+	noting  sync.Mutex
 	// graves are needed as long as the peer has the connection that it has; see grave.go.
 	graves []*grave
 }
@@ -73,6 +75,28 @@ func (c *conductor) bulkWith(d *domain, peer string) *bulk {
 	d.bulks[peer] = b
 	c.mu.Unlock()
 	return b
+}
+
+// note notes that the peer knows a region, and unnote that it does not any more, with mu held.
+func (b *bulk) note(r *region, mr fabric.MemoryRegion) {
+	b.noting.Lock()
+	defer b.noting.Unlock()
+	b.exports[r] = mr
+}
+
+func (b *bulk) unnote(r *region) {
+	b.noting.Lock()
+	defer b.noting.Unlock()
+	delete(b.exports, r)
+}
+
+// knows reports whether the peer knows a region, or did in an earlier session and is still to be told of it. Who frees the region holds
+// its mu, so that it does not become known meanwhile.
+func (b *bulk) knows(r *region) bool {
+	b.noting.Lock()
+	defer b.noting.Unlock()
+	_, known := b.exports[r]
+	return known
 }
 
 // prepare makes the protection domain for a session, with mu held.
@@ -111,7 +135,7 @@ func (b *bulk) register(r *region) (fabric.MemoryRegion, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: register a region of %d bytes: %w", attach.ErrLimit, r.size, err)
 	}
-	b.exports[r] = mr
+	b.note(r, mr)
 	return mr, nil
 }
 
@@ -124,7 +148,7 @@ func (b *bulk) unregister() {
 	for r, mr := range b.exports {
 		if mr != nil {
 			errs = append(errs, mr.Close())
-			b.exports[r] = nil
+			b.note(r, nil)
 		}
 	}
 	errs = append(errs, b.pd.Close())
@@ -181,6 +205,9 @@ func (b *bulk) export(ctx context.Context, s *session, r *region) error {
 // unexport takes a region back from the peer, whose handlers may have it until they
 // have answered, and ends its registration. It returns the session in which the peer may still come to it, or nil.
 func (b *bulk) unexport(r *region) *session {
+	if !b.knows(r) {
+		return nil // whatever the peer is told meanwhile, and however slowly it reads that
+	}
 	for { // as often as the link is lost meanwhile
 		if late, done := b.tryUnexport(r); done {
 			return late
@@ -195,7 +222,7 @@ func (b *bulk) tryUnexport(r *region) (late *session, done bool) {
 	if mr == nil {
 		// The peer does not know it, or only from a session that is over: it will not
 		// hear of it again, and cannot reach it.
-		delete(b.exports, r)
+		b.unnote(r)
 		b.mu.Unlock()
 		return nil, true
 	}
@@ -215,7 +242,7 @@ func (b *bulk) tryUnexport(r *region) (late *session, done bool) {
 	if b.session != s {
 		return nil, false // the peer may have been told again
 	}
-	delete(b.exports, r)
+	b.unnote(r)
 	if s.fabric.Device.Caps().LateAccess {
 		late = s
 	}

@@ -53,7 +53,7 @@ func (b *bulk) lose() {
 	for r, mr := range b.exports {
 		if mr == nil {
 			gone = append(gone, r)
-			delete(b.exports, r)
+			b.unnote(r)
 		}
 	}
 	b.domain.agent.Commands.Call(func() {
@@ -103,7 +103,7 @@ func (b *bulk) repeat(s *session) error {
 		mr, err := b.register(r)
 		if err != nil {
 			// Its owner's library will ask again, and hear why not.
-			delete(b.exports, r)
+			b.unnote(r)
 			b.domain.agent.Commands.Call(func() { r.view.Exported = agent.Without(r.view.Exported, b.view) })
 			event.RegionNotExported.On(&b.domain.conductor.log).Err(err).Str("peer", b.peer).Msg("a region cannot be exported again")
 			continue

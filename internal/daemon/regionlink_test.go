@@ -12,6 +12,7 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/peerauth"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // A peer that does not say which regions it has loses its session, but not before it can have said
@@ -102,5 +103,35 @@ func TestRepeatInARetiredDomain(t *testing.T) {
 	b := &bulk{domain: &domain{conductor: &conductor{}, retired: true}, exports: map[*region]fabric.MemoryRegion{{}: nil}}
 	if err := b.repeat(&session{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A peer that reads slowly what it is told again of regions keeps only those in use that it knows.
+func TestUnexportBesideADeafPeer(t *testing.T) {
+	patience := peerWriteTimeout
+	peerWriteTimeout = time.Hour
+	defer func() { peerWriteTimeout = patience }()
+	r := newLinkRig(t)
+	defer r.stop()
+	b := r.bulkWith(r.domainNamed("default"), "a")
+	named := &region{domain: b.domain, view: &agent.Region{ID: slots.MakeRegionID(1, 1), Revoked: true}}
+	b.mu.Lock()
+	b.note(named, nil)
+	b.mu.Unlock()
+	go r.repeatExports(r.s)
+	if _, err := r.peer.Read(make([]byte, 1)); err != nil { // of what it is told
+		t.Fatal(err)
+	}
+	freed := make(chan *session, 1)
+	go func() {
+		freed <- b.unexport(&region{domain: b.domain, view: &agent.Region{ID: slots.MakeRegionID(2, 1)}})
+	}()
+	select {
+	case late := <-freed:
+		if late != nil {
+			t.Error("the peer may come to a region that it never knew")
+		}
+	case <-time.After(time.Minute):
+		t.Error("a region that the peer does not know waits for it to read")
 	}
 }
