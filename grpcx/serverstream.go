@@ -32,8 +32,9 @@ type serverStream struct {
 
 	// sending is held by who sends a frame.
 	sending sync.Mutex
-	begun   bool // the head was sent
-	over    bool // the status was sent, or cannot be
+	begun   bool  // the head was sent
+	over    bool  // the status was sent, or cannot be
+	outcome error // of over: what the handler of the stream is to return
 	// held is the answer of a call that has one: it goes in a frame with the status.
 	held   mem.BufferSlice
 	isHeld bool
@@ -42,6 +43,8 @@ type serverStream struct {
 	header  metadata.MD
 	trailer metadata.MD
 	sealed  bool // the header is settled
+	// failure is the error of the SendMsg or RecvMsg that has ended the call; later ones return it.
+	failure error
 }
 
 // errHeaderSent is of gRPC's text.
@@ -146,8 +149,39 @@ func (r *serverStream) send(b []byte) error {
 	return nil
 }
 
-// SendMsg sends a message.
+// fail ends the call with the error of a SendMsg or RecvMsg, as gRPC does: a handler that goes on
+// regardless must not end it with OK while messages are missing. The status is sent at once: the
+// handler may wait for another of its goroutines, which waits for the caller, who waits for the end.
+// When the context has ended the call has an outcome already.
+func (r *serverStream) fail(err error) error {
+	if err == nil || err == io.EOF || r.in.Context().Err() != nil {
+		return err
+	}
+	r.mu.Lock()
+	if r.failure == nil {
+		r.failure = err
+	}
+	r.mu.Unlock()
+	_ = r.end(status.Convert(err)) // the handler's return says it again
+	return err
+}
+
+// refusal returns the error of the SendMsg or RecvMsg that has ended the call, or nil.
+func (r *serverStream) refusal() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
+}
+
+// SendMsg sends a message. An error ends the call.
 func (r *serverStream) SendMsg(m any) error {
+	if err := r.refusal(); err != nil {
+		return err
+	}
+	return r.fail(r.sendMsg(m))
+}
+
+func (r *serverStream) sendMsg(m any) error {
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	if r.over {
@@ -175,13 +209,22 @@ func (r *serverStream) SendMsg(m any) error {
 	})
 }
 
-// end sends the status, with the answer if there is one, and returns what the handler
-// of the stream is to return: after the end of the context, when nothing can be sent, an
-// error that is the status.
+// end ends the call with a status, unless it has ended, and returns what the handler of the
+// stream is to return.
 func (r *serverStream) end(st *status.Status) error {
 	r.sending.Lock()
 	defer r.sending.Unlock()
-	defer r.held.Free()
+	if !r.over {
+		r.outcome = r.conclude(st)
+		r.over = true
+		r.held.Free()
+	}
+	return r.outcome
+}
+
+// conclude sends the status, with the answer if there is one. After the end of the context, when
+// nothing can be sent, it returns an error that is the status. sending is held.
+func (r *serverStream) conclude(st *status.Status) error {
 	r.mu.Lock()
 	e := ending{status: st, trailer: r.trailer}
 	r.mu.Unlock()
@@ -197,7 +240,6 @@ func (r *serverStream) end(st *status.Status) error {
 		r.mu.Unlock()
 		err = r.sendEnd(flagStatus, ending{status: st.status})
 	}
-	r.over = true
 	if err != nil && r.in.Context().Err() != nil {
 		if st.Code() == codes.OK {
 			st = r.broken(err)
@@ -228,8 +270,16 @@ func (r *serverStream) sendEnd(flags byte, e ending) error {
 	})
 }
 
-// RecvMsg receives a message into m, or returns io.EOF after the last one.
+// RecvMsg receives a message into m, or returns io.EOF after the last one. Any other error ends the
+// call.
 func (r *serverStream) RecvMsg(m any) error {
+	if err := r.refusal(); err != nil {
+		return err
+	}
+	return r.fail(r.recvMsg(m))
+}
+
+func (r *serverStream) recvMsg(m any) error {
 	b, err := r.next()
 	if err == io.EOF && !r.method.desc.ClientStreams && !r.received {
 		return status.Error(codes.Internal, "cardinality violation: received no request message from non-client-streaming RPC")

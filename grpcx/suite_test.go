@@ -30,7 +30,8 @@ type stackOptions struct {
 	streamServer []grpc.StreamServerInterceptor
 	unaryClient  []grpc.UnaryClientInterceptor
 	streamClient []grpc.StreamClientInterceptor
-	maxRecv      int // of the server
+	maxRecv      int // of the server, as maxSend
+	maxSend      int
 }
 
 // stacks are plain grpc-go, which shows that the suites expect the right things, this
@@ -51,6 +52,9 @@ func startTCP(t *testing.T, o stackOptions) grpc.ClientConnInterface {
 	opts := []grpc.ServerOption{grpc.ChainUnaryInterceptor(o.unaryServer...), grpc.ChainStreamInterceptor(o.streamServer...)}
 	if o.maxRecv > 0 {
 		opts = append(opts, grpc.MaxRecvMsgSize(o.maxRecv))
+	}
+	if o.maxSend > 0 {
+		opts = append(opts, grpc.MaxSendMsgSize(o.maxSend))
 	}
 	srv := grpc.NewServer(opts...)
 	o.register(srv)
@@ -75,6 +79,9 @@ func (o *stackOptions) server() []ServerOption {
 	opts := []ServerOption{ChainUnaryInterceptor(o.unaryServer...), ChainStreamInterceptor(o.streamServer...)}
 	if o.maxRecv > 0 {
 		opts = append(opts, MaxRecvMsgSize(o.maxRecv))
+	}
+	if o.maxSend > 0 {
+		opts = append(opts, MaxSendMsgSize(o.maxSend))
 	}
 	return opts
 }
