@@ -27,7 +27,8 @@ type callInfo struct {
 	maxRecv int
 	maxSend int
 	wait    bool // for the service to be there
-	creds   []credentials.PerRPCCredentials
+	// creds are those of the last option that names some, nil for none.
+	creds credentials.PerRPCCredentials
 
 	headers  []*metadata.MD
 	trailers []*metadata.MD
@@ -63,7 +64,7 @@ func readOptions(options []grpc.CallOption) (*callInfo, error) {
 		case grpc.ForceCodecV2CallOption:
 			i.codec = o.CodecV2
 		case grpc.PerRPCCredsCallOption:
-			i.creds = append(i.creds, o.Creds)
+			i.creds = o.Creds
 		case grpc.CompressorCallOption:
 			if o.CompressorType != "" && o.CompressorType != encoding.Identity {
 				failure = refuse("grpc.UseCompressor(%q)", o.CompressorType)
@@ -108,29 +109,39 @@ func (i *callInfo) metadata(ctx context.Context, node, service string) (metadata
 	if err := checkMetadata(md); err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	for _, c := range i.creds {
-		if c.RequireTransportSecurity() {
-			return nil, status.Error(codes.Unauthenticated, "grpcx: cannot send secure credentials over rdmad, which does not encrypt")
+	if i.creds == nil {
+		return md, nil
+	}
+	more, err := i.secrets(ctx, "rdmad://"+node+"/"+service)
+	if err != nil {
+		return nil, err
+	}
+	if md == nil {
+		md = metadata.MD{}
+	}
+	for k, v := range more {
+		k = strings.ToLower(k)
+		if err := checkPair(k, v); err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
 		}
-		more, err := c.GetRequestMetadata(ctx, "rdmad://"+node+"/"+service)
-		if err != nil {
-			if _, ok := status.FromError(err); ok {
-				return nil, err
-			}
-			return nil, status.Errorf(codes.Unauthenticated, "grpcx: per-RPC credentials: %v", err)
-		}
-		if md == nil {
-			md = metadata.MD{}
-		}
-		for k, v := range more {
-			k = strings.ToLower(k)
-			if err := checkPair(k, v); err != nil {
-				return nil, status.Error(codes.Internal, err.Error())
-			}
-			md[k] = append(md[k], v)
-		}
+		md[k] = append(md[k], v)
 	}
 	return md, nil
+}
+
+// secrets asks the credentials of the call, if they may be sent, what to send.
+func (i *callInfo) secrets(ctx context.Context, audience string) (map[string]string, error) {
+	if i.creds.RequireTransportSecurity() {
+		return nil, status.Error(codes.Unauthenticated, "grpcx: cannot send secure credentials over rdmad, which does not encrypt")
+	}
+	more, err := i.creds.GetRequestMetadata(ctx, audience)
+	if err != nil {
+		if _, ok := status.FromError(err); ok {
+			return nil, err
+		}
+		return nil, status.Errorf(codes.Unauthenticated, "grpcx: per-RPC credentials: %v", err)
+	}
+	return more, nil
 }
 
 // codecOf returns the registered codec of that name, or nil.

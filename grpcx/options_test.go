@@ -96,24 +96,56 @@ func (c token) GetRequestMetadata(_ context.Context, uri ...string) (map[string]
 }
 func (c token) RequireTransportSecurity() bool { return c.secure }
 
-func TestCredentials(t *testing.T) {
-	got := ""
-	s := &scripted{unary: func(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+// authorized answers a unary call with the values of "authorization" in its metadata.
+func authorized() *scripted {
+	return &scripted{unary: func(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
-		got = strings.Join(md["authorization"], ",")
-		return &testgrpc.SimpleResponse{}, nil
+		return &testgrpc.SimpleResponse{Username: strings.Join(md["authorization"], ",")}, nil
 	}}
-	_, conn := fake(t, stackOptions{register: s.register})
-	c := testgrpc.NewTestServiceClient(conn)
-	if _, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{})); err != nil || got != "for rdmad:///grpc.testing.TestService" {
-		t.Error(got, err)
+}
+
+// named is per-RPC credentials of that text.
+type named string
+
+func (c named) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"Authorization": string(c)}, nil
+}
+func (named) RequireTransportSecurity() bool { return false }
+
+func TestCredentialsAudience(t *testing.T) {
+	_, conn := fake(t, stackOptions{register: authorized().register})
+	r, err := testgrpc.NewTestServiceClient(conn).UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{}))
+	if err != nil || r.Username != "for rdmad:///grpc.testing.TestService" {
+		t.Error(r, err)
 	}
+}
+
+func TestCredentialsThatFail(t *testing.T) {
+	_, conn := fake(t, stackOptions{register: authorized().register})
+	c := testgrpc.NewTestServiceClient(conn)
 	_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{secure: true}))
 	want(t, err, codes.Unauthenticated, "does not encrypt")
 	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{err: context.Canceled}))
 	want(t, err, codes.Unauthenticated, "credentials")
 	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{err: status.Error(codes.Aborted, "x")}))
 	want(t, err, codes.Aborted, "x")
+}
+
+// Of several credentials the last ones are sent, and none if these are nil.
+func TestCredentialsTheLastCount(t *testing.T) {
+	each(t, func(t *testing.T, k stack) {
+		c := authorized().client(t, k, stackOptions{})
+		for expect, options := range map[string][]grpc.CallOption{
+			"one": {grpc.PerRPCCredentials(named("one"))},
+			"two": {grpc.PerRPCCredentials(token{secure: true}), grpc.PerRPCCredentials(named("one")), grpc.PerRPCCredentials(named("two"))},
+			"":    {grpc.PerRPCCredentials(named("one")), grpc.PerRPCCredentials(nil)},
+		} {
+			r, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, options...)
+			if err != nil || r.Username != expect {
+				t.Errorf("%v, %v, want %q", r, err, expect)
+			}
+		}
+	})
 }
 
 func TestDefaultCallOptions(t *testing.T) {
