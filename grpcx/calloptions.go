@@ -131,17 +131,31 @@ func (i *callInfo) metadata(ctx context.Context, node, service string) (metadata
 
 // secrets asks the credentials of the call, if they may be sent, what to send.
 func (i *callInfo) secrets(ctx context.Context, audience string) (map[string]string, error) {
+	if ctx.Err() != nil {
+		return nil, callError(ctx, ctx.Err()) // or what the credentials make of it would be the status
+	}
 	if i.creds.RequireTransportSecurity() {
 		return nil, status.Error(codes.Unauthenticated, "grpcx: cannot send secure credentials over rdmad, which does not encrypt")
 	}
 	more, err := i.creds.GetRequestMetadata(ctx, audience)
 	if err != nil {
-		if _, ok := status.FromError(err); ok {
-			return nil, err
-		}
-		return nil, status.Errorf(codes.Unauthenticated, "grpcx: per-RPC credentials: %v", err)
+		return nil, credentialsError(err)
 	}
 	return more, nil
+}
+
+// credentialsError is the status of a call whose credentials have failed, with the codes and texts of
+// grpc-go: statuses that only a service may give become INTERNAL.
+func credentialsError(err error) error {
+	st, ok := status.FromError(err)
+	if !ok {
+		return status.Errorf(codes.Internal, "transport: per-RPC creds failed due to error: %v", err)
+	}
+	switch st.Code() {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.Aborted, codes.OutOfRange, codes.DataLoss:
+		return status.Errorf(codes.Internal, "transport: received per-RPC creds error with illegal status: %v", err)
+	}
+	return err
 }
 
 // codecOf returns the registered codec of that name, or nil.

@@ -3,6 +3,9 @@ package grpcx
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,15 +123,33 @@ func TestCredentialsAudience(t *testing.T) {
 	}
 }
 
+// The status of a call whose credentials fail is theirs if it is one that they may have, and INTERNAL otherwise.
 func TestCredentialsThatFail(t *testing.T) {
-	_, conn := fake(t, stackOptions{register: authorized().register})
-	c := testgrpc.NewTestServiceClient(conn)
-	_, err := c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{secure: true}))
-	want(t, err, codes.Unauthenticated, "does not encrypt")
-	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{err: context.Canceled}))
-	want(t, err, codes.Unauthenticated, "credentials")
-	_, err = c.UnaryCall(limit(t), &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(token{err: status.Error(codes.Aborted, "x")}))
-	want(t, err, codes.Aborted, "x")
+	restricted := []codes.Code{codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.Aborted, codes.OutOfRange, codes.DataLoss}
+	each(t, func(t *testing.T, k stack) {
+		c := authorized().client(t, k, stackOptions{})
+		call := func(ctx context.Context, creds token) error {
+			_, err := c.UnaryCall(ctx, &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(creds))
+			return err
+		}
+		want(t, call(limit(t), token{secure: true}), codes.Unauthenticated, "cannot send secure credentials")
+		for _, err := range []error{errors.New("no token"), context.Canceled} {
+			want(t, call(limit(t), token{err: err}), codes.Internal, "transport: per-RPC creds failed due to error: "+err.Error())
+		}
+		for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+			for _, cause := range []error{status.Error(code, "no token"), fmt.Errorf("wrapped: %w", status.Error(code, "no token"))} {
+				err := call(limit(t), token{err: cause})
+				if slices.Contains(restricted, code) {
+					want(t, err, codes.Internal, "transport: received per-RPC creds error with illegal status: "+cause.Error())
+				} else {
+					want(t, err, code, "no token")
+				}
+			}
+		}
+		ended, cancel := context.WithCancel(limit(t))
+		cancel()
+		want(t, call(ended, token{err: context.Canceled}), codes.Canceled, "context canceled")
+	})
 }
 
 // Of several credentials the last ones are sent, and none if these are nil.
