@@ -124,7 +124,7 @@ func (i *callInfo) metadata(ctx context.Context, node, service string) (metadata
 		if err := checkPair(k, v); err != nil {
 			return nil, status.Error(codes.Internal, err.Error())
 		}
-		md[k] = append(md[k], v)
+		md[k] = append([]string{v}, md[k]...) // before those of the context, as gRPC does
 	}
 	return md, nil
 }

@@ -169,6 +169,18 @@ func TestCredentialsTheLastCount(t *testing.T) {
 	})
 }
 
+// Who takes only the first value takes that of the credentials.
+func TestCredentialsBeforeMetadata(t *testing.T) {
+	each(t, func(t *testing.T, k stack) {
+		c := authorized().client(t, k, stackOptions{})
+		ctx := metadata.AppendToOutgoingContext(limit(t), "authorization", "mine", "authorization", "too")
+		r, err := c.UnaryCall(ctx, &testgrpc.SimpleRequest{}, grpc.PerRPCCredentials(named("theirs")))
+		if err != nil || r.Username != "theirs,mine,too" {
+			t.Error(r, err)
+		}
+	})
+}
+
 func TestDefaultCallOptions(t *testing.T) {
 	n, _ := fake(t, stackOptions{register: echoSize().register})
 	o := dialOptions{}
