@@ -16,14 +16,24 @@ import (
 // A request that needs many slots gets them in the end, although others of the process never
 // leave the ring empty.
 func TestLongRunBesideShortOnes(t *testing.T) {
-	_, b := daemontest.Pair(t, tiny)
-	serve(t, b, 8, handlers{"slow": func(*server.Call) error { time.Sleep(2 * time.Millisecond); return nil }})
+	testLongRunBesideShortOnes(t, tiny, 100, 2*time.Millisecond)
+}
+
+// The same where there are several lanes, and none of them ever has room for it by itself.
+func TestLongRunInSeveralLanes(t *testing.T) {
+	testLongRunBesideShortOnes(t, tiny+"[lanes]\nper_peer = 2\n", 300, 50*time.Millisecond)
+}
+
+// testLongRunBesideShortOnes has callers make short requests that take some time each.
+func testLongRunBesideShortOnes(t *testing.T, cfg string, callers int, each time.Duration) {
+	_, b := daemontest.Pair(t, cfg)
+	serve(t, b, 8, handlers{"slow": func(*server.Call) error { time.Sleep(each); return nil }})
 	c := attachTo(t, b)
 	slow, echo := method(t, c, "b/t/slow"), method(t, c, "b/t/echo")
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var short atomic.Int64
-	for range 100 {
+	for range callers {
 		wg.Go(func() {
 			for {
 				select {
