@@ -1,13 +1,10 @@
 package fabrics
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"syscall"
-	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -125,7 +122,9 @@ func (o *Opener) openBest() (*Fabric, error) {
 }
 
 func (o *Opener) openTCP(f *Fabric) error {
-	err := o.openWith(f, tcp.New(tcp.Config{Security: o.security, Congestion: o.cfg.Fabric.Congestion}))
+	// A name is looked up once: it may stand for several addresses, and the one that peers are told must be listened at.
+	listen := withAddress(o.cfg.Fabric.Listen)
+	err := o.openWith(f, tcp.New(tcp.Config{Security: o.security, Congestion: o.cfg.Fabric.Congestion}), listen)
 	if errors.Is(err, tcp.ErrCongestion) {
 		return fmt.Errorf("fabric.congestion_control = %q: %w", o.cfg.Fabric.Congestion, err)
 	}
@@ -137,7 +136,7 @@ func (o *Opener) openVerbs(f *Fabric) error {
 	if err != nil {
 		return err
 	}
-	return o.openWith(f, p)
+	return o.openWith(f, p, o.cfg.Fabric.Listen)
 }
 
 func (o *Opener) openLibfabric(f *Fabric) error {
@@ -145,18 +144,18 @@ func (o *Opener) openLibfabric(f *Fabric) error {
 	if err != nil {
 		return err
 	}
-	return o.openWith(f, p)
+	return o.openWith(f, p, o.cfg.Fabric.Listen)
 }
 
-func (o *Opener) openWith(f *Fabric, p fabric.Provider) error {
+// openWith opens a device of p, which listens at the given address if it listens at any.
+func (o *Opener) openWith(f *Fabric, p fabric.Provider, listen string) error {
 	advertise := o.cfg.Fabric.Advertise
 	if advertise == "" {
-		routed := false
-		if advertise, routed = advertisedHost(o.cfg); !routed {
+		known := false
+		if advertise, known = advertisedHost(o.cfg, listen); !known {
 			o.log.Info().Str("advertise", advertise).Msg("no route to a peer was found to learn this node's address from; set fabric.advertise if peers cannot reach it at this one")
 		}
 	}
-	listen := o.cfg.Fabric.Listen
 	dev, err := p.Open(fabric.Options{Listen: listen, Advertise: advertise})
 	if host, _, split := net.SplitHostPort(listen); o.Again && split == nil && errors.Is(err, unix.EADDRINUSE) {
 		// Somebody was quicker than this core. Peers learn the port from this node, and processes go on.
@@ -209,58 +208,4 @@ func verbsConfig(v config.Verbs) verbs.Config {
 // libfabricConfig translates the section [libfabric].
 func libfabricConfig(l config.Libfabric) libfabric.Config {
 	return libfabric.Config{Provider: l.Provider, Domain: l.Domain, Source: l.Source}
-}
-
-// routeTimeout bounds the search for a route to a peer: the core serves nobody meanwhile, and a name server that does not
-// answer takes ten seconds for each name.
-const routeTimeout = time.Second
-
-// advertisedHost is the address of this node that peers can reach, when the
-// config does not say: the one of the route to the first peer that has one, or else, if none is routed, one of this machine's.
-func advertisedHost(cfg *config.Config) (host string, routed bool) {
-	for _, address := range []string{cfg.Fabric.Listen, cfg.Node.Listen} {
-		if host, _, err := net.SplitHostPort(address); err == nil {
-			if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
-				return host, true
-			}
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), routeTimeout)
-	defer cancel()
-	for _, named := range []bool{false, true} { // addresses first: names may take all the time
-		for _, p := range cfg.Peers {
-			if host, _, err := net.SplitHostPort(p.Address); err != nil || named == (net.ParseIP(host) != nil) {
-				continue
-			}
-			// Connecting a UDP socket sends nothing; it asks for the route.
-			c, err := new(net.Dialer).DialContext(ctx, "udp", p.Address)
-			if err != nil {
-				continue
-			}
-			host, _, err := net.SplitHostPort(c.LocalAddr().String())
-			_ = c.Close()
-			if err == nil {
-				return host, true
-			}
-		}
-	}
-	addresses, _ := net.InterfaceAddrs() // or none
-	return ownHost(addresses), false
-}
-
-// ownHost is the first address by which others can reach a machine that has these, of IPv4 if there is one, and the
-// loopback address without any.
-func ownHost(addresses []net.Addr) string {
-	host := ""
-	for _, a := range addresses {
-		n, ok := a.(*net.IPNet)
-		switch {
-		case !ok || !n.IP.IsGlobalUnicast():
-		case n.IP.To4() != nil:
-			return n.IP.String()
-		case host == "":
-			host = n.IP.String()
-		}
-	}
-	return cmp.Or(host, "127.0.0.1")
 }

@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/fabric/tcp"
 )
 
 func TestOwnHost(t *testing.T) {
@@ -35,18 +38,69 @@ func TestAdvertisedHost(t *testing.T) {
 		cfg.Peers = append(cfg.Peers, config.Peer{Name: "n", Address: "nobody.invalid:7471"})
 	}
 	began := time.Now()
-	if host, routed := advertisedHost(cfg); net.ParseIP(host) == nil || routed {
+	if host, known := advertisedHost(cfg, cfg.Fabric.Listen); net.ParseIP(host) == nil || known {
 		t.Errorf("advertised as %q", host)
 	}
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 	cfg.Peers = append(cfg.Peers, config.Peer{Name: "m", Address: "127.0.0.9:7471"})
-	if host, _ := advertisedHost(cfg); host != "127.0.0.1" {
+	if host, _ := advertisedHost(cfg, cfg.Fabric.Listen); host != "127.0.0.1" {
 		t.Errorf("advertised as %q to a peer on the loopback interface", host)
 	}
 	cfg.Node.Listen = "127.0.0.5:7471"
-	if host, _ := advertisedHost(cfg); host != "127.0.0.5" {
+	if host, _ := advertisedHost(cfg, cfg.Fabric.Listen); host != "127.0.0.5" {
 		t.Errorf("advertised as %q", host)
+	}
+}
+
+// A host that a key names counts, an address or a name, and peers are told its address; one that means every address, or
+// that nobody knows, does not count.
+func TestAdvertisedHostNamed(t *testing.T) {
+	for _, c := range []struct {
+		fabric, node, want string // want is empty if none counts
+	}{
+		{":0", "0.0.0.0:7471", ""},
+		{"[::]:0", ":7471", ""},
+		{"127.0.0.4:0", "127.0.0.5:7471", "127.0.0.4"},
+		{"localhost:0", "127.0.0.5:7471", "127.0.0.1"},
+		{"0.0.0.0:0", "localhost:7471", "127.0.0.1"},
+		{"nobody.invalid:0", "127.0.0.5:7471", "127.0.0.5"},
+		{"0.0.0.0:0", "nobody.invalid:7471", ""},
+		{"[fe80::1%lo]:0", "127.0.0.5:7471", "fe80::1%lo"},
+		{"[::ffff:127.0.0.4]:0", "", "127.0.0.4"},
+	} {
+		cfg := config.Default()
+		cfg.Fabric.Listen, cfg.Node.Listen = c.fabric, c.node
+		host, known := advertisedHost(cfg, cfg.Fabric.Listen)
+		if known != (c.want != "") || known && host != c.want {
+			t.Errorf("fabric.listen = %q, node.listen = %q: %q, %v, want %q", c.fabric, c.node, host, known, c.want)
+		}
+	}
+}
+
+// Where a name is listened at, peers are told the address that the listener has.
+func TestAdvertisedNameIsListenedAt(t *testing.T) {
+	cfg := config.Default()
+	cfg.Fabric.Listen = "localhost:0"
+	list, err := NewOpener(cfg, zerolog.Nop(), nil).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list[0].Device.Close()
+	bound := list[0].Device.(*tcp.Device).Addr().(*net.TCPAddr).IP.String()
+	if want := "advertised as " + bound; list[0].Detail != want {
+		t.Errorf("%q, want %q", list[0].Detail, want)
+	}
+}
+
+// An address to listen at keeps its port, and what cannot be looked up stays for the listener to refuse.
+func TestWithAddress(t *testing.T) {
+	for listen, want := range map[string]string{
+		"localhost:7472": "127.0.0.1:7472", "[::1]:7472": "[::1]:7472", ":7472": ":7472", "0.0.0.0:0": "0.0.0.0:0", "nobody.invalid:1": "nobody.invalid:1",
+	} {
+		if got := withAddress(listen); got != want {
+			t.Errorf("%q: %q, want %q", listen, got, want)
+		}
 	}
 }

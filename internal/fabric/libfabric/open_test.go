@@ -54,6 +54,28 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// A name is looked up, whichever key has it: the endpoint's address is that of this node, and no peer needs to know the name.
+func TestOpenByName(t *testing.T) {
+	for what, c := range map[string]struct {
+		source string
+		o      fabric.Options
+	}{
+		"source":    {"localhost", fabric.Options{}},
+		"advertise": {"", fabric.Options{Listen: "0.0.0.0:0", Advertise: "localhost"}},
+	} {
+		d, err := newProvider(t, Config{Provider: rxmProvider, Source: c.source}).Open(c.o)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if at := d.(*Device).info.Address; !strings.HasPrefix(at, "127.0.0.1") {
+			t.Errorf("%s: the address is %s", what, at)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A provider that crashes by itself is not used, and is listed with the reason.
 func TestRxdIsRefused(t *testing.T) {
 	refused(t, "udp;ofi_rxd", "tcp;ofi_rxm", "libfabric was built without it; Debian's libfabric1 has it")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -90,11 +91,10 @@ func newManager(d *Device, o fabric.Options) (*manager, error) {
 // one, else that of Options.Advertise if it is the port's, else that of the GID.
 func (d *Device) listenAddress(o fabric.Options) (netip.AddrPort, error) {
 	addr, port := d.gid.Addr.Unmap(), uint64(0)
-	if a, err := netip.ParseAddr(o.Advertise); err == nil {
-		for _, g := range d.port.GIDs {
-			if g.Addr.Unmap() == a.Unmap() {
-				addr = a.Unmap()
-			}
+	for _, a := range addressesOf(o.Advertise) {
+		if slices.ContainsFunc(d.port.GIDs, func(g GID) bool { return g.Addr.Unmap() == a }) {
+			addr = a
+			break
 		}
 	}
 	if o.Listen != "" {
@@ -118,6 +118,26 @@ func (d *Device) listenAddress(o fabric.Options) (netip.AddrPort, error) {
 			Detail: fmt.Sprintf("rdmacm cannot use the link-local address %s: ip address add another, or choose one by verbs.gid_index (rdmad devices) or fabric.listen", addr)}
 	}
 	return netip.AddrPortFrom(addr, uint16(port)), nil
+}
+
+// lookupTimeout bounds the search for the addresses of a name: a name server that does not answer takes ten seconds.
+const lookupTimeout = time.Second
+
+// addressesOf returns the addresses of a host, which is an address itself or a name: none if this machine does not know it.
+func addressesOf(host string) []netip.Addr {
+	if host == "" {
+		return nil
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a.Unmap()}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	list, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	for i := range list {
+		list[i] = list[i].Unmap()
+	}
+	return list
 }
 
 // checkDevice makes sure that the kernel chose the opened device for an address.
