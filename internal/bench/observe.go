@@ -59,7 +59,7 @@ func (p processTime) is(o processTime) bool { return p.pid == o.pid && p.role ==
 
 // look observes the daemons.
 func (r *run) look(ctx context.Context) (*observation, error) {
-	raw, err := r.conn.Status(ctx)
+	raw, err := r.ask(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +88,17 @@ func (r *run) look(ctx context.Context) (*observation, error) {
 	}
 	slices.SortStableFunc(o.cpu, func(a, b processTime) int { return strings.Compare(a.role, b.role) })
 	return o, nil
+}
+
+// ask asks the daemon for its status, and gives up on one that does not answer, such as one that hangs.
+func (r *run) ask(ctx context.Context) (json.RawMessage, error) {
+	ctx, cancel := within(ctx, stallLimit, "asking the daemon for its status")
+	defer cancel()
+	raw, err := r.status(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // which says what took too long
+	}
+	return raw, err
 }
 
 // parsePIDs reads the value of PIDsEnv.

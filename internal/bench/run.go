@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -42,7 +43,7 @@ func Run(ctx context.Context, spec Spec, o Options) (*Result, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	r := &run{spec: &spec, options: &o, conn: conn}
+	r := &run{spec: &spec, options: &o, conn: conn, status: conn.Status}
 	if spec.Workload == OneWay {
 		if r.arrived, err = r.count(ctx); err != nil {
 			return nil, err
@@ -63,7 +64,9 @@ type run struct {
 	spec    *Spec
 	options *Options
 	conn    *client.Conn
-	crew    *crew
+	// status asks the daemon for its status.
+	status func(context.Context) (json.RawMessage, error)
+	crew   *crew
 	// arrived is how many one-way messages the service has counted, or will
 	// have when all sent so far have arrived.
 	arrived uint64
@@ -91,12 +94,12 @@ func (r *run) measure(ctx context.Context) (*Result, error) {
 	if r.spec.Count > 0 {
 		length = foreverLimit
 	}
-	limited, cancel := within(ctx, length+endLimit, "the run")
-	defer cancel()
 	before, err := r.look(ctx)
 	if err != nil {
 		return nil, err
 	}
+	limited, cancel := within(ctx, length+endLimit, "the run")
+	defer cancel()
 	begin := time.Now()
 	if err := r.crew.begin(); err != nil {
 		return nil, err
