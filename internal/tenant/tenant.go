@@ -32,14 +32,25 @@ func (register Register) call(ctx context.Context, s *server.Server) (err error)
 const again = 100 * time.Millisecond
 
 // Of returns a tenant that serves what register registers. It attaches again, and has all of it
-// registered again, when the daemon has ended the attachment: then the domain has got new memory.
+// registered again, when the daemon has ended the attachment: then the domain has got new memory. That may
+// happen once more before register has returned. Only the first time must go well, or the node does not start.
 func Of(register Register, opts ...server.Option) daemon.Tenant {
 	return func(ctx context.Context, socket string, settled func()) error {
+		before := false // it has settled
+		first := func() {
+			if !before {
+				settled()
+			}
+			before = true
+		}
 		for {
-			if err := serve(ctx, socket, register, settled, opts); err != nil || ctx.Err() != nil {
+			err := serve(ctx, socket, register, first, opts)
+			if before && errors.Is(err, server.ErrClosed) {
+				err = nil
+			}
+			if err != nil || ctx.Err() != nil {
 				return err
 			}
-			settled = func() {}
 			select {
 			case <-time.After(again):
 			case <-ctx.Done():

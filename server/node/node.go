@@ -38,7 +38,8 @@ type Config struct {
 // Register offers the methods of the node with the server that it is given, by Handle and
 // HandleStream. Nobody at another node is answered before it has returned. If it fails, panics or ends the process, so does
 // the node's start. It is called again, with another server, when the daemon has given the domain new memory, and
-// by each new core. The context ends when the core stops.
+// by each new core. Should the daemon do so again before it has returned, Handle has a server.ErrClosed: return that, and it is
+// called once more. The context ends when the core stops.
 type Register func(ctx context.Context, s *server.Server) error
 
 // Run runs a node until ctx ends; then it lets it drain, and returns nil. SIGHUP reloads
