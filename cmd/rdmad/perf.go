@@ -66,6 +66,11 @@ func newPerfCommand(use string, made func(*cobra.Command) (perf.Tool, error), af
 			if err != nil {
 				return err
 			}
+			if o.Host == "" && !o.Self {
+				if err := refuseResultFlags(c); err != nil {
+					return err
+				}
+			}
 			result, err := perfrun.Run(c.Context(), *o, tool)
 			if err == nil && after != nil && result != nil {
 				err = after(result)
@@ -75,6 +80,19 @@ func newPerfCommand(use string, made func(*cobra.Command) (perf.Tool, error), af
 	}
 	p.flags(c)
 	return c
+}
+
+// resultFlags are about results, which only clients have.
+var resultFlags = []string{"json", "plot", "max-p99", "min-bw", "min-msgrate"}
+
+// refuseResultFlags refuses flags that a server would have to ignore: a threshold that nobody looks after is never missed.
+func refuseResultFlags(c *cobra.Command) error {
+	for _, name := range resultFlags {
+		if c.Flags().Changed(name) { // which no flag is that the command does not have
+			return usagef("--%s: a server has no result: give it to the client, which is started with the server's HOST, or measure on this machine with --self", name)
+		}
+	}
+	return nil
 }
 
 func (p *perfCommand) flags(c *cobra.Command) {

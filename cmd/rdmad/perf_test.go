@@ -282,3 +282,14 @@ func TestPerfInterrupted(t *testing.T) {
 		_ = server.cmd.Wait()
 	}
 }
+
+// A server has no result, and takes no flag that is about one: a threshold given to it would never be missed.
+func TestPerfServerHasNoResult(t *testing.T) {
+	f := newFixture(t)
+	for args, flag := range map[string]string{
+		"blast --min-bw 1000": "--min-bw", "blast --min-msgrate 1": "--min-msgrate", "pingpong --max-p99 20us": "--max-p99",
+		"pingpong --plot " + f.dir + "/plot.svg": "--plot", "rc --json": "--json", "randomfill --json": "--json", "atomics --min-msgrate 0.5": "--min-msgrate",
+	} {
+		f.run("rdmad perf", args+" -p 0").oneLine(exitUsage, flag+": a server has no result", "HOST", "--self")
+	}
+}
