@@ -90,10 +90,15 @@ func TestSandboxSettings(t *testing.T) {
 		check(t, "wrong setting", 2, "--idle", "never")
 	run(t, rdmad(t, append([]string{"sandbox", "--max-group-delay", "1s"}, status...)...)).
 		check(t, "wrong delay", 2, "--max-group-delay", "0s to 100ms")
-	run(t, rdmad(t, "sandbox", "--verbs-device", "x0", "--verbs-connect", "rdmacm", "--fabric-option", "timeout=18", "--", "true")).
+	run(t, rdmad(t, "sandbox", "--fabric", "auto", "--verbs-device", "x0", "--verbs-connect", "rdmacm", "--fabric-option", "timeout=18", "--", "true")).
 		check(t, "settings of [verbs]", 0)
-	run(t, rdmad(t, "sandbox", "--fabric-option", "timeout=99", "--", "true")).check(t, "wrong value", 2, "--fabric-option timeout", "0 to 31")
-	run(t, rdmad(t, "sandbox", "--fabric-option", "a b=1", "--", "true")).check(t, "wrong key", 2, "a b", "key=value")
+	for flag, value := range map[string]string{"--verbs-device": "x0", "--verbs-connect": "rdmacm", "--fabric-option": "timeout=18"} {
+		run(t, rdmad(t, "sandbox", flag, value, "--", "true")).check(t, "settings of [verbs] with tcp", 2, flag, "--fabric tcp has no use for it", "--fabric verbs")
+	}
+	run(t, rdmad(t, "sandbox", "--fabric", "libfabric", "--verbs-device", "x0", "--", "true")).
+		check(t, "settings of [verbs] with libfabric", 2, "--verbs-device: --fabric libfabric has no use for it", "--fabric verbs or auto")
+	run(t, rdmad(t, "sandbox", "--fabric", "verbs", "--fabric-option", "timeout=99", "--", "true")).check(t, "wrong value", 2, "--fabric-option timeout", "0 to 31")
+	run(t, rdmad(t, "sandbox", "--fabric", "verbs", "--fabric-option", "a b=1", "--", "true")).check(t, "wrong key", 2, "a b", "key=value")
 	run(t, rdmad(t, "sandbox", "--", "no-such-command")).check(t, "wrong command", 1, "no-such-command")
 	run(t, rdmad(t, "sandbox", "--group-max", "-1", "--", "true")).check(t, "wrong flag", 2, "--group-max")
 }

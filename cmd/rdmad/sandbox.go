@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -19,9 +21,15 @@ import (
 	"github.com/rdmad/rdmad/server"
 )
 
+// sandboxFlags are the flags of the command sandbox.
+type sandboxFlags struct {
+	options sandbox.Options
+	// device and connect are keys of [verbs] that have flags of their own.
+	device, connect string
+}
+
 func newSandbox() *cobra.Command {
-	var o sandbox.Options
-	var device, connect string
+	var s sandboxFlags
 	c := &cobra.Command{
 		Use:   "sandbox [flags] -- COMMAND [ARGUMENT ...]",
 		Short: "Run a command between two nodes that exist only for it",
@@ -35,63 +43,22 @@ func newSandbox() *cobra.Command {
 			"  rdmad sandbox -- sh",
 		Args: wantArgs(1, math.MaxInt, "a command after --"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if c.Flags().Changed("group-max") && o.Settings.GroupMax < 1 {
-				return usagef("--group-max %d: want 1 to 255", o.Settings.GroupMax)
-			}
-			if c.Flags().Changed("lanes") && o.Settings.Lanes < 1 {
-				return usagef("--lanes %d: want 1 to %d", o.Settings.Lanes, config.MaxLanesPerPeer)
-			}
-			o.Settings.TLS = o.Settings.TLS || o.Settings.TLSData
-			if err := checkFabricOptions(o.Settings.Verbs); err != nil {
+			if err := s.settle(c); err != nil {
 				return err
 			}
-			if o.Settings.Verbs == nil {
-				o.Settings.Verbs = make(map[string]string)
-			}
-			for key, value := range map[string]string{"device": device, "connect": connect} {
-				if value != "" {
-					o.Settings.Verbs[key] = value
-				}
-			}
-			if err := checkSettings(o.Settings); err != nil {
-				return err
-			}
-			program, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("sandbox: %w", err)
-			}
-			o.Program = program
-			// Nothing is to be left behind of a terminal that is closed, either.
-			ctx := c.Context()
-			if !signal.Ignored(syscall.SIGHUP) {
-				var stop context.CancelFunc
-				ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
-				defer stop()
-			}
-			defer nodelog.OutliveReader()()
-			s, err := sandbox.Start(ctx, o)
-			if err != nil {
-				return err
-			}
-			status, err := s.Command(ctx, args)
-			if failed := s.Failed(); failed != nil {
-				fmt.Fprintf(os.Stderr, "rdmad: sandbox: %v\n", failed)
-			}
-			err = errors.Join(err, s.Close())
-			if o.Keep {
-				fmt.Fprintf(os.Stderr, "rdmad: sandbox: configurations and logs are in %s\n", s.Dir)
-			}
-			if err == nil && status != 0 {
-				err = statusError(status)
-			}
-			return err
+			return runSandbox(c.Context(), s.options, args)
 		},
 	}
-	f := c.Flags()
+	s.flags(c)
+	return c
+}
+
+func (s *sandboxFlags) flags(c *cobra.Command) {
+	f, o := c.Flags(), &s.options
 	f.StringVar(&o.Settings.Fabric, "fabric", "tcp", "what moves the data: tcp, verbs, libfabric or auto")
-	f.StringVar(&device, "verbs-device", "", "the RDMA device (default: the first with an active port)")
-	f.StringVar(&connect, "verbs-connect", "", "how queue pairs are connected: oob or rdmacm (default: the daemon's)")
-	f.StringToStringVar(&o.Settings.Verbs, "fabric-option", nil, "another `key=value` of [verbs], such as gid_index=3, or of [libfabric], such as provider=shm; may be repeated")
+	f.StringVar(&s.device, "verbs-device", "", "the RDMA device, with --fabric verbs or auto (default: the first with an active port)")
+	f.StringVar(&s.connect, "verbs-connect", "", "how queue pairs are connected, with --fabric verbs or auto: oob or rdmacm (default: the daemon's)")
+	f.StringToStringVar(&o.Settings.Verbs, "fabric-option", nil, "another `key=value` of [verbs], such as gid_index=3, or with --fabric libfabric of [libfabric], such as provider=shm; may be repeated")
 	f.StringVar(&o.Settings.MaxGroupDelay, "max-group-delay", "", "by how much messages may be held back so that groups grow (default: not at all)")
 	f.IntVar(&o.Settings.GroupMax, "group-max", 0, "the most messages of one group (default: the daemon's)")
 	f.IntVar(&o.Settings.Lanes, "lanes", 0, "lanes of each class to a peer (default: the daemon's)")
@@ -102,7 +69,83 @@ func newSandbox() *cobra.Command {
 	waitFlag(c, &o.Wait, server.DefaultWait, "how the echo service waits for requests; with --embedded it is the core's agent, which waits as --idle says")
 	f.BoolVar(&o.Embedded, "embedded", false, "have the core of node b be the echo service, instead of a process of its own")
 	f.BoolVar(&o.Keep, "keep", false, "leave configurations and logs behind")
-	return c
+}
+
+// settle checks the flags, and puts together what they say of the configuration.
+func (s *sandboxFlags) settle(c *cobra.Command) error {
+	o := &s.options.Settings
+	if c.Flags().Changed("group-max") && o.GroupMax < 1 {
+		return usagef("--group-max %d: want 1 to 255", o.GroupMax)
+	}
+	if c.Flags().Changed("lanes") && o.Lanes < 1 {
+		return usagef("--lanes %d: want 1 to %d", o.Lanes, config.MaxLanesPerPeer)
+	}
+	if err := s.checkUse(c); err != nil {
+		return err
+	}
+	if err := checkFabricOptions(o.Verbs); err != nil {
+		return err
+	}
+	o.TLS = o.TLS || o.TLSData
+	if o.Verbs == nil {
+		o.Verbs = make(map[string]string)
+	}
+	for key, value := range map[string]string{"device": s.device, "connect": s.connect} {
+		if value != "" {
+			o.Verbs[key] = value
+		}
+	}
+	return checkSettings(*o)
+}
+
+// checkUse refuses flags of a section that the fabric does not read: "auto" reads that of verbs, whatever it falls back to.
+func (s *sandboxFlags) checkUse(c *cobra.Command) error {
+	fabric := cmp.Or(s.options.Settings.Fabric, "tcp")
+	for _, f := range []struct {
+		flag  string
+		users []string
+	}{
+		{"verbs-device", []string{"verbs", "auto"}},
+		{"verbs-connect", []string{"verbs", "auto"}},
+		{"fabric-option", []string{"verbs", "libfabric", "auto"}},
+	} {
+		if c.Flags().Changed(f.flag) && !slices.Contains(f.users, fabric) {
+			return usagef("--%s: --fabric %s has no use for it; want --fabric %s", f.flag, fabric, strings.Join(f.users, " or "))
+		}
+	}
+	return nil
+}
+
+// runSandbox runs a command in a sandbox. Its status, unless it is 0, is the error.
+func runSandbox(ctx context.Context, o sandbox.Options, command []string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	o.Program = program
+	// Nothing is to be left behind of a terminal that is closed, either.
+	if !signal.Ignored(syscall.SIGHUP) {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer stop()
+	}
+	defer nodelog.OutliveReader()()
+	s, err := sandbox.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	status, err := s.Command(ctx, command)
+	if failed := s.Failed(); failed != nil {
+		fmt.Fprintf(os.Stderr, "rdmad: sandbox: %v\n", failed)
+	}
+	err = errors.Join(err, s.Close())
+	if o.Keep {
+		fmt.Fprintf(os.Stderr, "rdmad: sandbox: configurations and logs are in %s\n", s.Dir)
+	}
+	if err == nil && status != 0 {
+		err = statusError(status)
+	}
+	return err
 }
 
 // optionKey is what a key of the configuration looks like. The daemon checks
