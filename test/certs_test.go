@@ -16,6 +16,8 @@ func TestCerts(t *testing.T) {
 	run(t, rdmad(t, "certs", "init", "--dir", dir, "b")).check(t, "again", 1, "b.pem exists already", "--force")
 	run(t, rdmad(t, "certs", "init", "--dir", dir, "--force", "b")).check(t, "by force", 0, "used again")
 	run(t, rdmad(t, "certs", "init", "--dir", dir, "--name", "other", "c")).check(t, "another cluster", 1, `authority of "lab"`)
+	run(t, rdmad(t, "certs", "init", "--dir", dir, "--ca-days", "100", "c")).check(t, "another validity", 1, filepath.Join(dir, "ca.pem"), "--ca-days", "another directory")
+	run(t, rdmad(t, "certs", "init", "--dir", dir, "--ca-days", "3650", "--force", "b")).check(t, "the same validity", 0, "used again")
 	run(t, rdmad(t, "certs", "init", "a")).check(t, "no directory", 2, "--dir")
 	run(t, rdmad(t, "certs", "init", "--dir", dir)).check(t, "no node", 2, "name of a node")
 	run(t, rdmad(t, "certs", "init", "--dir", dir, "B")).check(t, "bad name", 2, `"B"`)

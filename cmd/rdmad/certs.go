@@ -74,7 +74,10 @@ func newCertsInit() *cobra.Command {
 					return usagef("%v", err)
 				}
 			}
-			p.Nodes, p.CAValid, p.NodeValid = args, time.Duration(caDays)*aDay, time.Duration(days)*aDay
+			p.Nodes, p.NodeValid = args, time.Duration(days)*aDay
+			if c.Flags().Changed("ca-days") { // or it may be an authority of any age
+				p.CAValid = time.Duration(caDays) * aDay
+			}
 			made, err := nodecert.Make(p)
 			if err != nil {
 				return fmt.Errorf("certs: %w", err)
@@ -90,7 +93,7 @@ func newCertsInit() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&p.Dir, "dir", "", "the `directory` of the authority and of what it makes (required)")
 	f.StringVar(&p.Cluster, "name", "", "the name of a new authority's cluster (default rdmad)")
-	f.IntVar(&caDays, "ca-days", 3650, "how many days a new authority is valid")
+	f.IntVar(&caDays, "ca-days", int(nodecert.DefaultCAValid/aDay), "how many days a new authority is valid")
 	f.IntVar(&days, "days", 730, "how many days certificates of nodes are valid")
 	f.BoolVar(&p.Force, "force", false, "replace certificates and keys of nodes that exist; never the authority")
 	jsonFlag(c, &asJSON)

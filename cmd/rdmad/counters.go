@@ -39,6 +39,9 @@ func newCounters() *cobra.Command {
 			if f.interval < 10*time.Millisecond {
 				return usagef("--interval %v: want 10ms or more", f.interval)
 			}
+			if c.Flags().Changed("interval") && !f.watch {
+				return usagef("--interval %v: the counters are shown once; give --watch to see them again and again", f.interval)
+			}
 			return f.run(c.Context(), c.OutOrStdout())
 		},
 	}

@@ -108,6 +108,9 @@ func (a *Authority) Cluster() string {
 	return a.Cert.Subject.Organization[0]
 }
 
+// valid returns how long it was made to be valid.
+func (a *Authority) valid() time.Duration { return a.Cert.NotAfter.Sub(a.Cert.NotBefore) - backdate }
+
 // PEM returns the certificate and the key.
 func (a *Authority) PEM() (cert, key []byte, err error) { return encode(a.Cert, a.key) }
 

@@ -117,6 +117,7 @@ func TestMakeRefuses(t *testing.T) {
 		"the authority's": {Nodes: []string{"ca"}, Force: true},
 		"another's key":   {Nodes: []string{"x", "x-key"}},
 		"cluster":         {Nodes: []string{"x"}, Cluster: "other"},
+		"other validity":  {Nodes: []string{"x"}, CAValid: 2 * time.Hour},
 	} {
 		p.Dir, p.NodeValid = dir, time.Hour
 		if _, err := Make(p); err == nil {

@@ -25,11 +25,17 @@ type Plan struct {
 	// has already must have the same name, unless it is empty.
 	Cluster string
 	Nodes   []string
-	// CAValid and NodeValid are how long certificates are valid.
-	CAValid, NodeValid time.Duration
+	// CAValid is how long a new authority is valid; 0: DefaultCAValid. An authority that Dir has already must have been
+	// made for as long, unless it is 0.
+	CAValid time.Duration
+	// NodeValid is how long certificates of nodes are valid.
+	NodeValid time.Duration
 	// Force replaces certificates of nodes; never the authority.
 	Force bool
 }
+
+// DefaultCAValid is how long an authority is valid if nobody says otherwise.
+const DefaultCAValid = 3650 * 24 * time.Hour
 
 // Made is what a Plan has come to.
 type Made struct {
@@ -96,6 +102,10 @@ func (p *Plan) makeAll(dir string) (*Made, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if p.CAValid != 0 && p.CAValid != a.valid() {
+		return nil, fmt.Errorf("%s is an authority already, valid until %s, which --ca-days does not change: leave that out, or make a new authority in another directory",
+			made.CA, a.Cert.NotAfter.UTC().Format(day))
 	}
 	if time.Now().After(a.Cert.NotAfter) {
 		return nil, fmt.Errorf("the authority %s expired on %s: make a new one in another directory", made.CA, a.Cert.NotAfter.UTC().Format(day))
@@ -202,7 +212,7 @@ func makeIn(dir string, p Plan) (*Authority, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	a, err := authorityOf(key, cmp.Or(p.Cluster, "rdmad"), p.CAValid)
+	a, err := authorityOf(key, cmp.Or(p.Cluster, "rdmad"), cmp.Or(p.CAValid, DefaultCAValid))
 	if err != nil {
 		return nil, err
 	}
