@@ -250,6 +250,35 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// A file has the same digest for the daemon and for everybody who checks it, unless names are other numbers for them; and
+// whom the daemon admits is not changed by asking.
+func TestDigestOfOtherUsers(t *testing.T) {
+	other := fakeSystem()
+	other.uid++
+	other.user = func(string) (uint32, error) { return 7300, nil }
+	for doc, same := range map[string]bool{
+		"":                           true,
+		"[[domain]]\nname = \"d\"\n": true,
+		"[[domain]]\nname = \"d\"\nusers = [\"alice\"]\n": false,
+	} {
+		mine := mustParse(t, doc)
+		theirs, errs := parse("test.toml", []byte(doc), other)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		if (mine.Digest() == theirs.Digest()) != same {
+			t.Errorf("%q: %s and %s of another user", doc, mine.Digest(), theirs.Digest())
+		}
+		if len(mine.Domains[0].UIDs) != 1 {
+			t.Errorf("%q: it admits %v afterwards", doc, mine.Domains[0].UIDs)
+		}
+	}
+	named := mustParse(t, "[[domain]]\nname = \"d\"\nusers = [\"alice\"]\n")
+	if named.Digest() == mustParse(t, "[[domain]]\nname = \"d\"\n").Digest() {
+		t.Error("who is named does not change the digest")
+	}
+}
+
 func TestDefaultNodeName(t *testing.T) {
 	for host, want := range map[string]string{
 		"":                        "node",

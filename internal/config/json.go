@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 )
 
 // digestLength is the number of hex digits of Digest: short enough to read out,
@@ -43,13 +44,26 @@ func (s section) values(src any) map[string]any {
 }
 
 // Digest returns a short fingerprint of the effective configuration. Comments,
-// order and keys left at their defaults do not change it.
+// order and keys left at their defaults do not change it, and neither does who asks.
 func (c *Config) Digest() string {
-	canonical, err := c.MarshalJSON()
+	canonical, err := c.withoutAsker().MarshalJSON()
 	if err != nil {
 		// Strings, numbers, booleans and lists of them always marshal.
 		panic(err)
 	}
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:])[:digestLength]
+}
+
+// withoutAsker returns the configuration without the ids that domains which name nobody have from the process that has read it.
+// Of the daemon they are the user that runs it, whoever else reads the same file; Compare leaves them out, too.
+func (c *Config) withoutAsker() Config {
+	same := *c
+	same.Domains = slices.Clone(c.Domains)
+	for i := range same.Domains {
+		if d := &same.Domains[i]; len(d.Users) == 0 && len(d.Groups) == 0 {
+			d.UIDs = nil
+		}
+	}
+	return same
 }
