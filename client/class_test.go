@@ -10,7 +10,7 @@ import (
 )
 
 // The larger of a request and of the room for its answer decides which class of slots a
-// request takes: the smallest that takes it in 8 slots, or the next larger one.
+// request takes: the smallest that takes it in 12 slots, or the next larger one.
 func TestClassOfARequest(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
 	s, err := server.Attach(t.Context(), b.Socket)

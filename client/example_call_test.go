@@ -106,6 +106,7 @@ func ExampleMethod_Post() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	m = m.With(client.Ordered(1)) // else the call may be executed first
 	if err := m.Post(ctx, []byte("posted")); err != nil {
 		log.Fatal(err)
 	}

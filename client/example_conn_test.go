@@ -113,14 +113,9 @@ func ExampleConn_Post() {
 	if err := conn.Post(ctx, "b/demo/log", []byte("one way")); err != nil {
 		log.Fatal(err)
 	}
-	// Nothing comes back; a call of the same method does tell that the message
-	// before it has been taken.
-	if _, err := conn.Call(ctx, "b/demo/log", []byte("and back")); err != nil {
-		log.Fatal(err)
-	}
+	// Nothing comes back: see PostConfirmed, and Ordered for messages that are to be executed one after the other.
 	// Output:
 	// b: one way
-	// b: and back
 }
 
 func ExampleConn_Method() {

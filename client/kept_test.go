@@ -1,8 +1,12 @@
 package client
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/rdmad/rdmad/shm"
 )
 
 // A claim that waits for many slots has them kept for it in turns with others, each twice as long as the one before, up to a second.
@@ -25,5 +29,19 @@ func TestTurnsOfALongClaim(t *testing.T) {
 		}
 		begin += 2 * turn
 		turn = min(2*turn, int64(time.Second))
+	}
+}
+
+// Who does not wait is told that what is free is kept for another, and not that nothing is free.
+func TestWhyKeptSlotsAreNotTaken(t *testing.T) {
+	l := dueLane(t, 0)
+	now := wish{run: 1, noWait: true}
+	l.kept.Store(shm.Nanotime() + int64(time.Hour))
+	if _, err := l.claim(t.Context(), now); !errors.Is(err, ErrBackpressure) || !strings.Contains(err.Error(), "kept for a request") {
+		t.Errorf("free slots that are kept: %v", err)
+	}
+	l.kept.Store(0)
+	if _, err := l.claim(t.Context(), now); err != nil {
+		t.Errorf("free slots: %v", err)
 	}
 }

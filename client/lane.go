@@ -175,7 +175,10 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 		if kept > 0 {
 			kept -= shm.Nanotime()
 		}
-		if err = slots.ErrFull; kept <= 0 && !(w.patient && len(l.claimers) > 0) {
+		switch err = slots.ErrFull; {
+		case kept > 0:
+			err = errKept
+		case !w.patient || len(l.claimers) == 0:
 			u, err = l.tryClaim(w.run, false)
 		}
 		if err == nil || !mayPass(err) {

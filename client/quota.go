@@ -14,12 +14,14 @@ var (
 	errQuota = errors.New("quota of slots")
 	errBytes = errors.New("quota of bytes")
 	errShare = errors.New("share of the ring")
+	// errKept is why a claim does not take what is free: it is kept for one that has waited long.
+	errKept = errors.New("kept slots")
 )
 
 // mayPass reports whether a claim that failed with err may succeed when slots have
 // been freed.
 func mayPass(err error) bool {
-	return errors.Is(err, slots.ErrFull) || errors.Is(err, errQuota) || errors.Is(err, errBytes) || errors.Is(err, errShare)
+	return errors.Is(err, slots.ErrFull) || errors.Is(err, errQuota) || errors.Is(err, errBytes) || errors.Is(err, errShare) || errors.Is(err, errKept)
 }
 
 // due is how many slots this process may still claim in a lane before it must count
@@ -307,6 +309,8 @@ func (l *lane) wanting(err error) string {
 		return fmt.Sprintf("this process holds its quota of %d bytes of slots (limits.worker_bytes in the daemon's config)", l.conn.bytes.most)
 	case errors.Is(err, errShare):
 		return fmt.Sprintf("this process holds its share of the ring to %s, which others use too", l.peer)
+	case errors.Is(err, errKept):
+		return fmt.Sprintf("the free slots of the ring to %s are kept for a request of this process that needs many and has waited long", l.peer)
 	}
 	return "no free slots in the ring to " + l.peer
 }

@@ -133,7 +133,7 @@ const (
 
 // WriteScattered writes many pieces to places all over the region, in no particular
 // order, with one operation for as many of them as the library's memory holds:
-// several hundred pages of 4 KiB. All are checked before the first one is written.
+// several hundred pages of 4 KiB. Where they are in the region is checked before the first one is written.
 // Pieces that overlap leave the bytes of any of them.
 func (r RemoteRegion) WriteScattered(pages []Page) error {
 	for i := range pages {

@@ -96,13 +96,16 @@ func (f *fetch) stat(ctx context.Context, conn *client.Conn) (fileState, error) 
 	return decodeState(answer)
 }
 
-// makeFile makes an empty file of the given size.
+// makeFile makes an empty file of the given size. It leaves none behind when it fails.
 func makeFile(name string, size int64) error {
 	out, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(out.Truncate(size), out.Close())
+	if err = errors.Join(out.Truncate(size), out.Close()); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
 }
 
 // fetchAll runs the worker processes and waits for all. When one fails the
