@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"iter"
 	"sync/atomic"
 
 	"github.com/rdmad/rdmad/groupsend"
@@ -199,6 +200,20 @@ func (l *InLane) done(i int, length uint32) {
 		quiet := l.OnQuiet
 		l.OnQuiet = nil
 		go quiet()
+	}
+}
+
+// underWay is as that of an OutLane, of records.
+func (l *InLane) underWay() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, left := 0, l.Busy; left > 0 && i < len(l.records); i++ {
+			if !l.records[i].active {
+				continue
+			}
+			if left--; !yield(i) {
+				return
+			}
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"iter"
+
 	"github.com/rdmad/rdmad/internal/vault"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -64,6 +66,21 @@ func (l *OutLane) strike(i int) {
 	l.Row.BusySlots -= uint64(e.word.Run())
 	l.cover(i, e.word.Run(), false)
 	l.hold(e.word, e.oneway, -1)
+}
+
+// underWay yields the slots of requests that are in the journal, of which some may be struck meanwhile, and looks no further than there
+// are any: processes that come and go must not cost a look at all that lanes have room for.
+func (l *OutLane) underWay() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, left := 0, l.busy; left > 0 && i < len(l.journal); i++ {
+			if !l.journal[i].taken {
+				continue
+			}
+			if left--; !yield(i) {
+				return
+			}
+		}
+	}
 }
 
 func (l *OutLane) cover(i, run int, on bool) {

@@ -15,7 +15,7 @@ import (
 var bigGeometry = slots.Geometry{SlotSize: 128, Slots: 8192, MaxRun: 64}
 
 // bigLane adds a local lane with that geometry.
-func (s *side) bigLane(t *testing.T, id uint16) (out *OutLane, mem []byte) {
+func (s *side) bigLane(t testing.TB, id uint16) (out *OutLane, mem []byte) {
 	t.Helper()
 	mem = shm.AlignedBytes(bigGeometry.SegmentSize())
 	r, err := slots.NewRing(mem, bigGeometry)

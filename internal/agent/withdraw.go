@@ -60,9 +60,9 @@ func (m *Method) deserted() bool {
 func (d *Domain) takeBack(w *Worker) {
 	var back []Queued // with an order
 	for _, l := range d.InLanes {
-		for i := range l.records {
+		for i := range l.underWay() {
 			rec := &l.records[i]
-			if !rec.active || int(rec.worker) != w.ID || !l.Ring.Withdraw(i, l.Ring.AnswerWord(i)) {
+			if int(rec.worker) != w.ID || !l.Ring.Withdraw(i, l.Ring.AnswerWord(i)) {
 				continue
 			}
 			l.unassign(i)

@@ -220,8 +220,8 @@ func (d *Domain) heedPostponed() (work int) {
 // collectAll finds finished answers of w in the slot words.
 func (d *Domain) collectAll(w *Worker) (n int) {
 	for _, l := range d.InLanes {
-		for i := range l.records {
-			if l.records[i].active && int(l.records[i].worker) == w.ID && l.finished(i, w) {
+		for i := range l.underWay() {
+			if int(l.records[i].worker) == w.ID && l.finished(i, w) {
 				n++
 			}
 		}
@@ -277,8 +277,8 @@ func (d *Domain) Bury(w *Worker) {
 		delete(m.flows, w.ID) // it is in no list, being empty
 	}
 	for _, l := range d.InLanes {
-		for i := range l.records {
-			if l.records[i].active && int(l.records[i].worker) == w.ID {
+		for i := range l.underWay() {
+			if int(l.records[i].worker) == w.ID {
 				if g := l.records[i].grants; g != nil && g.die() {
 					l.kept.Failing(i, slots.StatusMaybeExecuted) // also for the next core, to which nobody may be at work on it
 					l.unassign(i)
@@ -315,10 +315,10 @@ func (d *Domain) Bury(w *Worker) {
 // wire, or to be sent. It looks at each slot once: workers may have written any ids to any number of them.
 func (d *Domain) UnsettledIDs(ids *CallerSet) {
 	for _, l := range d.OutLanes {
+		for i := range l.underWay() {
+			ids.add(uint16(l.journal[i].word.Owner()))
+		}
 		for i := range l.journal {
-			if l.journal[i].taken {
-				ids.add(uint16(l.journal[i].word.Owner()))
-			}
 			// Words that are wrong are not sent.
 			if w := l.Ring.Word(i); w.State() == slots.Pub && l.Ring.CheckRun(i, w) == nil {
 				ids.add(uint16(w.Owner()))
