@@ -279,7 +279,7 @@ func (e *Endpoint) steps() time.Duration { return e.dev.cfg.ConnectTimeout }
 
 // offer is what this side proposes.
 func (e *Endpoint) offer(kind messageKind, a address) offer {
-	l := e.dev.link(a)
+	l := e.dev.link(a, e.addr.mtu)
 	return offer{
 		private: message{kind: kind, to: a.token, from: e.addr.token}.encode(), qpn: e.qpn,
 		responder: int(l.max_dest_rd), initiator: int(l.max_rd), retry: e.dev.cfg.RetryCount, rnrRetry: e.dev.cfg.RNRRetry,
@@ -376,7 +376,7 @@ func (e *Endpoint) acceptCM(ctx context.Context, a address) error {
 
 // readyCM connects the queue pair.
 func (e *Endpoint) readyCM(end *cmEnd, a address) error {
-	link := e.dev.link(a)
+	link := e.dev.link(a, e.addr.mtu)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.destroyed {

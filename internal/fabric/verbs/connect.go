@@ -100,10 +100,10 @@ func (e *Endpoint) connect(ctx context.Context, a address, role fabric.Role) err
 	return nil
 }
 
-// link returns the attributes of a connection with the end at a.
-func (d *Device) link(a address) cLink {
+// link returns the attributes of a connection of an end whose path MTU is at most mtu with the end at a.
+func (d *Device) link(a address, mtu int) cLink {
 	return cLink{
-		path: d.path(a), mtu: cUint32(min(d.mtu, a.mtu)), dest_qpn: cUint32(a.qpn), rq_psn: cUint32(a.psn),
+		path: d.path(a), mtu: cUint32(min(mtu, a.mtu)), dest_qpn: cUint32(a.qpn), rq_psn: cUint32(a.psn),
 		max_dest_rd: cUint8(d.reads()), max_rd: cUint8(d.readsAt(a)),
 		min_rnr_timer: cUint8(d.cfg.MinRNRTimer), timeout: cUint8(d.cfg.Timeout),
 		retry: cUint8(d.cfg.RetryCount), rnr_retry: cUint8(d.cfg.RNRRetry),
@@ -168,7 +168,7 @@ func (e *Endpoint) make(ctx context.Context, a address) error {
 	if err != nil {
 		return err
 	}
-	link := d.link(a)
+	link := d.link(a, e.addr.mtu)
 	link.sq_psn, link.path.sgid_index = cUint32(e.addr.psn), cUint8(index)
 	ah, err := d.ctl.handleFor(&link.path)
 	if err != nil {

@@ -25,7 +25,7 @@ type Description struct {
 	GIDType   string     `json:"gid_type"`
 	// Why says what spoke for the GID.
 	Why string `json:"why"`
-	// MTU is the largest path MTU of a connection in bytes.
+	// MTU is the largest path MTU of a connection in bytes when the device was opened.
 	MTU  int    `json:"mtu"`
 	Mode string `json:"mode"`
 	// Listen is where the connection manager listens, with ConnectCM.
@@ -48,7 +48,7 @@ func (d Description) String() string {
 type Device struct {
 	*found
 	cfg    Config
-	mtu    int
+	mtu    int // when it was opened; later connections may have another: see pathMTU
 	inline int // bytes that a work request can really carry
 	limits fabric.Caps
 
@@ -101,6 +101,18 @@ func newDevice(cfg Config, f *found) (*Device, error) {
 		Atomics: f.info.Limits.Atomic, OrderedWrites: true,
 	}
 	return d, nil
+}
+
+// pathMTU is the largest path MTU of an endpoint that is made while the port has the given active MTU. A port that has none, because
+// its network interface is away, counts as it was when the device was opened.
+func (d *Device) pathMTU(active int) int {
+	switch {
+	case !validMTU(active):
+		return d.mtu
+	case d.cfg.MTU != 0:
+		return min(d.cfg.MTU, active)
+	}
+	return active
 }
 
 // probeInline finds out how many bytes the device takes inline by making a queue

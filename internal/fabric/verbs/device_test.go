@@ -143,7 +143,7 @@ func TestLIDOfNow(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if lid, err := d.lid(); have.Ports[0].LinkLayer == linkEthernet && (lid != 0 || err != nil) {
+	if lid, _, err := d.portNow(); have.Ports[0].LinkLayer == linkEthernet && (lid != 0 || err != nil) {
 		t.Errorf("on Ethernet: %d, %v", lid, err)
 	}
 	now, _, _, _, err := queryPort(d.ctx, d.port.Number)
@@ -151,7 +151,7 @@ func TestLIDOfNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.port.LinkLayer, d.port.LID = linkInfiniBand, now.LID+1
-	if lid, err := d.lid(); int(lid) != now.LID || err != nil {
+	if lid, _, err := d.portNow(); int(lid) != now.LID || err != nil {
 		t.Errorf("%d, %v, and the port has %d", lid, err, now.LID)
 	}
 }

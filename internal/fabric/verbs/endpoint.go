@@ -173,7 +173,7 @@ func (e *Endpoint) create() error {
 	if e.destroyed {
 		return fabric.ErrClosed
 	}
-	lid, err := d.lid()
+	lid, activeMTU, err := d.portNow()
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (e *Endpoint) create() error {
 	e.made = true
 	e.qpn = e.lib.number()
 	e.addr = address{
-		mode: wireOOB, linkLayer: d.port.LinkLayer, gidType: d.gid.Type, gid: d.gid.Addr, lid: lid, mtu: d.mtu,
+		mode: wireOOB, linkLayer: d.port.LinkLayer, gidType: d.gid.Type, gid: d.gid.Addr, lid: lid, mtu: d.pathMTU(activeMTU),
 		reads: d.reads(), grh: d.port.LinkLayer == linkInfiniBand && d.port.GRHRequired, token: newToken(),
 	}
 	if d.cm != nil {
@@ -327,7 +327,7 @@ func (e *Endpoint) Describe() string {
 	defer e.mu.Unlock()
 	s := fmt.Sprintf("queue pair %#x of %s port %d, GID %d %s", e.qpn, e.dev.name, e.dev.port.Number, e.gidIndex, e.dev.gid.Addr)
 	if e.peer.mode != 0 {
-		s += fmt.Sprintf(", to %s, MTU %d", e.peer, min(e.dev.mtu, e.peer.mtu))
+		s += fmt.Sprintf(", to %s, MTU %d", e.peer, min(e.addr.mtu, e.peer.mtu))
 	}
 	return s
 }

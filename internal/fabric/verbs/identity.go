@@ -10,7 +10,7 @@ func (e *Endpoint) Identity() fabric.Identity {
 	defer e.mu.Unlock()
 	d := e.dev
 	id := fabric.Identity{
-		Device: d.name, Port: d.port.Number, Address: d.gid.Addr.String(), RDMA: true, GIDIndex: e.gidIndex, MTU: d.mtu,
+		Device: d.name, Port: d.port.Number, Address: d.gid.Addr.String(), RDMA: true, GIDIndex: e.gidIndex, MTU: e.addr.mtu,
 		Transport: d.gid.Type + ", reliable connection by " + d.cfg.Connect,
 	}
 	if e.peer.mtu != 0 {

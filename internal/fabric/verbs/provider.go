@@ -248,13 +248,14 @@ func (f *found) gidIndex(had GID) (int, error) {
 	return index, nil
 }
 
-// lid returns the LID that the port has now, 0 on Ethernet: a subnet manager may give it another at any time.
-func (f *found) lid() (uint16, error) {
-	if f.port.LinkLayer != linkInfiniBand {
-		return 0, nil
-	}
+// portNow returns the LID that the port has now, 0 on Ethernet, and its active MTU: a subnet manager may give it another LID at any
+// time, and on Ethernet the MTU follows that of the network interface.
+func (f *found) portNow() (lid uint16, activeMTU int, err error) {
 	p, _, _, _, err := queryPort(f.ctx, f.port.Number)
-	return uint16(p.LID), err
+	if f.port.LinkLayer == linkInfiniBand {
+		lid = uint16(p.LID)
+	}
+	return lid, p.ActiveMTU, err
 }
 
 // checkPKey makes sure that the partition key exists.
