@@ -130,6 +130,9 @@ func (e *Endpoint) connectOOB(ctx context.Context, a address) error {
 		case <-e.ended:
 			timer.Stop()
 			return fabric.ErrClosed
+		case <-e.dev.ctl.deaf:
+			timer.Stop()
+			return fmt.Errorf("%s receives no control messages any more: %w", e.dev.name, e.dev.ctl.why)
 		case <-ctx.Done():
 			timer.Stop()
 			return ctx.Err()

@@ -18,6 +18,10 @@ type datagrams struct {
 	qpn, secret uint32
 	fd          int
 
+	// deaf is closed when nothing is received any more, after why was set.
+	deaf chan struct{}
+	why  error
+
 	mu     sync.Mutex
 	c      *C.struct_vs_ctl
 	closed bool // guarded by mu
@@ -30,7 +34,7 @@ type handle = *C.struct_ibv_ah
 const ctlObjects = 5
 
 func openDatagrams(ctx cContext, port, pkeyIndex int, secret uint32) (*datagrams, error) {
-	d := &datagrams{secret: secret}
+	d := &datagrams{secret: secret, deaf: make(chan struct{})}
 	var qpn C.uint32_t
 	var fd C.int
 	err := call("ibv_create_qp (datagrams)", C.vs_ctl_open(ctx, C.int(port), C.int(pkeyIndex), C.uint32_t(secret), &d.c, &qpn, &fd))
@@ -86,6 +90,12 @@ func (d *datagrams) receive() (m message, ok bool, err error) {
 	}
 	m, _ = decodeMessage(b[:n])
 	return m, true, nil
+}
+
+// goDeaf notes that nothing is received any more, and why. It is called once.
+func (d *datagrams) goDeaf(why error) {
+	d.why = why
+	close(d.deaf)
 }
 
 // rearm silences the descriptor and makes the next message ring it; messages may

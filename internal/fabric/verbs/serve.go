@@ -103,19 +103,27 @@ func (s *server) messages() bool {
 		s.more = more
 		return working
 	}
-	s.more = false
+	more, err := d.takeDatagrams()
+	s.more = more
+	if err != nil {
+		d.ctl.goDeaf(err)
+	}
+	return err == nil
+}
+
+// takeDatagrams handles messages that have come. more is true if there may be others that no event will tell of.
+func (d *Device) takeDatagrams() (more bool, err error) {
 	if err := d.ctl.rearm(); err != nil {
-		return false
+		return false, err
 	}
 	for range heardAtOnce {
 		m, ok, err := d.ctl.receive()
 		if err != nil || !ok {
-			return err == nil
+			return false, err
 		}
 		d.heard(m)
 	}
-	s.more = true
-	return true
+	return true, nil
 }
 
 // async handles asynchronous events. It returns false if there will be no more.
