@@ -75,7 +75,7 @@ func verbsQueueKeys() []key {
 				"values make send queues larger. The device's limit counts if it is less."),
 		bind("connect_timeout", "5s", func(v *Verbs) *time.Duration { return &v.ConnectTimeout },
 			duration(100*time.Millisecond, time.Minute),
-			`How long each step of a connection may take with connect = "rdmacm": looking up the address, the route, and `+
+			`How long a connection may take with connect = "rdmacm", all of it: looking up the address, the route, and `+
 				"the connection itself."),
 	}
 }

@@ -54,7 +54,7 @@ type Config struct {
 	// MaxInline is how many bytes a write may carry in its work request; the
 	// device may take less.
 	MaxInline int
-	// ConnectTimeout bounds the steps of a connection by rdmacm.
+	// ConnectTimeout bounds a connection by rdmacm, all its steps together.
 	ConnectTimeout time.Duration
 }
 
