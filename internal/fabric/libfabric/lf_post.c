@@ -200,7 +200,7 @@ int lf_poll_one(struct lf_ep *e, struct lf_wc *out, int max)
 			o->status = o->vendor = 0;
 			o->len = (uint32_t)w[i].len;
 			o->data = w[i].data;
-			// The library's length is for receives; the write's own, see write_one, needs room.
+			// The library's length is for receives; the write's own, see lf_write, needs room.
 			if (o->index == LF_ARRIVED)
 				o->len = e->pd->dev->info->domain_attr->cq_data_size >= 8 ? (uint32_t)(w[i].data >> 32) : 0;
 			total += lf_tagged_done(e, o, w[i].tag) && lf_notice_done(e, o);
