@@ -149,21 +149,23 @@ func (e *Endpoint) converse(role fabric.Role) (done bool, err error) {
 // greetingOf handles a completion before the connection is made; e.mu is held.
 func (e *Endpoint) greetingOf(w *cWC) error {
 	first := uint32(e.sq.Cap() + e.loud.Cap())
-	switch uint32(w.index) {
-	case first:
+	switch i := uint32(w.index); {
+	case i == first:
 		e.greeted.heard = true
-	case unasked:
+	case i == unasked:
 		return errUnasked
-	case first + 1:
+	case i == first+1:
 		if w.status != 0 {
 			return callError("greeting", int(w.status))
 		}
 		e.greeted.taken = true
-	default:
+	case i < first || i == arrived && w.status == 0:
 		if len(e.held) > maxEarly {
 			return fabric.ErrInvalid
 		}
 		e.held = append(e.held, *w)
+	default: // what ends a connection ends one that is not made yet
+		return callError("connection", int(w.status))
 	}
 	return nil
 }

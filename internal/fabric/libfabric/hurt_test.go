@@ -69,6 +69,73 @@ func (p *pairing) quiet(end int) {
 	p.Fatal("it is never quiet")
 }
 
+// What ends a connection ends one that is being made, too: Connect says what it was, and does not wait for its context.
+func TestTroubleWhileConnecting(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		a, peer := newAlone(t, cfg), newAlone(t, cfg)
+		defer peer.close()
+		defer a.close()
+		if err := a.ep.lib.hurt(42); err != nil {
+			t.Fatal(err)
+		}
+		a.fails(peer.ep.Address())
+		// One of shm is closed for good with the other one: see neighbours.go.
+		if err := errors.Join(a.ep.Close(), peer.ep.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// So does a message in place of an immediate that is none.
+func TestTroubleWithNoticesWhileConnecting(t *testing.T) {
+	eachProvider(t, func(t *testing.T, cfg Config) {
+		if cfg.Provider == shmProvider {
+			t.Skip("an end whose peer's is not connected cannot be reached: needs tcp;ofi_rxm")
+		}
+		a, peer := newAloneOf(t, cfg, withNotices()), newAloneOf(t, cfg, withNotices())
+		defer peer.close()
+		defer a.close()
+		if err := peer.ep.lib.join(a.ep.addr, message{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.ep.Expect(peer.ep.Address()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		sent := make(chan error, 1)
+		go func() {
+			var wcs [4]cWC
+			for ctx.Err() == nil {
+				err := peer.ep.lib.stray(7)
+				var ce *CallError
+				if !errors.As(err, &ce) || ce.Code != errAgain {
+					sent <- err
+					return
+				}
+				peer.ep.lib.poll(wcs[:])
+			}
+			sent <- ctx.Err()
+		}()
+		a.fails(peer.ep.Address())
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// fails connects an end, which fails because of what the library says.
+func (a *alone) fails(peer []byte) {
+	a.Helper()
+	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+	defer cancel()
+	err := a.ep.Connect(ctx, peer, fabric.Passive)
+	var ce *CallError
+	if !errors.As(err, &ce) || ctx.Err() != nil {
+		a.Errorf("connect: %v", err)
+	}
+}
+
 // What has not the size of a notice ends the connection at both ends, by its name.
 func TestTroubleWithNotices(t *testing.T) {
 	eachProvider(t, func(t *testing.T, cfg Config) {
@@ -212,6 +279,11 @@ type alone struct {
 
 func newAlone(t *testing.T, cfg Config) *alone {
 	t.Helper()
+	return newAloneOf(t, cfg, &demands{data: 8, hears: true})
+}
+
+func newAloneOf(t *testing.T, cfg Config, d *demands) *alone {
+	t.Helper()
 	a := &alone{T: t}
 	var err error
 	must := func() {
@@ -220,7 +292,7 @@ func newAlone(t *testing.T, cfg Config) *alone {
 			t.Fatal(err)
 		}
 	}
-	a.dev, err = (&provider{cfg: cfg, demands: &demands{data: 8, hears: true}}).Open(fabric.Options{Listen: "127.0.0.1:0"})
+	a.dev, err = (&provider{cfg: cfg, demands: d}).Open(fabric.Options{Listen: "127.0.0.1:0"})
 	must()
 	a.pd, err = a.dev.AllocPD()
 	must()
