@@ -14,6 +14,9 @@ const (
 	// controlRest is how long the device's goroutine sleeps where no descriptor wakes it, as
 	// long as there are endpoints, and while the library takes no message.
 	controlRest = 2 * time.Millisecond
+	// deafRest is how long it sleeps at most after the library could not say whether there are messages: a descriptor may tell nothing
+	// then, and what was in the way may have gone.
+	deafRest = 100 * time.Millisecond
 	// letterTime is how long a message to a peer is tried: the peer may be gone, too.
 	letterTime = 2 * time.Second
 	// lastTime is the same for all of a device that is closed.
@@ -126,7 +129,7 @@ func (d *Device) leave(e *Endpoint, why fabric.Status) {
 // serve takes and sends control messages until the device is closed.
 func (d *Device) serve() {
 	defer d.wg.Done()
-	fds := []unix.PollFd{{Fd: int32(d.bell.FD()), Events: unix.POLLIN}, {Fd: int32(d.ctl.fd), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(d.bell.FD()), Events: unix.POLLIN}, {Events: unix.POLLIN}}
 	for {
 		departed := d.departed()
 		working, more := d.receive()
@@ -135,11 +138,15 @@ func (d *Device) serve() {
 		if !open {
 			return
 		}
-		if working && (more || d.waits && !d.ctl.arm()) {
+		fds[1].Fd = int32(d.ctl.fd)
+		switch {
+		case !working:
+			fds[1].Fd = -1 // it may be ready all the time
+			if timeout < 0 {
+				timeout = int(deafRest.Milliseconds())
+			}
+		case more || d.waits && !d.ctl.arm():
 			timeout = 0
-		}
-		if !working {
-			fds[1].Fd = -1 // there will be no more messages
 		}
 		// An interrupted wait is one without events.
 		if n, err := unix.Poll(fds, timeout); n > 0 && err == nil && fds[0].Revents != 0 {
@@ -148,8 +155,8 @@ func (d *Device) serve() {
 	}
 }
 
-// receive handles messages that have come. working is false if there will be none ever again, and
-// more true if there may be some now.
+// receive handles messages that have come. working is false if the library cannot say whether there
+// are others, and more true if there may be some now.
 func (d *Device) receive() (working, more bool) {
 	for range heardAtOnce {
 		m, ok, err := d.ctl.receive()
