@@ -110,7 +110,7 @@ func (e *Endpoint) admitEarly() {
 	}
 }
 
-// wake handles what came before Activate, or before there was a receive for it.
+// wake handles what came before Activate, or before there was a receive for it, and pushes what the library had no room for before.
 func (e *Endpoint) wake() {
 	e.mu.Lock()
 	held := e.held
@@ -127,6 +127,7 @@ func (e *Endpoint) wake() {
 	if e.link == linkOpen {
 		e.admitEarly()
 	}
+	e.push()
 }
 
 // noticed handles what another goroutine has found out.
@@ -142,7 +143,7 @@ func (e *Endpoint) noticed(n notice) {
 		e.told = append(e.told, n)
 		return
 	}
-	e.fail(n.why, n.vendor, false)
+	e.fail(n.why, n.vendor, n.own)
 }
 
 // finish reports what is left of an ended endpoint: sends first, then receives, then

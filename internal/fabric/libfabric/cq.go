@@ -57,7 +57,8 @@ type cq struct {
 // notice is something that another goroutine found out about an endpoint.
 type notice struct {
 	e      *Endpoint
-	closed bool // Close has closed the library's endpoint; else its peer is gone
+	closed bool // Close has closed the library's endpoint
+	own    bool // it has failed here; else its peer is gone, or has failed
 	why    fabric.Status
 	vendor uint32
 }

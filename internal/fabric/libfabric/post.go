@@ -89,13 +89,15 @@ func (e *Endpoint) push() {
 		e.given += uint32(taken)
 		e.refused(code)
 	}
-	if e.link == linkOpen && (e.next != e.sq.Tail || e.given != e.loud.Tail) && !e.pushing {
+	// Until it is active its CQ may be at work elsewhere: what is left is pushed by wake, which Activate asks for.
+	if e.link == linkOpen && (e.next != e.sq.Tail || e.given != e.loud.Tail) && !e.pushing && e.phase() == phaseActive {
 		e.pushing = true
 		e.cq.pushing = append(e.cq.pushing, e)
 	}
 }
 
-// refused handles the library's answer to a work request that it has not taken.
+// refused handles the library's answer to a work request that it has not taken. Until the endpoint is active the CQ may be at work
+// elsewhere: its owner is told, as of what others find out.
 func (e *Endpoint) refused(code int) {
 	switch code {
 	case 0:
@@ -103,7 +105,12 @@ func (e *Endpoint) refused(code int) {
 		e.stats.Again++
 	default:
 		// It will never be taken.
-		e.fail(wcStatus(uint32(code)), uint32(code), true)
+		why, vendor := wcStatus(uint32(code)), uint32(code)
+		if e.phase() == phaseActive {
+			e.fail(why, vendor, true)
+		} else {
+			e.cq.notify(notice{e: e, own: true, why: why, vendor: vendor})
+		}
 	}
 }
 
