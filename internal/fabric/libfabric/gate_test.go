@@ -3,6 +3,7 @@
 package libfabric
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -210,6 +211,19 @@ func TestDialsTooEarly(t *testing.T) {
 func connectionsTo(t *testing.T, name []byte) (fds []int) {
 	t.Helper()
 	want := *place(t, name).(*unix.SockaddrInet4)
+	for _, fd := range descriptors(t) {
+		if at, err := unix.Getpeername(fd); err == nil {
+			if in, ok := at.(*unix.SockaddrInet4); ok && in.Port == want.Port && in.Addr == want.Addr {
+				fds = append(fds, fd)
+			}
+		}
+	}
+	return fds
+}
+
+// descriptors returns those of this process.
+func descriptors(t *testing.T) (fds []int) {
+	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
@@ -219,11 +233,7 @@ func connectionsTo(t *testing.T, name []byte) (fds []int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at, err := unix.Getpeername(fd); err == nil {
-			if in, ok := at.(*unix.SockaddrInet4); ok && in.Port == want.Port && in.Addr == want.Addr {
-				fds = append(fds, fd)
-			}
-		}
+		fds = append(fds, fd)
 	}
 	return fds
 }
@@ -254,6 +264,104 @@ func TestManyPeersAreLetIn(t *testing.T) {
 	for _, n := range []int{0, nodes} {
 		if knock(t, &unix.SockaddrInet4{Addr: nth(n)}, e[0].dev.ctlName, deaf, func() {}) {
 			t.Errorf("number %d is let in", n)
+		}
+	}
+}
+
+// listenerOf returns the descriptor of this process's endpoint of that name.
+func listenerOf(t *testing.T, name []byte) int {
+	t.Helper()
+	want := *place(t, name).(*unix.SockaddrInet4)
+	for _, fd := range descriptors(t) {
+		at, err := unix.Getsockname(fd)
+		if err != nil {
+			continue
+		}
+		listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+		if in, ok := at.(*unix.SockaddrInet4); ok && err == nil && listens == 1 && in.Port == want.Port && in.Addr == want.Addr {
+			return fd
+		}
+	}
+	t.Fatal("nobody listens")
+	return -1
+}
+
+// crowd uses up what the system has for options of a socket, with keys for packets of addresses that there are none from. free gives
+// so many of them back, and left says how many there are.
+func crowd(t *testing.T, fd int) (free func(n int), left func() int) {
+	t.Helper()
+	keys := 0
+	set := func(i int, length uint16) error {
+		k := unix.TCPMD5Sig{Addr: unix.SockaddrStorage{Family: unix.AF_INET}, Keylen: length}
+		for j, b := range [4]byte{127, 9, byte(i >> 8), byte(i)} {
+			k.Addr.Data[2+j] = b // behind the port
+		}
+		return unix.SetsockoptTCPMD5Sig(fd, unix.IPPROTO_TCP, unix.TCP_MD5SIG, &k)
+	}
+	for ; keys < 1<<16; keys++ {
+		if err := set(keys, 1); errors.Is(err, unix.ENOMEM) {
+			break
+		} else if err != nil {
+			t.Skip("needs a system with TCP_MD5SIG: ", err)
+		}
+	}
+	free = func(n int) {
+		t.Helper()
+		for ; n > 0 && keys > 0; n-- {
+			keys--
+			if err := set(keys, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return free, func() int { return keys }
+}
+
+// A node for which the filter had no room is let in when it has, however often it was asked for; so is one that had to leave for
+// another.
+func TestCrowdedOutNodesAreLetIn(t *testing.T) {
+	const deaf, nodes = 500 * time.Millisecond, 64
+	e := ends(t, "127.0.0.1", "127.0.0.2")
+	d := e[0].dev
+	at := func(n int) *unix.SockaddrInet4 { return &unix.SockaddrInet4{Addr: [4]byte{127, 2, 0, byte(n)}} }
+	letIn := func(n int) error {
+		name, addr := bytes.Clone(e[1].dev.ctlName), at(n).Addr
+		copy(name[4:], addr[:])
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		_, err := d.ctl.peer(name)
+		return err
+	}
+	for n := range nodes {
+		if err := letIn(n); err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	free, left := crowd(t, listenerOf(t, d.ctlName))
+	for range 2 {
+		if err := letIn(nodes); err == nil {
+			t.Fatal("there is room")
+		}
+	}
+	if !knock(t, at(0), d.ctlName, 10*time.Second, func() {}) {
+		t.Error("one has to leave, and none has come")
+	}
+	for letIn(nodes) != nil {
+		if left() == 0 {
+			t.Fatal("there is never room")
+		}
+		free(1)
+	}
+	if !knock(t, at(nodes), d.ctlName, 10*time.Second, func() {}) {
+		t.Error("the last one is not let in")
+	}
+	if knock(t, at(0), d.ctlName, deaf, func() {}) {
+		t.Error("the first one had not to leave")
+	}
+	free(left())
+	for _, n := range []int{0, nodes} {
+		if err := letIn(n); err != nil || !knock(t, at(n), d.ctlName, 10*time.Second, func() {}) {
+			t.Errorf("number %d is not let in again: %v", n, err)
 		}
 	}
 }

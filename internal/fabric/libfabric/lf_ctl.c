@@ -27,9 +27,9 @@ struct lf_ctl {
 	size_t size;
 	int sending; // buffers for messages that go and are posted
 	int32_t listener;
-	// known are the nodes that are let in: those that were peers, the last one last.
+	// known are nodes that were peers, the last one last. The last ones of them, as many as let_count, are let in.
 	struct lf_from known[LF_KNOWN];
-	int known_count;
+	int known_count, let_count;
 };
 
 static void put(struct ctl_buf **list, struct ctl_buf *b)
@@ -110,20 +110,32 @@ int lf_ctl_close(struct lf_ctl *c)
 
 int lf_ctl_name(struct lf_ctl *c, uint8_t *out, uint32_t max) { return lf_name_of(c->ep, out, max); }
 
-// let_in opens the gate for a node. It stays open: a node whose last connection has ended has something to say still.
+// let_in opens the gate for a node. It stays open: a node whose last connection has ended has something to say still. If the gate
+// cannot be changed, it is as it was.
 static int let_in(struct lf_ctl *c, const uint8_t *name, uint32_t len)
 {
-	struct lf_from peer;
-	int rc = lf_from(name, len, &peer);
+	struct lf_from next[LF_KNOWN], peer;
+	int n = 0, let = 0, rc = lf_from(name, len, &peer);
 	if (rc)
 		return rc;
-	for (int i = 0; i < c->known_count; i++)
-		if (!memcmp(&c->known[i], &peer, sizeof peer))
-			return 0;
-	if (c->known_count == LF_KNOWN)
-		memmove(c->known, c->known + 1, sizeof *c->known * (size_t)--c->known_count);
-	c->known[c->known_count++] = peer;
-	return lf_gate(c->listener, c->known, c->known_count, 1);
+	// The last ones stay let in the longest: so it becomes the last one, also if it is known.
+	for (int i = 0; i < c->known_count; i++) {
+		if (memcmp(&c->known[i], &peer, sizeof peer))
+			next[n++] = c->known[i];
+		else if (i >= c->known_count - c->let_count)
+			let = c->let_count;
+	}
+	if (n == LF_KNOWN)
+		memmove(next, next + 1, sizeof *next * (size_t)--n);
+	next[n++] = peer;
+	if (!let)
+		let = lf_gate(c->listener, next, n, 1);
+	if (let < 0)
+		return let;
+	memcpy(c->known, next, sizeof *next * (size_t)n);
+	c->known_count = n;
+	c->let_count = let;
+	return 0;
 }
 
 int lf_ctl_peer(struct lf_ctl *c, const uint8_t *name, uint32_t len, uint64_t *addr)

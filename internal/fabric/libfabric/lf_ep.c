@@ -242,7 +242,9 @@ int lf_ep_expect(struct lf_ep *e, const uint8_t *name, uint32_t len)
 	if (e->listener < 0)
 		return 0;
 	int rc = lf_from(name, len, &peer);
-	return rc ? rc : lf_gate(e->listener, &peer, 1, 0);
+	if (!rc)
+		rc = lf_gate(e->listener, &peer, 1, 0);
+	return rc < 0 ? rc : 0;
 }
 
 int lf_ep_join(struct lf_ep *e, const uint8_t *name, uint32_t len, uint64_t anchor_addr, uint64_t anchor_key,

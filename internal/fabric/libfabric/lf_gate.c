@@ -82,7 +82,7 @@ int lf_gate(int fd, const struct lf_from *from, int n, int knocks)
 		build(&g, from, n, knocks);
 		struct sock_fprog p = {.len = g.n, .filter = g.code};
 		if (!setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &p, sizeof p))
-			return 0;
+			return n;
 		// The system has a limit (net.core.optmem_max): rather the last ones than none.
 		if (errno != ENOMEM || n < 2)
 			return -errno;

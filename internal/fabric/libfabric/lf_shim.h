@@ -189,7 +189,7 @@ int lf_ep_settle(struct lf_ep *e);
 int lf_connected(const struct lf_ep *e);
 // lf_gate has a listening socket, if there is one, drop what comes from others than those n; if they are too many for the
 // system, than the last of them. With knocks others may ask for a connection as well, and get it if they are among them when
-// they ask again: who dials a little early is late by a fifth of a second then, and not by one.
+// they ask again: who dials a little early is late by a fifth of a second then, and not by one. It returns how many are let in.
 int lf_gate(int fd, const struct lf_from *from, int n, int knocks);
 // lf_gate_make closes the gate of a new endpoint to all, and returns the socket that it listens at.
 int lf_gate_make(struct fid_ep *ep);
