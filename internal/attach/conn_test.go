@@ -85,20 +85,27 @@ func TestFewDescriptorsUnread(t *testing.T) {
 	}
 	defer bell.Close()
 	daemon.patience = 20 * time.Millisecond
-	handed := 0
-	for ; err == nil && handed < 100; handed++ {
-		err = daemon.Hand(&Message{Type: TypeRegion}, bell.FD())
+	took := 0
+	for range 100 {
+		if err = daemon.Hand(&Message{Type: TypeRegion}, bell.FD()); err == nil {
+			took++
+			continue
+		}
+		// Where this has stood still for as long as it waits, there may be room.
+		if unread, _, looked := daemon.outgoing(); looked != nil || !errors.Is(err, ErrBusy) || unread > handed {
+			break
+		}
 	}
-	if handed--; !errors.Is(err, ErrBusy) || handed < 2 || handed > 8 {
-		t.Errorf("%d descriptors were sent to who does not read: %v", handed, err)
+	if !errors.Is(err, ErrBusy) || took < 2 || took > 8 {
+		t.Errorf("%d descriptors were sent to who does not read: %v", took, err)
 	}
+	daemon.patience = time.Minute
 	if err := daemon.Offer(&Message{Type: TypeClosed}); err != nil {
 		t.Errorf("offered a message without: %v", err)
 	}
-	daemon.patience = time.Minute
 	sent := make(chan error, 1)
 	go func() { sent <- daemon.Hand(&Message{Type: TypeRegion}, bell.FD()) }()
-	for got := 0; got <= handed; {
+	for got := 0; got <= took; {
 		_, fds, err := process.Recv()
 		if err != nil {
 			t.Fatal(err)
