@@ -18,7 +18,8 @@ import (
 func TestSessionEndsWithLooseOps(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "broken")
 	t.Setenv(daemon.BrittleEnv, file)
-	a, b := daemontest.Pair(t, "link_hold = \"4s\"\n[fabric]\nlisten = \"127.0.0.1:0\"\nprovider = \"verbs\"\n")
+	// The session ends when this is over, and the next one has to begin within as long, however slow the machine is.
+	a, b := daemontest.Pair(t, "link_hold = \"15s\"\n[fabric]\nlisten = \"127.0.0.1:0\"\nprovider = \"verbs\"\n")
 	began, stop := make(chan struct{}, 1), make(chan struct{})
 	attachServer(t, b, map[string]server.Handler{
 		"write": func(c *server.Call) error {
