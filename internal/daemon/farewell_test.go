@@ -15,6 +15,18 @@ import (
 
 // A core that stops does not wait for a worker that does not read.
 func TestFarewellToADeafWorker(t *testing.T) {
+	for range 5 { // in case this stands still meanwhile
+		if farewellIsBrief(t) {
+			return
+		}
+	}
+	t.Error("the connection is not closed")
+}
+
+// farewellIsBrief reports whether the connection with a worker that does not read is closed sooner than a message that waits for
+// the worker fails.
+func farewellIsBrief(t *testing.T) bool {
+	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -35,15 +47,16 @@ func TestFarewellToADeafWorker(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &conductor{ctx: ctx}
 	c.farewell(conn)
-	stop()
 	// A message that waits for the worker takes 5 s to fail.
-	p := []unix.PollFd{{Fd: int32(fds[1]), Events: unix.POLLRDHUP}}
 	end := time.Now().Add(3 * time.Second)
+	stop()
+	p := []unix.PollFd{{Fd: int32(fds[1]), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p, 3000)
 	for errors.Is(err, unix.EINTR) && time.Now().Before(end) {
 		n, err = unix.Poll(p, int(time.Until(end).Milliseconds())+1)
 	}
-	if n != 1 || err != nil {
-		t.Errorf("the connection is not closed: %v", err)
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		t.Fatal(err)
 	}
+	return n == 1 && time.Now().Before(end)
 }
