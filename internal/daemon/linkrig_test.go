@@ -5,34 +5,76 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/fabric"
+	"github.com/rdmad/rdmad/internal/fabric/fabrictest"
+	"github.com/rdmad/rdmad/internal/fabrics"
 	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/internal/peerproto"
+	"github.com/rdmad/rdmad/internal/poller"
 )
 
-// What a peer names again without a question is not answered: two nodes with many regions, both of which would wait for
-// the other to read answers, would never be done.
-func TestNoAnswerWithoutQuestion(t *testing.T) {
-	r := newLinkRig(t)
-	defer r.stop()
-	for _, d := range []string{"default", "none"} {
-		said := make(chan error, 1)
-		go func() {
-			said <- r.imported(r.s, &peerproto.Message{Type: peerproto.TypeExport, Region: &peerproto.Region{Domain: d, Index: 1, Generation: 1}})
-		}()
-		select {
-		case err := <-said:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(4 * time.Second): // less than a write may take
-			t.Errorf("domain %s: it waits for the peer to read an answer", d)
-		}
+// linkRig is node b with one domain, "default", and a session with node a.
+type linkRig struct {
+	*conductor
+	dev   *strictDevice
+	agent *agent.Agent
+	link  *link
+	s     *session
+	// peer is node a's end of the connection, on which nothing is kept that is not read.
+	peer net.Conn
+}
+
+// newLinkRig has no write of the node be given up, however long the test stands still: a peer that does not read is waited for.
+func newLinkRig(t *testing.T) *linkRig {
+	t.Helper()
+	limit := peerWriteTimeout
+	t.Cleanup(func() { peerWriteTimeout = limit })
+	peerWriteTimeout = time.Hour
+	inner, err := fabrictest.NewFake().Open(fabric.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	dev := &strictDevice{Device: inner, waiting: make(chan struct{}, 1)}
+	c := &conductor{cfg: &config.Config{}, log: zerolog.Nop(), node: "b", fabrics: []*fabrics.Fabric{{Name: "tcp", Device: dev}}, links: map[string]*link{}, formerLinks: map[string]*link{},
+		changed: make(chan struct{}), retired: map[*domain]struct{}{}, held: map[*domain]struct{}{}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	a, err := agent.New("test", agent.IdleStrategy{}, 16, []fabric.Device{dev}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Start(&c.agentsDone)
+	if err := c.addDomain(config.Domain{Name: "default"}, a, nil); err != nil {
+		t.Fatal(err)
+	}
+	l := newLink(c, config.Peer{Name: "a", Address: "x"})
+	c.links["a"] = l
+	ours, theirs := net.Pipe()
+	mine := c.hello(l).Hello
+	h := *mine
+	h.Node, h.Session = "a", 7
+	ch := &peerauth.Channel{Conn: ours, Raw: ours}
+	s, err := newSession(l, ch, bufio.NewReader(ch), &h, mine, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &linkRig{conductor: c, dev: dev, agent: a, link: l, s: s, peer: theirs}
+}
+
+// stop ends what the rig has begun.
+func (r *linkRig) stop() {
+	r.cancel()
+	_ = r.peer.Close()
+	r.agent.Commands.Do(func() { r.agent.Stop = true })
+	r.agentsDone.Wait()
+	r.tasks.Wait()
 }
 
 // serveLink has the rig's session served until the function that it returns is called.
@@ -49,196 +91,82 @@ func (r *linkRig) serveLink() (end func()) {
 	}
 }
 
-// A node whose peer does not read what it says reads what the peer says all the same: both may have much to say.
-func TestPeersThatTalkAtOnce(t *testing.T) {
-	r := newLinkRig(t)
-	defer r.stop()
-	defer r.serveLink()()
-	if err := r.peer.SetWriteDeadline(time.Now().Add(4 * time.Second)); err != nil { // less than a write of the node may take
-		t.Fatal(err)
-	}
-	if err := peerproto.Write(r.peer, &peerproto.Message{Type: peerproto.TypeUndrain}); err != nil {
-		t.Errorf("the node does not read: %v", err)
-	}
-}
-
-// A node reads the questions of a peer that reads no answers meanwhile: the peer may be about to write what this node does not
-// read because it writes itself. Each is answered when the peer reads.
-func TestQuestionsBesideUnreadAnswers(t *testing.T) {
-	r := newLinkRig(t)
-	defer r.stop()
-	defer r.serveLink()()
-	if err := r.peer.SetDeadline(time.Now().Add(4 * time.Second)); err != nil { // less than a write of the node may take
-		t.Fatal(err)
-	}
-	region := &peerproto.Region{Domain: "default", Index: 1, Generation: 1}
-	waited := map[uint64]bool{}
-	for _, m := range []peerproto.Message{
-		{Type: peerproto.TypePing},
-		{Type: peerproto.TypeExport, Region: &peerproto.Region{Domain: "none", Index: 1, Generation: 1}},
-		{Type: peerproto.TypeUnexport, Region: region},
-		{Type: peerproto.TypeUnexport, Region: &peerproto.Region{Domain: "none", Index: 1, Generation: 1}},
-		{Type: peerproto.TypeGone, Caller: 1, Lane: &peerproto.Lane{Domain: "default"}},
-		{Type: peerproto.TypeTrace, Trace: &peerproto.Trace{Domain: "default"}},
-		{Type: peerproto.TypePing},
-	} {
-		m.Seq = uint64(len(waited) + 1)
-		waited[m.Seq] = true
-		if err := peerproto.Write(r.peer, &m); err != nil {
-			t.Fatalf("the node does not read %s: %v", m.Type, err)
-		}
-	}
-	for reader := bufio.NewReader(r.peer); len(waited) > 0; {
-		m, err := peerproto.Read(reader, peerproto.MaxFrame)
-		if err != nil {
-			t.Fatalf("%d questions have no answer: %v", len(waited), err)
-		}
-		if m.Type != peerproto.TypeDirectory && m.Type != peerproto.TypeRepeated && !waited[m.Seq] {
-			t.Errorf("the node says %s to question %d", m.Type, m.Seq)
-		}
-		delete(waited, m.Seq)
-	}
-}
-
-// A peer that leaves its answers unread has no more than so many bytes of them kept, and gets all.
-func TestUnreadAnswersAreBounded(t *testing.T) {
-	defer func(n, part int) { maxUnread, writePart = n, part }(maxUnread, writePart)
-	maxUnread, writePart = 1000, 7
-	r := newLinkRig(t)
-	defer r.stop()
-	const answers = 200
-	kept := make(chan int, 1)
+// openings returns how a peer opens lane number 0, and what ends the waiting for all of these when the test is over. It reads what
+// the node says to the peer.
+func (r *linkRig) openings() (open func(seq uint64) error, said chan *peerproto.Message) {
+	class := config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}
+	r.cfg.Classes = []config.Class{class}
+	said = make(chan *peerproto.Message, 100)
 	go func() {
-		most := 0
-		for i := range answers {
-			if err := r.s.answer(&peerproto.Message{Type: peerproto.TypePong, Seq: uint64(i)}); err != nil {
-				t.Error(err)
-			}
-			r.s.mu.Lock()
-			most = max(most, r.s.unread)
-			r.s.mu.Unlock()
-		}
-		kept <- most
-	}()
-	seen := map[uint64]bool{}
-	for reader := bufio.NewReader(r.peer); len(seen) < answers; {
-		m, err := peerproto.Read(reader, peerproto.MaxFrame)
-		if err != nil {
-			t.Fatalf("%d answers: %v", len(seen), err)
-		}
-		if seen[m.Seq] {
-			t.Errorf("answer %d comes twice", m.Seq)
-		}
-		seen[m.Seq] = true
-	}
-	if most := <-kept; most > maxUnread {
-		t.Errorf("%d bytes were kept", most)
-	}
-}
-
-// A peer that reads one message after the other, each just in time, does not keep those that follow: ids of callers that are gone
-// wait for them, and who attaches waits for an id.
-func TestPeerThatReadsALittle(t *testing.T) {
-	defer func(limit time.Duration) { peerWriteTimeout = limit }(peerWriteTimeout)
-	peerWriteTimeout = 400 * time.Millisecond
-	r := newLinkRig(t)
-	defer r.stop()
-	const messages = 50
-	over := make(chan error, messages)
-	for range messages {
-		go func() { over <- r.s.send(&peerproto.Message{Type: peerproto.TypePing}) }()
-	}
-	go func() {
-		reader := bufio.NewReaderSize(r.peer, 16) // no more than it has to
-		for next := time.NewTicker(peerWriteTimeout / 4); ; <-next.C {
-			if _, err := peerproto.Read(reader, peerproto.MaxFrame); err != nil {
-				next.Stop()
+		defer close(said)
+		for reader := bufio.NewReader(r.peer); ; {
+			m, err := peerproto.Read(reader, peerproto.MaxFrame)
+			if err != nil {
 				return
 			}
+			said <- m
 		}
 	}()
-	failed := 0
-	for range messages {
-		if err := <-over; err != nil {
-			failed++
-		}
-	}
-	if failed == 0 || r.s.Reason() == nil {
-		t.Errorf("%d of %d messages were not sent; the session: %v", failed, messages, r.s.Reason())
-	}
+	return func(seq uint64) error {
+		g := geometryOf(class)
+		return r.openIncoming(r.s, &peerproto.Message{Type: peerproto.TypeOpen, Seq: seq, Lane: &peerproto.Lane{
+			Domain: "default", Class: "c", Geometry: g, Address: []byte("x"), Key: fabric.RemoteKey{Len: uint64(g.SlotBytes())},
+		}})
+	}, said
 }
 
-// Connections for operations are opened as lanes are, so many at a time.
-func TestOpsAskWithinTheBound(t *testing.T) {
-	r := newLinkRig(t)
-	defer r.stop()
-	for range cap(r.s.asking) {
-		r.s.asking <- struct{}{}
-	}
-	b := r.bulkWith(r.domainNamed("default"), "a")
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan error, 1)
-	go func() {
-		_, _, err := b.connect(ctx, func(error) {}, r.s)
-		over <- err
-	}()
-	if err := r.peer.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := r.peer.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("it asks beyond the bound: %d, %v", n, err)
-	}
-	cancel()
-	if err := <-over; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+// strictDevice refuses to close a protection domain with endpoints, as ibv_dealloc_pd does.
+type strictDevice struct {
+	fabric.Device
+	domains atomic.Int64 // that are not closed
+	waiting chan struct{}
 }
 
-// A peer that wants requests to be followed for longer than there is a time for has them followed as long as may be.
-func TestTraceOfAPeerForVeryLong(t *testing.T) {
-	r := newLinkRig(t)
-	defer r.stop()
-	d := r.domainNamed("default")
-	for _, ms := range []int64{0, 1e13} {
-		d.peerTrace("a", &peerproto.Trace{Key: 1, Millis: ms}, &peerproto.Trace{})
-		made := false
-		r.agent.Commands.Call(func() { made = d.view.Tracer != nil })
-		if made != (ms > 0) || made != d.tracerTimer.Load() {
-			t.Errorf("%d ms: there is a tracer: %v, it is ended later: %v", ms, made, d.tracerTimer.Load())
-		}
+func (d *strictDevice) CreateCQ(n int, p *poller.Poller) (fabric.CQ, error) {
+	return d.Device.CreateCQ(n, p)
+}
+func (d *strictDevice) AllocPD() (fabric.ProtectionDomain, error) {
+	pd, err := d.Device.AllocPD()
+	if err == nil {
+		d.domains.Add(1)
 	}
+	return &strictPD{ProtectionDomain: pd, dev: d}, err
 }
 
-// Nothing of a session is kept when what waited for its link is given up, or of one that waited to take its place: the link of a
-// peer that is not configured any more is forgotten.
-func TestUsedLinksAreForgotten(t *testing.T) {
-	r := newLinkRig(t)
-	defer r.stop()
-	peers := &config.Config{Peers: []config.Peer{{Name: "a"}}}
-	mine := r.hello(r.link).Hello
-	h := *mine
-	h.Node, h.Session, h.Lost = "a", 8, r.s.id
-	conn, other := net.Pipe()
-	defer other.Close()
-	ch := &peerauth.Channel{Conn: conn, Raw: conn}
-	next, err := newSession(r.link, ch, bufio.NewReader(ch), &h, mine, 0)
-	if err != nil {
-		t.Fatal(err)
+type strictPD struct {
+	fabric.ProtectionDomain
+	dev  *strictDevice
+	ends atomic.Int64
+}
+
+func (p *strictPD) CreateEndpoint(a fabric.EndpointAttr) (fabric.Endpoint, error) {
+	e, err := p.ProtectionDomain.CreateEndpoint(a)
+	if err == nil {
+		p.ends.Add(1)
 	}
-	r.link.session = r.s
-	adopted := make(chan struct{})
-	go func() {
-		defer close(adopted)
-		r.link.adopt(next)
-	}()
-	<-r.s.life.Done() // it is to be replaced
-	r.applyPeers(peers, &config.Config{})
-	r.link.serveSession(r.s) // which finds that it has ended
-	<-adopted
-	r.link.hold(r.s)
-	r.link.removed = r.link.removed.Add(-2 * formerLinkLife)
-	r.applyPeers(&config.Config{}, &config.Config{})
-	if l := r.formerLinks["a"]; l != nil {
-		t.Errorf("the link is there: session %v, next %v, holding %v", l.session, l.next, l.holding)
+	return &strictEnd{Endpoint: e, pd: p}, err
+}
+func (p *strictPD) Close() error {
+	if p.ends.Load() > 0 {
+		return errors.New("EBUSY: protection domain in use")
 	}
+	p.dev.domains.Add(-1)
+	return p.ProtectionDomain.Close()
+}
+
+type strictEnd struct {
+	fabric.Endpoint
+	pd *strictPD
+}
+
+// Connect waits for a peer that does not come.
+func (e *strictEnd) Connect(ctx context.Context, _ []byte, _ fabric.Role) error {
+	e.pd.dev.waiting <- struct{}{}
+	<-ctx.Done()
+	time.Sleep(time.Millisecond) // what a device takes to give up
+	return ctx.Err()
+}
+func (e *strictEnd) Close() error {
+	e.pd.ends.Add(-1)
+	return e.Endpoint.Close()
 }

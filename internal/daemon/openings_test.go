@@ -1,16 +1,15 @@
 package daemon
 
 import (
-	"bufio"
 	"context"
 	"errors"
+	"os"
 	"reflect"
 	"testing"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/config"
-	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/peerproto"
 )
 
@@ -42,30 +41,6 @@ func TestLateOpeningIsOutdated(t *testing.T) {
 	if !outdated(first) || outdated(second) {
 		t.Errorf("the first opening is outdated: %v, the second: %v", outdated(first), outdated(second))
 	}
-}
-
-// openings returns how a peer opens lane number 0, and what ends the waiting for all of these when the test is over. It reads what
-// the node says to the peer.
-func (r *linkRig) openings() (open func(seq uint64) error, said chan *peerproto.Message) {
-	class := config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}
-	r.cfg.Classes = []config.Class{class}
-	said = make(chan *peerproto.Message, 100)
-	go func() {
-		defer close(said)
-		for reader := bufio.NewReader(r.peer); ; {
-			m, err := peerproto.Read(reader, peerproto.MaxFrame)
-			if err != nil {
-				return
-			}
-			said <- m
-		}
-	}()
-	return func(seq uint64) error {
-		g := geometryOf(class)
-		return r.openIncoming(r.s, &peerproto.Message{Type: peerproto.TypeOpen, Seq: seq, Lane: &peerproto.Lane{
-			Domain: "default", Class: "c", Geometry: g, Address: []byte("x"), Key: fabric.RemoteKey{Len: uint64(g.SlotBytes())},
-		}})
-	}, said
 }
 
 // Openings of a lane are dealt with beside each other. One that the peer has given up, and that is late, does not take the place of
@@ -107,7 +82,7 @@ func TestNewerOpeningEndsTheLast(t *testing.T) {
 		go func() { over <- open(seq + 1) }()
 		<-r.dev.waiting
 	}
-	late := time.After(4 * time.Second) // less than a connection is waited for
+	late := time.After(20 * time.Second) // less than a connection is waited for
 	for told := false; !told; {
 		select {
 		case m := <-said:
@@ -208,5 +183,31 @@ func TestForsakenOpenings(t *testing.T) {
 	}
 	if n := len(r.s.forsaken); n != maxForsaken || r.s.forsaken[3*maxForsaken-1] == nil || r.s.forsaken[0] != nil {
 		t.Errorf("%d are remembered", n)
+	}
+}
+
+// Connections for operations are opened as lanes are, so many at a time.
+func TestOpsAskWithinTheBound(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	for range cap(r.s.asking) {
+		r.s.asking <- struct{}{}
+	}
+	b := r.bulkWith(r.domainNamed("default"), "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() {
+		_, _, err := b.connect(ctx, func(error) {}, r.s)
+		over <- err
+	}()
+	if err := r.peer.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := r.peer.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("it asks beyond the bound: %d, %v", n, err)
+	}
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

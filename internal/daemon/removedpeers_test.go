@@ -1,13 +1,16 @@
 package daemon
 
 import (
+	"bufio"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
+	"github.com/rdmad/rdmad/internal/peerauth"
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
@@ -162,4 +165,38 @@ func TestDepartureAwaitsSpills(t *testing.T) {
 	}
 	d.using.Unlock()
 	<-gone
+}
+
+// Nothing of a session is kept when what waited for its link is given up, or of one that waited to take its place: the link of a
+// peer that is not configured any more is forgotten.
+func TestUsedLinksAreForgotten(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	peers := &config.Config{Peers: []config.Peer{{Name: "a"}}}
+	mine := r.hello(r.link).Hello
+	h := *mine
+	h.Node, h.Session, h.Lost = "a", 8, r.s.id
+	conn, other := net.Pipe()
+	defer other.Close()
+	ch := &peerauth.Channel{Conn: conn, Raw: conn}
+	next, err := newSession(r.link, ch, bufio.NewReader(ch), &h, mine, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.link.session = r.s
+	adopted := make(chan struct{})
+	go func() {
+		defer close(adopted)
+		r.link.adopt(next)
+	}()
+	<-r.s.life.Done() // it is to be replaced
+	r.applyPeers(peers, &config.Config{})
+	r.link.serveSession(r.s) // which finds that it has ended
+	<-adopted
+	r.link.hold(r.s)
+	r.link.removed = r.link.removed.Add(-2 * formerLinkLife)
+	r.applyPeers(&config.Config{}, &config.Config{})
+	if l := r.formerLinks["a"]; l != nil {
+		t.Errorf("the link is there: session %v, next %v, holding %v", l.session, l.next, l.holding)
+	}
 }
