@@ -65,29 +65,46 @@ func TestStagingOfASilentDaemon(t *testing.T) {
 	var s staging
 	s.init(silentSession(t))
 	s.patience = 2 * time.Second
-	begin := time.Now()
-	var waiters sync.WaitGroup
-	for range 5 {
-		waiters.Go(func() {
-			if err := s.ready(); !errors.Is(err, ErrLimit) {
-				t.Error(err)
-			}
-			if took := time.Since(begin); took < s.patience || took >= 4*s.patience { // five times, one after the other
-				t.Errorf("one has waited for %v, the daemon for %v", took, s.patience)
-			}
-		})
+	// What takes too long in one round may be due to the machine, in all of them it is not.
+	quickest := func(what string, most time.Duration, round func()) {
+		t.Helper()
+		took := most
+		for tries := 5; tries > 0 && took >= most; tries-- {
+			begin := time.Now()
+			round()
+			took = time.Since(begin)
+		}
+		if took >= most {
+			t.Errorf("%s: %v, the daemon is waited for for %v", what, took, s.patience)
+		}
 	}
-	waiters.Wait()
-	if !s.retry.After(begin.Add(s.patience)) {
-		t.Error("the daemon would be asked again at once")
-	}
-	begin = time.Now()
-	s.retry = begin.Add(time.Minute) // however slow this machine is
-	if err := s.ready(); !errors.Is(err, ErrLimit) || time.Since(begin) >= s.patience {
-		t.Errorf("just afterwards: %v after %v", err, time.Since(begin))
-	}
+	quickest("all have waited", 4*s.patience, func() { // who asks for itself waits for up to five times as long
+		s.retry = time.Time{}
+		begin := time.Now()
+		var waiters sync.WaitGroup
+		for range 5 {
+			waiters.Go(func() {
+				if err := s.ready(); !errors.Is(err, ErrLimit) {
+					t.Error(err)
+				}
+				if took := time.Since(begin); took < s.patience {
+					t.Errorf("one has waited for %v, the daemon is waited for for %v", took, s.patience)
+				}
+			})
+		}
+		waiters.Wait()
+		if !s.retry.After(begin.Add(s.patience)) {
+			t.Error("the daemon would be asked again at once")
+		}
+	})
+	quickest("just afterwards", s.patience, func() {
+		s.retry = time.Now().Add(time.Minute) // however slow this machine is
+		if err := s.ready(); !errors.Is(err, ErrLimit) {
+			t.Errorf("just afterwards: %v", err)
+		}
+	})
 	s.retry = time.Now() // so much later
-	begin = time.Now()
+	begin := time.Now()
 	if err := s.ready(); !errors.Is(err, ErrLimit) || time.Since(begin) < s.patience {
 		t.Errorf("later the daemon is not asked again: %v after %v", err, time.Since(begin))
 	}

@@ -77,8 +77,10 @@ func (r *linkRig) stop() {
 	r.tasks.Wait()
 }
 
-// serveLink has the rig's session served until the function that it returns is called.
+// serveLink has the rig's session served until the function that it returns is called. The peer may take its time to say
+// which regions it has.
 func (r *linkRig) serveLink() (end func()) {
+	r.cfg.Node.LinkHold = time.Hour
 	r.link.session = r.s
 	served := make(chan struct{})
 	go func() {

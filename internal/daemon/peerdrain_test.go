@@ -196,12 +196,9 @@ func TestDrainOfAllDomainsAtOnce(t *testing.T) {
 // between, and be refused.
 func TestDrainIsToldBeforeTheDirectory(t *testing.T) {
 	r := newLinkRig(t)
-	r.identity, r.outage, r.drains, r.link.session = new(handoff.Node), &outage{}, 1, r.s
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		r.link.serveSession(r.s)
-	}()
+	defer r.stop()
+	r.identity, r.outage, r.drains = new(handoff.Node), &outage{}, 1
+	defer r.serveLink()()
 	drains := false
 	for reader := bufio.NewReader(r.peer); ; {
 		m, err := peerproto.Read(reader, peerproto.MaxFrame)
@@ -216,8 +213,6 @@ func TestDrainIsToldBeforeTheDirectory(t *testing.T) {
 	if !drains {
 		t.Error("the directory comes first")
 	}
-	r.stop()
-	<-served
 }
 
 // Who has found a method on a peer that begins to drain just then waits for it to be back, as one who has not found it yet.
