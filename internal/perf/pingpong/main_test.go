@@ -3,7 +3,7 @@ package pingpong
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/bench/peers/internal/load"
+	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // A run ends with the first process that does not do its part, and nothing is left of any.
 func TestCrew(t *testing.T) {

@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
+	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // fake is a session that echoes. It breaks the answer with the number damage, from 1 on.
 type fake struct {

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"go.uber.org/goleak"
 
 	"github.com/rdmad/rdmad/bench/peers/internal/load"
 	"github.com/rdmad/rdmad/bench/peers/internal/result"
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
+	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestRotated(t *testing.T) {
 	list := []int{1, 2, 3}

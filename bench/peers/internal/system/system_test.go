@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/rdmad/rdmad/internal/bench/content"
+	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
 // limit bounds what a test waits for.
 const limit = 3 * time.Minute
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestNamesDiffer(t *testing.T) {
 	var names []string
