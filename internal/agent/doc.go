@@ -22,7 +22,8 @@
 // Package daemon's conductor does all else. It changes what an agent owns only by commands,
 // which are closures that the agent runs between two cycles (command.go): that is what the
 // exported fields are for. Unless it says otherwise, nothing here may be used by another
-// goroutine while the agent runs. What runs on an agent takes none of the conductor's locks,
-// so a command may be waited for with one held. Agents tell of trouble by functions that
-// they were given, which start goroutines.
+// goroutine while the agent runs. What runs on an agent takes none of the conductor's locks
+// but a few that are held for a moment, never while a command is waited for (package daemon
+// names them with its lock order): so a command may be waited for with any other one held.
+// Agents tell of trouble by functions that they were given, which start goroutines.
 package agent

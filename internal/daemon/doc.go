@@ -17,12 +17,14 @@
 //  2. conductor.serving (out of service), conductor.rotating, domain.using, domain.making;
 //  3. outgoing.mu, worker.mu, region.mu, session.publishing;
 //  4. bulk.mu, also with domain.making or region.mu held, and conductor.mapping, with worker.mu held or nothing;
-//  5. conductor.mu;
+//  5. session.writing, with which a peer is written to, and conductor.mu, neither with the other held;
 //  6. laneInfo.mu, session.mu, spiller.mu, lent.mu, conductor.identifying, which are held for a moment or, as laneInfo.mu, while
-//     something is sent.
+//     something is sent;
+//  7. conductor.spawning, peerClock.mu and the mu of a traceRun, which are held for a moment, and with which no other is taken.
 //
 // There is one exception: who releases a region disposes of its domain with region.mu held, and waits there for
 // domain.using. So nobody who uses the lanes of a domain takes the region.mu of one of its regions.
 //
-// A command of an agent may be waited for with one of them held.
+// A command of an agent may be waited for with one of them held, but not with one that agents take: session.mu, to see whether a
+// session has ended, conductor.spawning, to start a goroutine, and peerClock.mu.
 package daemon
