@@ -15,7 +15,7 @@ const MaxGap = 1 << 10
 // out, of which the last has the immediate. On a lane whose writes may arrive in any order it
 // is one write: SetUnordered.
 type Group struct {
-	// Index is the first slot.
+	// Index is the first slot, at most MaxIndex.
 	Index int
 	// Count is the number of messages, 1 to MaxCount.
 	Count int

@@ -1,8 +1,6 @@
 package groupsend_test
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/rdmad/rdmad/groupsend"
@@ -18,17 +16,8 @@ func TestImmLiterals(t *testing.T) {
 	}{
 		{0, 1, 0x00000001}, {1, 1, 0x00000101}, {0x123456, 0x78, 0x12345678}, {16777215, 255, 0xffffffff},
 	} {
-		m, err := groupsend.MakeImm(c.index, c.count)
-		if err != nil || uint32(m) != c.want {
-			t.Errorf("MakeImm(%d, %d) is %#x, %v, want %#x", c.index, c.count, uint32(m), err, c.want)
-		}
-		if g := (groupsend.Group{Index: c.index, Count: c.count}).Imm(); g != m {
-			t.Errorf("the group's immediate is %#x", uint32(g))
-		}
-	}
-	for _, c := range [][2]int{{-1, 1}, {1 << 24, 1}, {0, 0}, {0, -1}, {0, 256}, {1 << 62, 1}} {
-		if m, err := groupsend.MakeImm(c[0], c[1]); !errors.Is(err, groupsend.ErrImm) || m != 0 {
-			t.Errorf("MakeImm(%d, %d): %#x, %v", c[0], c[1], uint32(m), err)
+		if m := (groupsend.Group{Index: c.index, Count: c.count}).Imm(); uint32(m) != c.want {
+			t.Errorf("%d messages from slot %d are %#x, want %#x", c.count, c.index, uint32(m), c.want)
 		}
 	}
 }
@@ -42,19 +31,8 @@ func FuzzImm(f *testing.F) {
 		if m.Index() < 0 || m.Index() > groupsend.MaxIndex || m.Count() < 0 || m.Count() > groupsend.MaxCount {
 			t.Errorf("%#x: %d, %d", x, m.Index(), m.Count())
 		}
-		back, err := groupsend.MakeImm(m.Index(), m.Count())
-		if control := m.Count() == 0; control != (err != nil) || !control && back != m {
-			t.Errorf("%#x became %#x, %v", x, uint32(back), err)
+		if back := (groupsend.Group{Index: m.Index(), Count: m.Count()}).Imm(); back != m {
+			t.Errorf("%#x became %#x", x, uint32(back))
 		}
 	})
-}
-
-func ExampleMakeImm() {
-	m, err := groupsend.MakeImm(1000, 3)
-	fmt.Println(m.Index(), m.Count(), err)
-	_, err = groupsend.MakeImm(1000, 256)
-	fmt.Println(err)
-	// Output:
-	// 1000 3 <nil>
-	// groupsend: index or count out of range: index 1000, count 256
 }

@@ -44,16 +44,10 @@ func CreateSealed(name string, data []byte, available func() (uint64, string)) (
 	return fd, nil
 }
 
-// ReadSealed returns what CreateSealed in another process has put into the memfd fd,
-// in memory of the caller's own; nothing if its creator has taken it back. It takes over fd, also when it fails: with
-// ErrNotSealed if the bytes could still change, with ErrBadSegment if they are more
+// CopySealed returns what CreateSealed in another process has put into the memfd fd,
+// in memory of the caller's own; nothing if its creator has taken it back. The descriptor stays the caller's. It fails
+// with ErrNotSealed if the bytes could still change, with ErrBadSegment if they are more
 // than most or the descriptor is no memfd.
-func ReadSealed(fd, most int) ([]byte, error) {
-	defer unix.Close(fd)
-	return CopySealed(fd, most)
-}
-
-// CopySealed is ReadSealed that leaves fd to the caller.
 func CopySealed(fd, most int) ([]byte, error) {
 	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {

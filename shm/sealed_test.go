@@ -11,6 +11,12 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
+// copyAndClose is CopySealed of a descriptor that is not needed any more.
+func copyAndClose(fd, most int) ([]byte, error) {
+	defer unix.Close(fd)
+	return shm.CopySealed(fd, most)
+}
+
 func TestSealed(t *testing.T) {
 	before := leaktest.Descriptors(t)
 	for _, n := range []int{0, 1, 4096, 3 << 20} {
@@ -25,7 +31,7 @@ func TestSealed(t *testing.T) {
 		if err := unix.Ftruncate(fd, int64(n)+1); !errors.Is(err, unix.EPERM) {
 			t.Errorf("growing: %v", err)
 		}
-		if got, err := shm.ReadSealed(fd, n); err != nil || !bytes.Equal(got, want) {
+		if got, err := copyAndClose(fd, n); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%d bytes: %d, %v", n, len(got), err)
 		}
 	}
@@ -33,25 +39,25 @@ func TestSealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shm.ReadSealed(fd, 99); !errors.Is(err, shm.ErrBadSegment) {
+	if _, err := copyAndClose(fd, 99); !errors.Is(err, shm.ErrBadSegment) {
 		t.Errorf("more than wanted: %v", err)
 	}
 	// One that was taken back.
 	if fd, err = shm.CreateSealed("test", make([]byte, 100), nil); err == nil {
 		err = unix.Ftruncate(fd, 0)
 	}
-	if got, rerr := shm.ReadSealed(fd, 100); err != nil || rerr != nil || len(got) != 0 {
+	if got, rerr := copyAndClose(fd, 100); err != nil || rerr != nil || len(got) != 0 {
 		t.Errorf("%d bytes, %v, %v", len(got), err, rerr)
 	}
 	// One that its creator can still write to.
-	if _, err := shm.ReadSealed(memfd(t, 100, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL, nil), 100); !errors.Is(err, shm.ErrNotSealed) {
+	if _, err := copyAndClose(memfd(t, 100, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL, nil), 100); !errors.Is(err, shm.ErrNotSealed) {
 		t.Errorf("not sealed: %v", err)
 	}
 	p := make([]int, 2)
 	if err := unix.Pipe2(p, unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shm.ReadSealed(p[0], 100); !errors.Is(err, shm.ErrBadSegment) {
+	if _, err := copyAndClose(p[0], 100); !errors.Is(err, shm.ErrBadSegment) {
 		t.Errorf("a pipe: %v", err)
 	}
 	if err := unix.Close(p[1]); err != nil {

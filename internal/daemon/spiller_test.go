@@ -226,7 +226,8 @@ func (r *spillerRig) receive(t *testing.T) (*attach.Message, []slots.Spilled) {
 	if m.Type != attach.TypeSpilled {
 		return m, nil
 	}
-	spill, err := shm.ReadSealed(fds[0], slots.MaxSpill)
+	spill, err := shm.CopySealed(fds[0], slots.MaxSpill)
+	shm.CloseFDs(fds)
 	if err != nil || len(fds) != 1 {
 		t.Fatalf("%d descriptors, %v", len(fds), err)
 	}

@@ -76,9 +76,9 @@ func TestBadHellosAreRejected(t *testing.T) {
 		"random":   append([]byte("GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n"), make([]byte, 20)...),
 	}
 	for name, hello := range cases {
-		before := d.Rejected()
+		before := d.rejected.Load()
 		dropped(t, d.dial(t, hello))
-		if n := d.Rejected(); n != before+1 {
+		if n := d.rejected.Load(); n != before+1 {
 			t.Errorf("%s: %d rejected, want %d", name, n, before+1)
 		}
 	}
@@ -86,7 +86,7 @@ func TestBadHellosAreRejected(t *testing.T) {
 	c := d.dial(t, good[:20])
 	must(t, c.(*net.TCPConn).CloseWrite())
 	dropped(t, c)
-	if n := d.Rejected(); n != uint64(len(cases)+1) {
+	if n := d.rejected.Load(); n != uint64(len(cases)+1) {
 		t.Errorf("%d rejected", n)
 	}
 }
@@ -103,7 +103,7 @@ func TestTokenIsOneShot(t *testing.T) {
 	}
 	dropped(t, first)
 	dropped(t, d.dial(t, hello))
-	if n := d.Rejected(); n != 2 {
+	if n := d.rejected.Load(); n != 2 {
 		t.Errorf("%d rejected, want both", n)
 	}
 }

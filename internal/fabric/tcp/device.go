@@ -126,7 +126,7 @@ type Device struct {
 	host string
 	port uint16
 
-	rejected atomic.Uint64
+	rejected atomic.Uint64       // incoming connections that did not say a good hello in time
 	gate     turnstile.Turnstile // with Security
 	// life ends with Close, and with it what each endpoint waits for in Connect.
 	life context.Context
@@ -152,10 +152,6 @@ func (d *Device) Caps() fabric.Caps {
 		OrderedWrites: true,
 	}
 }
-
-// Rejected returns how many incoming connections were closed because they did not
-// say a good hello in time.
-func (d *Device) Rejected() uint64 { return d.rejected.Load() }
 
 // Addr returns the listening address.
 func (d *Device) Addr() net.Addr { return d.ln.Addr() }

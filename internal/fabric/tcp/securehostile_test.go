@@ -86,7 +86,7 @@ func TestSecuredDiallers(t *testing.T) {
 		busy.round(t, wrs, recv, c)
 	}
 	joinEndpoints(t, e, peer)
-	if n := d.Rejected(); n != 5 {
+	if n := d.rejected.Load(); n != 5 {
 		t.Errorf("%d rejected", n)
 	}
 }
@@ -155,7 +155,7 @@ func TestUnlikeEnds(t *testing.T) {
 	if err := tls.Client(c, &tls.Config{InsecureSkipVerify: true}).Handshake(); err == nil {
 		t.Error("a device without TLS speaks it")
 	}
-	if n := plain.Rejected(); n != 1 {
+	if n := plain.rejected.Load(); n != 1 {
 		t.Errorf("%d rejected", n)
 	}
 }
