@@ -6,51 +6,28 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/server"
-	"github.com/rdmad/rdmad/slots"
 )
 
-// runOffender attaches as a service and says that it has finished requests of lanes that
-// it never had, until it is disconnected. It says why, and how it fares when it attaches
-// again, and lives on.
+// runOffender breaks the protocol until it is disconnected. It says why, and how it fares when it attaches again, and lives on.
+// With another argument it says goodbye first.
 func runOffender(args []string) error {
-	over := make(chan error, 1)
-	hello := attach.Hello{Role: attach.RoleService, Name: "offender"}
-	s, err := attach.Open(context.Background(), args[0], hello, attach.Events{Ended: func(err error) { over <- err }})
+	reason, err := daemontest.Offend(args[0], len(args) > 1)
 	if err != nil {
 		return err
 	}
-	fmt.Println("attached")
-	if len(args) > 1 { // it says goodbye first, and stays
-		if err := s.Tell(&attach.Message{Type: attach.TypeBye}); err != nil {
-			return err
-		}
+	fmt.Println(reason)
+	s, err := attach.Open(context.Background(), args[0], attach.Hello{Role: attach.RoleService, Name: "offender"}, attach.Events{})
+	if err == nil {
+		_ = s.Close()
 	}
-	for {
-		for i := range 100 {
-			s.Rings.Up.Push(slots.MakeHint(slots.MaxLanes-1, i, 1))
-		}
-		if sleep := s.Bells.MarkWorker(s.Welcome.ID); sleep != 0 {
-			s.Bell.Ring()
-			s.Bells.Rung(sleep)
-		}
-		select {
-		case err := <-over:
-			fmt.Println(err)
-			if s, err = attach.Open(context.Background(), args[0], hello, attach.Events{}); err == nil {
-				_ = s.Close()
-			}
-			fmt.Println(err)
-			return daemontest.Stay()
-		case <-time.After(time.Millisecond):
-		}
-	}
+	fmt.Println(err)
+	return daemontest.Stay()
 }
 
 // domainOf returns the state of the only domain of a node.

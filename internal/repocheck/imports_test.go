@@ -71,7 +71,7 @@ var layers = []layer{
 	{"internal/daemon", []string{"internal/agent", "internal/attach", "internal/cgroup", "internal/config", "internal/counters", "internal/depot", "internal/event", "internal/fabric", "internal/fabric/tcp", "internal/fabrics", "internal/faultpoint", "internal/handoff", "internal/nodecert", "internal/nodelog", "internal/observe", "internal/peerauth", "internal/peerproto", "internal/printable", "internal/status", "internal/turnstile", "internal/vault", "internal/version", "internal/webpage", "slots", "shm"}},
 	{"internal/scaling", []string{"slots", "internal/vault", "internal/config"}},
 	{"internal/doctor", []string{"internal/cgroup", "internal/nodecert", "internal/scaling", "internal/vault", "shm", "slots", "internal/fabric/libfabric", "internal/fabric/verbs", "internal/rdmasys", "internal/attach", "internal/config", "internal/event", "internal/status"}},
-	{"internal/daemontest", []string{"internal/leaktest", "internal/daemon", "internal/supervisor", "internal/handoff", "internal/nodelog", "internal/status", "internal/version", "internal/event", "internal/attach", "internal/config"}},
+	{"internal/daemontest", []string{"internal/leaktest", "internal/daemon", "internal/supervisor", "internal/handoff", "internal/nodelog", "internal/status", "internal/version", "internal/event", "internal/attach", "internal/config", "slots"}},
 	{"internal/exchange", nil},
 	{"client", []string{"internal/cgroup", "internal/faultpoint", "internal/attach", "internal/exchange", "slots", "shm"}},
 	{"server", []string{"internal/cgroup", "internal/faultpoint", "internal/attach", "internal/exchange", "groupsend", "slots", "shm"}},

@@ -1,43 +1,23 @@
 package node_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rdmad/rdmad/client"
-	wire "github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
-	"github.com/rdmad/rdmad/slots"
 )
 
-// offend attaches as a service and says that it has finished requests of lanes that it never had, until it is disconnected. Then it
-// lives on.
+// offend breaks the protocol until it is disconnected, says why, and lives on.
 func offend(args []string) error {
-	over := make(chan error, 1)
-	s, err := wire.Open(context.Background(), args[0], wire.Hello{Role: wire.RoleService, Name: "offender"}, wire.Events{Ended: func(err error) { over <- err }})
+	reason, err := daemontest.Offend(args[0], false)
 	if err != nil {
 		return err
 	}
-	fmt.Println("attached")
-	for {
-		for i := range 100 {
-			s.Rings.Up.Push(slots.MakeHint(slots.MaxLanes-1, i, 1))
-		}
-		if sleep := s.Bells.MarkWorker(s.Welcome.ID); sleep != 0 {
-			s.Bell.Ring()
-			s.Bells.Rung(sleep)
-		}
-		select {
-		case err := <-over:
-			fmt.Println(err)
-			return daemontest.Stay()
-		case <-time.After(time.Millisecond):
-		}
-	}
+	fmt.Println(reason)
+	return daemontest.Stay()
 }
 
 // A core whose domain gets new memory registers the methods of its service again, and goes on.

@@ -10,36 +10,17 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/client"
-	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/faultpoint"
 	"github.com/rdmad/rdmad/server"
-	"github.com/rdmad/rdmad/slots"
 )
 
-// runOffender says that it has finished requests of a lane that it never had, until it is disconnected, and lives on: its domain gets new memory.
+// runOffender breaks the protocol until it is disconnected, and lives on.
 func runOffender(args []string) error {
-	over := make(chan struct{})
-	s, err := attach.Open(context.Background(), args[0], attach.Hello{Role: attach.RoleService, Name: "offender"},
-		attach.Events{Ended: func(error) { close(over) }})
-	if err != nil {
+	if _, err := daemontest.Offend(args[0], false); err != nil {
 		return err
 	}
-	fmt.Println("attached")
-	for {
-		for i := range ringSlots {
-			s.Rings.Up.Push(slots.MakeHint(slots.MaxLanes-1, i, 1))
-		}
-		if sleep := s.Bells.MarkWorker(s.Welcome.ID); sleep != 0 {
-			s.Bell.Ring()
-			s.Bells.Rung(sleep)
-		}
-		select {
-		case <-over:
-			return daemontest.Stay()
-		case <-time.After(time.Millisecond):
-		}
-	}
+	return daemontest.Stay()
 }
 
 // A core dies while it gives a domain new memory, before or after what is under way there has its outcome: the next one has the new
