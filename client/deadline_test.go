@@ -85,8 +85,8 @@ func passed(t *testing.T, begin func(context.Context) bool) {
 	time.Sleep(200 * time.Millisecond)
 }
 
-// inTime sends a request, and reports false if its deadline has passed before that.
-func inTime(t *testing.T, ctx context.Context, m *client.Method) (*client.Future, bool) {
+// goBefore sends a request, and reports false if its deadline has passed before that.
+func goBefore(t *testing.T, ctx context.Context, m *client.Method) (*client.Future, bool) {
 	t.Helper()
 	f, err := m.Go(ctx, nil)
 	var late *client.DeadlineError
@@ -188,7 +188,7 @@ func TestDeadlineAtTheSender(t *testing.T) {
 		var fs []*client.Future
 		posts := 0
 		passed(t, func(ctx context.Context) bool {
-			f, ok := inTime(t, ctx, count)
+			f, ok := goBefore(t, ctx, count)
 			if !ok {
 				return false
 			}
@@ -243,7 +243,7 @@ func TestDeadlineAtTheReceiver(t *testing.T) {
 		defer func() { _ = resume() }()
 		var fs []*client.Future
 		passed(t, func(ctx context.Context) bool {
-			f, ok := inTime(t, ctx, count)
+			f, ok := goBefore(t, ctx, count)
 			if ok {
 				fs = append(fs, f)
 			}
@@ -294,7 +294,7 @@ func TestDeadlineAtTheHandler(t *testing.T) {
 			return st.Counters["requests_received"] - st.Counters["refused"]
 		}
 		before := accepted()
-		f, ok := inTime(t, ctx, count)
+		f, ok := goBefore(t, ctx, count)
 		if ok {
 			fs = append(fs, f)
 		}

@@ -213,7 +213,7 @@ func TestDeadlineTravels(t *testing.T) {
 	var fs []*client.Future
 	passed(t, func(ctx context.Context) bool {
 		for range 10 {
-			f, ok := inTime(t, ctx, count)
+			f, ok := goBefore(t, ctx, count)
 			if !ok {
 				return false
 			}

@@ -78,8 +78,8 @@ func TestGoneLeavesOneWayMessages(t *testing.T) {
 	}
 }
 
-// inTime makes the lease of an exchange end now.
-func inTime(x *exchanges, e *serverExchange) {
+// letLeasePass makes the lease of an exchange end now.
+func letLeasePass(x *exchanges, e *serverExchange) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e.due = shm.Nanotime()
@@ -98,7 +98,7 @@ func TestLeaseThatEndsLate(t *testing.T) {
 	if x.expire(s.e); x.open[s.e.id] != s.e || s.ctx.Err() != nil {
 		t.Error("it ended beside a part")
 	}
-	inTime(x, s.e)
+	letLeasePass(x, s.e)
 	if x.expire(s.e); x.open[s.e.id] != nil || s.ctx.Err() == nil {
 		t.Error("it did not end in time")
 	}

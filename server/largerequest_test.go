@@ -63,7 +63,7 @@ func TestLargeMessagesCountWhileTheirHandlersRun(t *testing.T) {
 		}
 		x.mu.Unlock()
 		for _, e := range mine {
-			inTime(x, e)
+			letLeasePass(x, e)
 			x.expire(e)
 		}
 		inside <- struct{}{}

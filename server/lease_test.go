@@ -109,7 +109,7 @@ func TestLeaseOfALargeRequest(t *testing.T) {
 		}
 		x.mu.Unlock()
 		for _, e := range begun {
-			inTime(x, e)
+			letLeasePass(x, e)
 			x.expire(e) // as its lease does
 		}
 		select {

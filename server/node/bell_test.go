@@ -16,7 +16,7 @@ import (
 // another one.
 func TestBellThatBlocks(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	ctx, c := inTime(t), attach(t, a)
+	ctx, c := patientContext(t), attach(t, a)
 	hostile, err := wire.Open(ctx, b.Socket, wire.Hello{Role: wire.RoleClient, Name: "hostile"}, wire.Events{})
 	if err != nil {
 		t.Fatal(err)

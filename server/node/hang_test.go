@@ -20,7 +20,7 @@ import (
 func TestHang(t *testing.T) {
 	// A core that stands still for as long, because the machine does, is taken for one that hangs.
 	a, b := daemontest.PairOfEach(t, "", "hang_limit=\"10s\"\n")
-	ctx, c := inTime(t), attach(t, a)
+	ctx, c := patientContext(t), attach(t, a)
 	core, err := b.Core()
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestOrphan(t *testing.T) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, "[node]\nname=\"a\"\nsocket=%q\ndrain_timeout=\"100ms\"\n[log]\nlevel=\"error\"\n", socket), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx := inTime(t)
+	ctx := patientContext(t)
 	supervisor := daemontest.Spawn(t, "supervisor", file)
 	c := attachSoon(socket)
 	defer c.Close()
@@ -98,7 +98,7 @@ func TestHangWhileRegistering(t *testing.T) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, "[node]\nname=\"a\"\nsocket=%q\ndrain_timeout=\"100ms\"\n[log]\nlevel=\"error\"\n", socket), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx := inTime(t)
+	ctx := patientContext(t)
 	supervisor := daemontest.Spawn(t, "supervisor", file)
 	defer supervisor.Kill()
 	c := attachSoon(socket)

@@ -216,8 +216,8 @@ func attach(t testing.TB, n *daemontest.Node) *client.Conn {
 // patience is how long anything may take that ends at all: a machine may be busy.
 const patience = 4 * time.Minute
 
-// inTime returns a context that ends when something takes too long.
-func inTime(t testing.TB) context.Context {
+// patientContext returns a context that ends when something takes too long.
+func patientContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("not within %v", patience))
 	t.Cleanup(cancel)
 	return ctx

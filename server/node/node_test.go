@@ -19,7 +19,7 @@ import (
 // An inline handler runs on the agent's thread, any other on one of the process's own.
 func TestThreads(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *client.Conn) {
-		ctx := inTime(t)
+		ctx := patientContext(t)
 		warm(ctx, t, c, "b/t/thread")
 		for range 100 {
 			if !onAgent(ctx, t, c, "thread") {
@@ -62,7 +62,7 @@ func onAgentOf(ctx context.Context, t *testing.T, c *client.Conn, target string)
 // Whatever the size of a request or its answer, it is what the handler has made.
 func TestSizes(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *client.Conn) {
-		ctx := inTime(t)
+		ctx := patientContext(t)
 		for _, n := range []int{0, 1, 64, 65, 960, 4096, 64 << 10, 1<<20 + 1, 3 << 20} {
 			req := make([]byte, n)
 			for i := range req {
@@ -87,7 +87,7 @@ func TestSizes(t *testing.T) {
 // What an inline handler does wrong hurts its own request, and nothing else.
 func TestHandlersThatFail(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *client.Conn) {
-		ctx := inTime(t)
+		ctx := patientContext(t)
 		warm(ctx, t, c, "b/t/thread")
 		for range 3 {
 			for method, text := range map[string]string{"fail": "no such page", "panic": "a handler's panic", "exit": "handler exited"} {
@@ -106,7 +106,7 @@ func TestHandlersThatFail(t *testing.T) {
 // Streams to a core work as to any process.
 func TestStream(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *client.Conn) {
-		ctx := inTime(t)
+		ctx := patientContext(t)
 		m, err := c.Method(ctx, "b/t/stream")
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestStream(t *testing.T) {
 // Many callers at a time: each request is handled once, and answered.
 func TestMany(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *client.Conn) {
-		ctx := inTime(t)
+		ctx := patientContext(t)
 		const callers, calls = 16, 2000
 		first := count(t, ctx, c)
 		var seen sync.Map
@@ -170,7 +170,7 @@ func count(t *testing.T, ctx context.Context, c *client.Conn) uint64 {
 // and the next core executes them: they wait until its service has registered.
 func TestDeath(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *client.Conn) {
-		ctx := inTime(t)
+		ctx := patientContext(t)
 		count(t, ctx, c)
 		doze, err := c.Method(ctx, "b/t/doze")
 		if err != nil {
@@ -218,7 +218,7 @@ func TestDeath(t *testing.T) {
 // Requests that are under way when the node stops are answered.
 func TestDrain(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	ctx, c := inTime(t), attach(t, a)
+	ctx, c := patientContext(t), attach(t, a)
 	m, err := c.Method(ctx, "b/t/doze")
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestRefusal(t *testing.T) {
 			t.Setenv(refuseEnv, how)
 			a, b := daemontest.PairApart(t, "", "")
 			for _, n := range []*daemontest.Node{a, b} {
-				if err := n.Ended(inTime(t)); err == nil || !strings.Contains(err.Error(), "the core cannot start") {
+				if err := n.Ended(patientContext(t)); err == nil || !strings.Contains(err.Error(), "the core cannot start") {
 					t.Errorf("node %s: %v", n.Name, err)
 				}
 			}

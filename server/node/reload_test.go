@@ -23,7 +23,7 @@ func TestReload(t *testing.T) {
 	if err := os.WriteFile("config.toml", content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx := inTime(t)
+	ctx := patientContext(t)
 	supervisor := daemontest.Spawn(t, "supervisor", "config.toml")
 	defer supervisor.Kill()
 	c := attachSoon(socket)

@@ -23,7 +23,7 @@ func offend(args []string) error {
 // A core whose domain gets new memory registers the methods of its service again, and goes on.
 func TestRotation(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	ctx, far := inTime(t), attach(t, a)
+	ctx, far := patientContext(t), attach(t, a)
 	core, err := b.Core()
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func TestSecondServerEnds(t *testing.T) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, "[node]\nname=\"a\"\nsocket=%q\ndrain_timeout=\"100ms\"\n[log]\nlevel=\"error\"\n", socket), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx := inTime(t)
+	ctx := patientContext(t)
 	supervisor := daemontest.Spawn(t, "supervisor", file)
 	defer supervisor.Kill()
 	c := attachSoon(socket)

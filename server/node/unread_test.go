@@ -42,7 +42,7 @@ func TestHandlersThatFailUnread(t *testing.T) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, "[node]\nname=\"a\"\nsocket=%q\ndrain_timeout=\"100ms\"\n", socket), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx := inTime(t)
+	ctx := patientContext(t)
 	daemontest.Spawn(t, "unread", file)
 	c := attachSoon(socket)
 	defer c.Close()

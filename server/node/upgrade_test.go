@@ -15,7 +15,7 @@ import (
 // handled by the next one.
 func TestUpgrade(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
-	ctx, c := inTime(t), attach(t, a)
+	ctx, c := patientContext(t), attach(t, a)
 	before, err := b.Core()
 	if err != nil {
 		t.Fatal(err)
