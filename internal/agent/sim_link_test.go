@@ -269,7 +269,7 @@ func (n *simNode) receive() bool {
 	return true
 }
 
-// accept follows conductor.openIncoming and domain.incoming.
+// accept follows conductor.openIncoming and domain.findOrMakeMirror.
 func (n *simNode) accept(c *simConn) {
 	w := n.w
 	waiting, err := DecodeSent(EncodeSent(c.waiting), simGeometry)
@@ -388,7 +388,7 @@ func (n *simNode) accepted(c *simConn) {
 	}
 }
 
-// joinIncoming follows conductor.openIncoming after the accept was sent.
+// joinIncoming follows domain.raiseOrDiscard.
 func (n *simNode) joinIncoming(l *simLane) {
 	c := l.conn
 	if n.core == nil || !l.fromPeer || c == nil || l.in.End == c.q {

@@ -63,19 +63,7 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	if m.Lane.Bulk {
 		return c.acceptBulk(s, m)
 	}
-	d := c.domainNamed(m.Lane.Domain)
-	if d == nil {
-		return fmt.Errorf("node %s has no domain %q", c.node, printable.Text(m.Lane.Domain))
-	}
-	class, err := c.classFor(m.Lane)
-	if err != nil {
-		return err
-	}
-	// As many as this node's own limit allows, whatever its per_peer.
-	if n := m.Lane.Number; n < 0 || n >= config.MaxLanesPerPeer {
-		return fmt.Errorf("lane number %d of class %s: node %s takes at most %d lanes of a class from a peer", n, class.Name, c.node, config.MaxLanesPerPeer)
-	}
-	waiting, err := agent.DecodeSent(m.Lane.Sent, geometryOf(class))
+	d, class, waiting, err := c.checkOpening(m.Lane)
 	if err != nil {
 		return err
 	}
@@ -88,49 +76,90 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	opening := agent.Opening{Session: s, Seq: m.Seq}
-	d.making.Lock()
-	in, agreed, verdicts, err := d.incoming(opening, class, m.Lane.Number, m.Lane.Mirror, waiting)
+	a, err := d.agreeOnMirror(opening, m.Lane, class, waiting, giveUp)
 	if err != nil {
-		d.making.Unlock()
 		return err
 	}
-	in.giveUp = giveUp
-	in.connecting.Add(1)
-	d.making.Unlock()
-	over := sync.OnceFunc(in.connecting.Done) // before the peer is told of the end, which it may not read
+	over := sync.OnceFunc(a.in.connecting.Done) // before the peer is told of the end, which it may not read
 	defer over()
 	faultpoint.Here("accept.queried")
-	end, err := d.endpoint(s, in.lane.Ring)
+	end, err := d.endpoint(s, a.in.lane.Ring)
 	if err != nil {
 		return err
 	}
 	end.Opening = opening
 	defer s.awaits(awaitedEnd{seq: m.Seq}, giveUp)()
-	fabric.Expect(end.Endpoint, m.Lane.Address)
-	err = s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
-		Address: end.Endpoint.Address(), Key: end.MR.Remote(), Mirror: agreed, Verdicts: verdicts,
-	}})
-	if err == nil {
-		faultpoint.Here("accept.sent")
-		if err = end.Connect(ctx, m.Lane, in.lane.Ring, fabric.Passive); err != nil {
-			if errors.Is(err, context.Canceled) {
-				err = context.Cause(ctx)
-			}
-			c.fabricFailed(s, err)
-		}
-		faultpoint.Here("accept.connected")
-	}
-	if err != nil {
+	if err := d.connectIncoming(ctx, m, a, end); err != nil {
 		// The peer has been told yes: its end is to break, and it may ask again.
 		end.Discard(d.agent)
 		over()
-		d.tellBroken(end.Opening, in.info, true, err.Error())
-		event.LaneNotConnected.On(&c.log).Err(err).Str("peer", s.link.name).Str("class", class.Name).Int("number", in.info.Number).Msg("incoming lane not connected")
+		d.tellBroken(opening, a.in.info, true, err.Error())
+		event.LaneNotConnected.On(&c.log).Err(err).Str("peer", s.link.name).Str("class", class.Name).Int("number", a.in.info.Number).Msg("incoming lane not connected")
 		return nil
 	}
+	d.raiseOrDiscard(ctx, a, end, over)
+	return nil
+}
+
+// checkOpening judges what a peer wants to open, and returns the domain, the class, and the requests that the peer waits for.
+func (c *conductor) checkOpening(l *peerproto.Lane) (d *domain, class config.Class, waiting []agent.SentRequest, err error) {
+	if d = c.domainNamed(l.Domain); d == nil {
+		return nil, class, nil, fmt.Errorf("node %s has no domain %q", c.node, printable.Text(l.Domain))
+	}
+	if class, err = c.classFor(l); err != nil {
+		return nil, class, nil, err
+	}
+	// As many as this node's own limit allows, whatever its per_peer.
+	if n := l.Number; n < 0 || n >= config.MaxLanesPerPeer {
+		return nil, class, nil, fmt.Errorf("lane number %d of class %s: node %s takes at most %d lanes of a class from a peer", n, class.Name, c.node, config.MaxLanesPerPeer)
+	}
+	waiting, err = agent.DecodeSent(l.Sent, geometryOf(class))
+	return d, class, waiting, err
+}
+
+// agreeOnMirror has the mirror that the peer is told of be connected from now on: giveUp ends that, and who has called this says with
+// connecting.Done when it is over.
+func (d *domain) agreeOnMirror(o agent.Opening, l *peerproto.Lane, class config.Class, waiting []agent.SentRequest, giveUp context.CancelCauseFunc) (agreement, error) {
+	d.making.Lock()
+	defer d.making.Unlock()
+	a, err := d.findOrMakeMirror(o, class, l.Number, l.Mirror, waiting)
+	if err != nil {
+		return agreement{}, err
+	}
+	a.in.giveUp = giveUp
+	a.in.connecting.Add(1)
+	return a, nil
+}
+
+// connectIncoming tells the peer what was agreed, and connects end to its end.
+func (d *domain) connectIncoming(ctx context.Context, m *peerproto.Message, a agreement, end *agent.LaneEndpoint) error {
+	s := sessionOf(end.Opening)
+	fabric.Expect(end.Endpoint, m.Lane.Address)
+	err := s.send(&peerproto.Message{Type: peerproto.TypeAccept, Seq: m.Seq, Lane: &peerproto.Lane{
+		Address: end.Endpoint.Address(), Key: end.MR.Remote(), Mirror: a.name, Verdicts: a.verdicts,
+	}})
+	if err != nil {
+		return err
+	}
+	faultpoint.Here("accept.sent")
+	if err = end.Connect(ctx, m.Lane, a.in.lane.Ring, fabric.Passive); err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = context.Cause(ctx)
+		}
+		d.conductor.fabricFailed(s, err)
+	}
+	faultpoint.Here("accept.connected")
+	return err
+}
+
+// raiseOrDiscard gives the connected end to the agent, unless what was agreed is not so any more: then it calls over before it tells
+// the peer.
+func (d *domain) raiseOrDiscard(ctx context.Context, a agreement, end *agent.LaneEndpoint, over func()) {
+	s, in := sessionOf(end.Opening), a.in
 	up := false
+	var err error
 	d.agent.Commands.Call(func() {
-		if s.Reason() != nil || ctx.Err() != nil || in.lane.End != nil || d.view.Retired || in.outdated(agreed, opening) {
+		if s.Reason() != nil || ctx.Err() != nil || in.lane.End != nil || d.view.Retired || in.outdated(a.name, end.Opening) {
 			return // the session or the peer's end has ended meanwhile, or the peer has opened the lane again
 		}
 		err = in.raise(d, s, end)
@@ -145,7 +174,6 @@ func (c *conductor) openIncoming(s *session, m *peerproto.Message) error {
 	if err != nil {
 		s.end(err)
 	}
-	return nil
 }
 
 // raise gives the connected end to the agent, on whose thread it runs.
@@ -178,90 +206,103 @@ func (c *conductor) classFor(l *peerproto.Lane) (config.Class, error) {
 	return config.Class{}, fmt.Errorf("node %s has no class %q", c.node, printable.Text(l.Class))
 }
 
-// incoming finds or makes the mirror for a peer's lane number n of a class, which the
-// peer calls by the name asked and waits for the given requests in. If that is what the
-// old mirror is called, and the requests are all that are under way in it, it goes on,
-// and there are verdicts. Else what is in it is given up; it is used again unless
-// handlers still run in it: then it is left to them and dropped when they have finished.
-// A node that is draining only goes on with what it knows. agreed is what the mirror is called from
-// now on, as long as nothing in it is given up. d.making is held.
-func (d *domain) incoming(o agent.Opening, class config.Class, n int, asked uint64, waiting []agent.SentRequest) (in *incoming, agreed uint64, verdicts []byte, err error) {
-	c, s := d.conductor, sessionOf(o)
-	peer := s.link.name
-	key := laneKey{peer, class.Name, n}
+// agreement is what a peer that opens a lane is told of its mirror: what that is called from now on, as long as nothing in it is given
+// up, and if it goes on, the verdicts on the requests in it.
+type agreement struct {
+	in       *incoming
+	name     uint64
+	verdicts []byte
+}
+
+// findOrMakeMirror finds or makes the mirror for a peer's lane number n of a class, which the
+// peer calls by the name asked and waits for the given requests in. One that cannot be
+// used again is left to the handlers that still run in it, and dropped when they have finished.
+// A node that is draining only goes on with what it knows. d.making is held.
+func (d *domain) findOrMakeMirror(o agent.Opening, class config.Class, n int, asked uint64, waiting []agent.SentRequest) (agreement, error) {
+	c := d.conductor
+	key := laneKey{sessionOf(o).link.name, class.Name, n}
 	c.mu.Lock()
 	old, draining := d.ins[key], c.drainsNow()
 	c.mu.Unlock()
-	name := newMirror()
 	if old == nil && draining {
-		return nil, 0, nil, c.errDraining()
+		return agreement{}, c.errDraining()
 	}
 	if old != nil {
-		quiet := false
-		var notices []agent.Notice
-		d.agent.Commands.Call(func() {
-			if err = s.Reason(); err != nil {
-				return // and another one may have the lane by now
-			}
-			if err = old.supersede(o); err != nil {
-				return
-			}
-			// The peer opens a lane when its end has no connection, so this end has
-			// none either, or will as soon as the fabric has noticed.
-			l := old.lane
-			l.Suspend()
-			if asked != 0 && asked == l.Mirror.Load() {
-				if v, ok := l.Query(waiting); ok {
-					verdicts = v
-					return
-				}
-			}
-			if draining {
-				err = c.errDraining()
-				return
-			}
-			notices = l.Down()
-			if quiet = l.Busy == 0; quiet {
-				l.Fresh(name)
-			} else {
-				l.Left = true
-				l.OnQuiet = func() { c.spawn(func() { d.dropIncoming(old) }) }
-			}
-		})
-		d.notify(notices)
-		switch {
-		case err != nil:
-			return nil, 0, nil, err
-		case verdicts != nil:
-			return old, asked, verdicts, nil
-		case quiet:
-			return old, name, nil, nil
+		if a, err := d.resumeMirror(old, o, asked, waiting, draining); err != nil || a.in != nil {
+			return a, err
 		}
 		c.mu.Lock()
 		delete(d.ins, key) // whether or not there will be another one
 		c.mu.Unlock()
 	}
-	if err := d.roomForMirror(peer, class.Name); err != nil {
-		return nil, 0, nil, err
+	return d.newMirrorLane(o, key, class)
+}
+
+// resumeMirror uses a mirror again, if it can. If asked is what it is called, and the requests that the peer waits for are all that
+// are under way in it, it goes on, and there are verdicts. Else what is in it is given up, and it is used again unless handlers
+// still run in it: then it is left to them, and there is no agreement.
+func (d *domain) resumeMirror(old *incoming, o agent.Opening, asked uint64, waiting []agent.SentRequest, draining bool) (a agreement, err error) {
+	c, s := d.conductor, sessionOf(o)
+	var notices []agent.Notice
+	d.agent.Commands.Call(func() {
+		if err = s.Reason(); err != nil {
+			return // and another one may have the lane by now
+		}
+		if err = old.supersede(o); err != nil {
+			return
+		}
+		// The peer opens a lane when its end has no connection, so this end has
+		// none either, or will as soon as the fabric has noticed.
+		l := old.lane
+		l.Suspend()
+		if asked != 0 && asked == l.Mirror.Load() {
+			if v, ok := l.Query(waiting); ok {
+				a = agreement{in: old, name: asked, verdicts: v}
+				return
+			}
+		}
+		if draining {
+			err = c.errDraining()
+			return
+		}
+		notices = l.Down()
+		if l.Busy == 0 {
+			a = agreement{in: old, name: newMirror()}
+			l.Fresh(a.name)
+		} else {
+			l.Left = true
+			l.OnQuiet = func() { c.spawn(func() { d.dropIncoming(old) }) }
+		}
+	})
+	d.notify(notices)
+	return a, err
+}
+
+// newMirrorLane makes a mirror for a lane that has none; d.making is held.
+func (d *domain) newMirrorLane(o agent.Opening, key laneKey, class config.Class) (agreement, error) {
+	c := d.conductor
+	if err := d.roomForMirror(key.peer, class.Name); err != nil {
+		return agreement{}, err
 	}
-	info, ring, v, err := d.newLane(peer, class, n, true)
+	info, ring, v, err := d.newLane(key.peer, class, key.number, true)
 	if err != nil {
-		return nil, 0, nil, err
+		return agreement{}, err
 	}
-	in = &incoming{info: info, last: o}
+	a := agreement{in: &incoming{info: info, last: o}, name: newMirror()}
 	row := d.rowOf(info, counters.In)
 	d.agent.Commands.Call(func() {
-		in.lane = agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
-		in.lane.Row = row
-		in.lane.Peer = d.view.Peer(peer)
-		in.lane.Fresh(name)
-		d.view.AddIn(in.lane)
+		l := agent.NewInLane(d.view, info.ID, ring, v, d.agent.GroupMax)
+		l.Row = row
+		l.Peer = d.view.Peer(key.peer)
+		l.Fresh(a.name)
+		d.view.AddIn(l)
+		a.in.lane = l
 	})
 	c.mu.Lock()
-	d.ins[key] = in
+	d.ins[key] = a.in
 	c.mu.Unlock()
 	d.announce(info)
-	return in, name, nil, nil
+	return a, nil
 }
 
 // outdated reports, on the agent's thread, whether the peer has opened the lane again since the opening o, by which what it was

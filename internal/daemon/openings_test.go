@@ -23,20 +23,20 @@ func TestLateOpeningIsOutdated(t *testing.T) {
 	first, second := agent.Opening{Session: r.s, Seq: 1}, agent.Opening{Session: r.s, Seq: 2}
 	d.making.Lock()
 	defer d.making.Unlock()
-	in, agreed, _, err := d.incoming(first, class, 0, 0, nil)
+	a, err := d.findOrMakeMirror(first, class, 0, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	outdated := func(o agent.Opening) (is bool) {
-		d.agent.Commands.Call(func() { is = in.outdated(agreed, o) })
+		d.agent.Commands.Call(func() { is = a.in.outdated(a.name, o) })
 		return is
 	}
 	if outdated(first) {
 		t.Error("at first")
 	}
-	again, same, verdicts, err := d.incoming(second, class, 0, agreed, nil)
-	if err != nil || again != in || same != agreed || verdicts == nil {
-		t.Fatalf("the peer opens it again: %v, mirror %d, was %d, verdicts %v", err, same, agreed, verdicts)
+	again, err := d.findOrMakeMirror(second, class, 0, a.name, nil)
+	if err != nil || again.in != a.in || again.name != a.name || again.verdicts == nil {
+		t.Fatalf("the peer opens it again: %v, mirror %d, was %d, verdicts %v", err, again.name, a.name, again.verdicts)
 	}
 	if !outdated(first) || outdated(second) {
 		t.Errorf("the first opening is outdated: %v, the second: %v", outdated(first), outdated(second))
@@ -105,10 +105,11 @@ func TestMemoryOfALaneThatIsBeingConnected(t *testing.T) {
 	defer r.stop()
 	d := r.domainNamed("default")
 	d.making.Lock()
-	in, _, _, err := d.incoming(agent.Opening{Session: r.s, Seq: 1}, config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}, 0, 0, nil)
+	a, err := d.findOrMakeMirror(agent.Opening{Session: r.s, Seq: 1}, config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}, 0, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	in := a.in
 	in.connecting.Add(1)
 	d.making.Unlock()
 	dropped := make(chan struct{})

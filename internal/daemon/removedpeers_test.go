@@ -22,7 +22,7 @@ func TestMirrorsOfARemovedPeer(t *testing.T) {
 	d := r.domainNamed("default")
 	for n := range 3 {
 		d.making.Lock()
-		_, _, _, err := d.incoming(agent.Opening{Session: r.s, Seq: uint64(n)}, config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}, n, 0, nil)
+		_, err := d.findOrMakeMirror(agent.Opening{Session: r.s, Seq: uint64(n)}, config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}, n, 0, nil)
 		d.making.Unlock()
 		if err != nil {
 			t.Fatal(err)

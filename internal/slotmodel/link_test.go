@@ -38,7 +38,7 @@ func (m *model) wanted(s *state) bool {
 	return false
 }
 
-// open is outgoing.open and domain.incoming: the same ring, and the same mirror
+// open is outgoing.open and domain.findOrMakeMirror: the same ring, and the same mirror
 // unless handlers run in it.
 func (n *next) open() {
 	n.farDown()

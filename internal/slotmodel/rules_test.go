@@ -83,7 +83,7 @@ var mutants = []struct {
 	// The answer is written before the slot is marked as done.
 	{answerThenDone, "answer-then-done", "slots.Ring.Finish", quietTwo, trampled},
 	// A mirror in which handlers run is not used for a new connection.
-	{mirrorAtRest, "mirror-at-rest", "daemon domain.incoming", lossOne, trampled},
+	{mirrorAtRest, "mirror-at-rest", "daemon domain.resumeMirror", lossOne, trampled},
 	// An answer is acquired by a swap: the agent may move it meanwhile, and free its
 	// slots.
 	{acquireBySwap, "acquire-by-swap", "slots.Ring.Acquire, slots.Ring.Move", spillOne, stolen},
