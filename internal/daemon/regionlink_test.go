@@ -108,9 +108,6 @@ func TestRepeatInARetiredDomain(t *testing.T) {
 
 // A peer that reads slowly what it is told again of regions keeps only those in use that it knows.
 func TestUnexportBesideADeafPeer(t *testing.T) {
-	patience := peerWriteTimeout
-	peerWriteTimeout = time.Hour
-	defer func() { peerWriteTimeout = patience }()
 	r := newLinkRig(t)
 	defer r.stop()
 	b := r.bulkWith(r.domainNamed("default"), "a")
