@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -164,5 +166,51 @@ func TestFailedSendBesideRecv(t *testing.T) {
 		if err := <-contexts; err != context.Canceled {
 			t.Errorf("the context of the handler: %v", err)
 		}
+	})
+}
+
+// A message that cannot be received is an error at once, also while another goroutine of the handler sends what the caller does not
+// read yet; the call ends with it when the caller does.
+func TestFailedRecvBesideSend(t *testing.T) {
+	each(t, func(t *testing.T, k stack) {
+		failed := make(chan struct{})
+		var messages atomic.Int64
+		s := &scripted{duplex: func(stream testgrpc.TestService_FullDuplexCallServer) error {
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				for stream.Send(&testgrpc.StreamingOutputCallResponse{Payload: payload(500)}) == nil {
+					messages.Add(1)
+				}
+			}()
+			for {
+				if _, err := stream.Recv(); err != nil {
+					break
+				}
+			}
+			close(failed)
+			<-sent
+			return nil
+		}}
+		stream, err := s.client(t, k, smallMessages).FullDuplexCall(limit(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Until the handler has no more room to send, or seems to: where it only stands still the test shows less.
+		for last := int64(-1); last != messages.Load() || last == 0; time.Sleep(100 * time.Millisecond) {
+			last = messages.Load()
+		}
+		if err := stream.Send(&testgrpc.StreamingOutputCallRequest{Payload: payload(largePayload)}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-failed:
+		case <-stream.Context().Done():
+			t.Error("the handler has not heard that it cannot receive, and nothing that it sends is read")
+		}
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		want(t, err, codes.ResourceExhausted, "received message larger than max")
 	})
 }

@@ -96,6 +96,7 @@ func (r *serverStream) sendHeader() error {
 	if !r.method.desc.ClientStreams && !r.method.desc.ServerStreams {
 		return nil
 	}
+	defer r.settle() // when nobody sends any more
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	if r.begun {
@@ -150,9 +151,9 @@ func (r *serverStream) send(b []byte) error {
 }
 
 // fail ends the call with the error of a SendMsg or RecvMsg, as gRPC does: a handler that goes on
-// regardless must not end it with OK while messages are missing. The status is sent at once: the
-// handler may wait for another of its goroutines, which waits for the caller, who waits for the end.
-// When the context has ended the call has an outcome already.
+// regardless must not end it with OK while messages are missing. The status is sent at once, or after what
+// another goroutine is just sending: the handler may wait for one that receives, which waits for the caller,
+// who waits for the end. When the context has ended the call has an outcome already.
 func (r *serverStream) fail(err error) error {
 	if err == nil || err == io.EOF || r.in.Context().Err() != nil {
 		return err
@@ -162,8 +163,19 @@ func (r *serverStream) fail(err error) error {
 		r.failure = err
 	}
 	r.mu.Unlock()
-	_ = r.end(status.Convert(err)) // the handler's return says it again
+	r.settle()
 	return err
+}
+
+// settle ends a call that has failed. It leaves that to who sends just now, which may take until the caller reads:
+// whoever has sent something calls it.
+func (r *serverStream) settle() {
+	err := r.refusal()
+	if err == nil || !r.sending.TryLock() {
+		return
+	}
+	defer r.sending.Unlock()
+	_ = r.endOnce(status.Convert(err)) // the handler's return says it again
 }
 
 // refusal returns the error of the SendMsg or RecvMsg that has ended the call, or nil.
@@ -178,6 +190,7 @@ func (r *serverStream) SendMsg(m any) error {
 	if err := r.refusal(); err != nil {
 		return err
 	}
+	defer r.settle()
 	return r.fail(r.sendMsg(m))
 }
 
@@ -214,6 +227,11 @@ func (r *serverStream) sendMsg(m any) error {
 func (r *serverStream) end(st *status.Status) error {
 	r.sending.Lock()
 	defer r.sending.Unlock()
+	return r.endOnce(st)
+}
+
+// endOnce is end with sending held.
+func (r *serverStream) endOnce(st *status.Status) error {
 	if !r.over {
 		r.outcome = r.conclude(st)
 		r.over = true
