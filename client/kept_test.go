@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/shm"
+	"github.com/rdmad/rdmad/slots"
 )
 
 // A claim that waits for many slots has them kept for it in turns with others, each twice as long as the one before, up to a second.
@@ -43,5 +44,36 @@ func TestWhyKeptSlotsAreNotTaken(t *testing.T) {
 	l.kept.Store(0)
 	if _, err := l.claim(t.Context(), now); err != nil {
 		t.Errorf("free slots: %v", err)
+	}
+}
+
+// A request for several slots that waits behind another one in one lane takes those of another lane that are free, however long it has
+// waited.
+func TestRoomElsewhere(t *testing.T) {
+	quickest := time.Hour
+	for try := 0; try < 5 && quickest > 100*time.Millisecond; try++ {
+		s := &laneSet{lanes: []*lane{dueLane(t, 0), dueLane(t, 0)}}
+		var last slots.Run
+		for _, l := range s.lanes {
+			for range l.ring.Geometry().Slots / 2 {
+				u, err := l.tryClaim(2, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				last = u
+			}
+		}
+		s.lanes[0].claimers <- struct{}{} // another one waits there
+		s.turn.Store(1)                   // and it is tried first
+		begin := time.Now()
+		time.AfterFunc(10*time.Millisecond, func() { s.lanes[1].release(last) })
+		l, _, _, err := s.claim(t.Context(), wish{run: 2, since: shm.Nanotime() - int64(1900*time.Millisecond)})
+		if err != nil || l != s.lanes[1] {
+			t.Fatalf("%v", err)
+		}
+		quickest = min(quickest, time.Since(begin))
+	}
+	if quickest > 100*time.Millisecond {
+		t.Errorf("it took %v at best to find room that was there after 10 ms", quickest)
 	}
 }

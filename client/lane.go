@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -163,10 +165,20 @@ type wish struct {
 	noWait, patient bool
 	// since is when the wait for it began, by shm.Nanotime; 0 for now.
 	since int64
+	// elsewhere: there are other lanes, so that a wait for room ends with errElsewhere after freeSleep, but not while the ring
+	// is kept for it: what has become free for it would be others' when it goes to look there.
+	elsewhere bool
 }
+
+// errElsewhere is why a wait for room has ended that is to go on in another lane.
+var errElsewhere = errors.New("there are other lanes")
 
 // claim takes a run of slots, waiting for room if it must.
 func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
+	leave := int64(math.MaxInt64)
+	if w.elsewhere {
+		leave = shm.Nanotime() + int64(freeSleep)
+	}
 	for mine := false; !mine; {
 		if l.conn.ended.Load() {
 			return slots.Run{}, ErrClosed // nobody closes the lanes of a dead daemon
@@ -187,19 +199,25 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 		if w.noWait {
 			return u, l.pressure(err)
 		}
-		if mine, err = l.turn(ctx, err, kept); err != nil {
+		if mine, err = l.turn(ctx, err, kept, leave); err != nil {
 			return u, err
 		}
 	}
 	defer func() { <-l.claimers }()
 	defer l.kept.Store(0)
-	return l.await(ctx, w.run, w.since)
+	return l.await(ctx, w.run, w.since, leave)
 }
 
 // turn waits until the caller is the one that waits for room, which mine says and why is for, or for as many
-// nanoseconds as it is only kept from what there is, if that is not 0 or less.
-func (l *lane) turn(ctx context.Context, why error, kept int64) (mine bool, err error) {
+// nanoseconds as it is only kept from what there is, if that is not 0 or less. At leave, by shm.Nanotime, it returns errElsewhere.
+func (l *lane) turn(ctx context.Context, why error, kept, leave int64) (mine bool, err error) {
 	var over <-chan time.Time
+	var end error // of over
+	if leave != math.MaxInt64 {
+		if left := max(leave-shm.Nanotime(), 0); kept <= 0 || left < kept {
+			kept, end = max(left, 1), errElsewhere
+		}
+	}
 	if kept > 0 {
 		t := time.NewTimer(time.Duration(kept))
 		defer t.Stop()
@@ -209,7 +227,7 @@ func (l *lane) turn(ctx context.Context, why error, kept int64) (mine bool, err 
 	case l.claimers <- struct{}{}:
 		return true, nil
 	case <-over:
-		return false, nil
+		return false, end
 	case <-ctx.Done():
 		return false, l.overdue(why, context.Cause(ctx))
 	case <-l.conn.session.Done():
@@ -217,13 +235,19 @@ func (l *lane) turn(ctx context.Context, why error, kept int64) (mine bool, err 
 	}
 }
 
-// await takes a run of k slots as the one that waits for room.
-func (l *lane) await(ctx context.Context, k int, since int64) (slots.Run, error) {
+// await takes a run of k slots as the one that waits for room. From leave on it returns errElsewhere unless the ring is kept for it.
+func (l *lane) await(ctx context.Context, k int, since, leave int64) (slots.Run, error) {
 	l.conn.arrived.begin()
 	defer l.conn.arrived.end()
 	var nap shm.Nap
 	if since == 0 {
 		since = shm.Nanotime()
+	}
+	soon := ctx // ends at leave: there may be room elsewhere for who is at a limit here
+	if leave != math.MaxInt64 {
+		var cancel context.CancelFunc
+		soon, cancel = context.WithTimeout(ctx, time.Duration(leave-shm.Nanotime()))
+		defer cancel()
 	}
 	for room := l.conn.wait.room; ; room = min(2*room, roomGrowth*l.conn.wait.room) {
 		bell := l.ring.WaitFree(l.wakeAfter())
@@ -237,7 +261,16 @@ func (l *lane) await(ctx context.Context, k int, since int64) (slots.Run, error)
 		if ctx.Err() != nil {
 			return u, l.overdue(err, context.Cause(ctx))
 		}
-		l.kept.Store(keptUntil(since, shm.Nanotime()))
+		now := shm.Nanotime()
+		kept := keptUntil(since, now)
+		l.kept.Store(kept)
+		stay := leave
+		if k > 1 && errors.Is(err, slots.ErrFull) {
+			stay = max(leave, kept)
+		}
+		if now >= stay {
+			return u, errElsewhere
+		}
 		// Answers of this process that nobody fetches hold slots too: take
 		// them out, unless another goroutine is doing just that.
 		if l.conn.wait.reapIfFree() {
@@ -246,7 +279,10 @@ func (l *lane) await(ctx context.Context, k int, since int64) (slots.Run, error)
 		if end, ok := ctx.Deadline(); ok {
 			room = min(room, max(time.Until(end), l.conn.wait.room))
 		}
-		if !l.conn.wait.sleepForRoom(ctx, l, k, err, bell, room) {
+		if leave != math.MaxInt64 {
+			room = min(room, max(time.Duration(stay-now), l.conn.wait.room))
+		}
+		if !l.conn.wait.sleepForRoom(soon, l, k, err, bell, room) {
 			nap.Sleep(l.ring.FreeBell(), bell, room)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
@@ -93,21 +92,10 @@ func (s *laneSet) claim(ctx context.Context, w wish) (l *lane, u slots.Run, clos
 		if w.since == 0 {
 			w.since = shm.Nanotime()
 		}
-		soon, cancel := context.WithTimeout(ctx, w.slice())
-		u, err = full.claim(soon, w)
-		cancel()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrDeadline) && !errors.Is(err, slots.ErrClosed) {
+		w.elsewhere = true
+		u, err = full.claim(ctx, w)
+		if !errors.Is(err, errElsewhere) && (!errors.Is(err, slots.ErrClosed) || ctx.Err() != nil) {
 			return full, u, closed, err
 		}
 	}
-}
-
-// slice is how long a wish that waits for room in several lanes waits in one of them. One for several slots in a row, for which that lane
-// is kept now, waits until that is over: what has become free for it would be others' when it goes to look elsewhere.
-func (w wish) slice() time.Duration {
-	if w.run == 1 {
-		return freeSleep
-	}
-	now := shm.Nanotime()
-	return max(freeSleep, time.Duration(keptUntil(w.since, now)-now))
 }
