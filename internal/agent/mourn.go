@@ -21,6 +21,7 @@ type Absence struct {
 // slots stay in use.
 func (d *Domain) Mourn(w *Worker, died int64) (told []Absence, notices []Notice) {
 	if died != 0 {
+		delete(d.offenders, w.PID) // another process may have its id soon
 		d.agent.Deaths.freed.Add(shm.Nanotime() - died)
 		if d.mourned == nil {
 			d.mourned = make(map[int]int64)

@@ -13,7 +13,7 @@ import (
 // that they were given, and nobody can see whether they do. So as long as one of them lives what is written there is held against nobody.
 type parted struct {
 	pids []int
-	// unknown: one had no process id here. It counts as alive.
+	// unknown: there may be one without a process id here, of another namespace, or of which only an earlier core knew. It counts as alive.
 	unknown bool
 	// looked is when it was last seen which of them live, by CLOCK_MONOTONIC, and most how many there may be before it is seen again.
 	looked int64
@@ -26,6 +26,9 @@ const (
 	// partedAtFirst is how many there may be before those that are dead are dropped.
 	partedAtFirst = 16
 )
+
+// Inherit notes that the domain had another agent, which may have known of some that have parted.
+func (d *Domain) Inherit() { d.parted.unknown = true }
 
 // Part notes that a worker has said goodbye, before it is buried: its process may live.
 func (d *Domain) Part(w *Worker) {

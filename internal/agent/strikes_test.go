@@ -159,6 +159,39 @@ func TestWordsBesideOneThatHasParted(t *testing.T) {
 	}
 }
 
+// Nor in a domain of which an earlier core may have known who has parted.
+func TestWordsInInheritedMemory(t *testing.T) {
+	s := newSide(t, nil)
+	out, _ := s.localLane(t)
+	k := s.judged(5, 0)
+	s.d.Inherit()
+	a := s.addWorker(7)
+	s.spoil(t, a, out.Ring, 5)
+	if len(k.out) != 0 || s.a.Count.Damages != 5 {
+		t.Errorf("%d are blamed, %d damages", len(k.out), s.a.Count.Damages)
+	}
+}
+
+// A process that is dead leaves no offences to the next one with its id.
+func TestOffencesEndWithTheProcess(t *testing.T) {
+	s := newSide(t, nil)
+	k := s.judged(5, 0)
+	a := s.addWorker(7)
+	a.view.PID = 1000
+	for range 4 {
+		s.d.Offence(a.view, badHint)
+	}
+	s.d.Detach(a.view)
+	s.d.Bury(a.view)
+	s.d.Mourn(a.view, shm.Nanotime())
+	b := s.addWorker(8)
+	b.view.PID = 1000
+	s.d.Offence(b.view, badHint)
+	if len(k.out) != 0 {
+		t.Error("it is disconnected for what another one did")
+	}
+}
+
 // How many have parted is bounded by how many live.
 func TestPartedThatAreDead(t *testing.T) {
 	s := newSide(t, nil)

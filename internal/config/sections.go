@@ -201,7 +201,7 @@ func fabricKeys() []key {
 			`Where the provider tcp accepts data connections. Of it, verbs uses the port with connect = "rdmacm"; others ignore it.`),
 		bind("advertise", "", func(f *Fabric) *string { return &f.Advertise },
 			text(`an IP address or host name without a port, or "" for the address of the host that listen or node.listen names, or else the address used towards the first peer`, optional(hostOnly)),
-			`The host that peers are told to connect to for data. With the provider tcp peers look a name up themselves; libfabric uses the address that this node finds for it, and verbs with connect = "rdmacm" that one of them which the port has; with "oob" it has no use for any.`),
+			`The host that peers are told to connect to for data. With the provider tcp peers look a name up themselves; libfabric uses the address that this node finds for it, and verbs with connect = "rdmacm" that one of them which the port has; with "oob" it has no use for any. A name in node.listen that this machine knows as a loopback address counts only where there is no route to a peer.`),
 		bind("congestion_control", "auto", func(f *Fabric) *string { return &f.Congestion },
 			pattern(congestionName, `"auto", "system" or the kernel's name of one, of at most 15 bytes, such as "cubic" or "dctcp"`),
 			"The congestion control of data connections of the provider tcp, which this node's end sends with. \"auto\" is the system's, but \"cubic\" in place of \"bbr\", whose timers cost large messages a third of the processor time that they take (docs/performance.md)."),

@@ -135,6 +135,7 @@ func (c *conductor) addDomain(p config.Domain, a *agent.Agent, left *domainLeft)
 		return nil
 	}
 	faultpoint.Here("adopt.domain")
+	a.Commands.Call(d.view.Inherit)
 	d.adopt(left)
 	return nil
 }

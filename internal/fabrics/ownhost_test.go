@@ -67,7 +67,8 @@ func TestAdvertisedHostNamed(t *testing.T) {
 		{"0.0.0.0:0", "localhost:7471", "127.0.0.1"},
 		{"nobody.invalid:0", "127.0.0.5:7471", "127.0.0.5"},
 		{"0.0.0.0:0", "nobody.invalid:7471", ""},
-		{"[fe80::1%lo]:0", "127.0.0.5:7471", "fe80::1%lo"},
+		{"[fe80::1%lo]:0", "127.0.0.5:7471", "127.0.0.5"},
+		{"0.0.0.0:0", "[fe80::1%lo]:7471", ""},
 		{"[::ffff:127.0.0.4]:0", "", "127.0.0.4"},
 	} {
 		cfg := config.Default()
@@ -76,6 +77,28 @@ func TestAdvertisedHostNamed(t *testing.T) {
 		if known != (c.want != "") || known && host != c.want {
 			t.Errorf("fabric.listen = %q, node.listen = %q: %q, %v, want %q", c.fabric, c.node, host, known, c.want)
 		}
+	}
+}
+
+// A name of this machine that stands for a loopback address, as in many /etc/hosts, does not count where there is a route to a peer.
+func TestAdvertisedLoopbackName(t *testing.T) {
+	cfg := config.Default()
+	cfg.Fabric.Listen, cfg.Node.Listen = ":0", "localhost:7471"
+	cfg.Peers = []config.Peer{{Name: "m", Address: "127.0.0.9:7471"}}
+	if looped, _ := advertisedHost(cfg, "127.0.0.3:0"); looped != "127.0.0.3" {
+		t.Errorf("listened at 127.0.0.3, advertised as %q", looped)
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := ownHost(addresses)
+	if own == "127.0.0.1" {
+		t.Skip("this machine has no address but loopback ones; run it where there is a network interface")
+	}
+	cfg.Peers[0].Address = net.JoinHostPort(own, "7471")
+	if host, known := advertisedHost(cfg, cfg.Fabric.Listen); host != own || !known {
+		t.Errorf("with a peer at %s: %q, %v", own, host, known)
 	}
 }
 

@@ -164,6 +164,8 @@ func (e *Endpoint) greetingOf(w *cWC) error {
 			return fabric.ErrInvalid
 		}
 		e.held = append(e.held, *w)
+	case w.status == 0:
+		return fmt.Errorf("%w: the library tells of work %d, which is none of a connection", fabric.ErrInvalid, i)
 	default: // what ends a connection ends one that is not made yet
 		return callError("connection", int(w.status))
 	}

@@ -222,8 +222,9 @@ int lf_ctl_recv(struct lf_ctl *c, uint8_t *out, uint32_t max)
 		else
 			len = 0;
 		put(&c->idle, b);
+		// A message that has come is not lost to trouble with the next: that is found again, and told, when there is none.
 		int rc = repost(c);
-		if (rc)
+		if (rc && !len)
 			return rc;
 		return len ? (int)len : 1;
 	}

@@ -132,7 +132,7 @@ func (e *Endpoint) connectOOB(ctx context.Context, a address) error {
 			return fabric.ErrClosed
 		case <-e.dev.ctl.deaf:
 			timer.Stop()
-			return fmt.Errorf("%s receives no control messages any more: %w", e.dev.name, e.dev.ctl.why)
+			return fmt.Errorf("%s receives no control messages any more (rdmad upgrade starts a core that opens it anew): %w", e.dev.name, e.dev.ctl.why)
 		case <-ctx.Done():
 			timer.Stop()
 			return ctx.Err()
