@@ -35,6 +35,11 @@ func newPairing(t testing.TB, cfg Config, depth, memory int) *pairing {
 	return newPairingOf(t, newProvider(t, cfg), nil, depth, memory)
 }
 
+// longest is a size, or what the provider moves at once at most: that of verbs is the device's, 8 MiB for some.
+func (p *pairing) longest(size int) uint32 {
+	return uint32(min(uint64(size), p.dev[0].info.Limits.MaxMessage))
+}
+
 // newPairingOf is newPairing with queues that wake a poller, if it is not nil.
 func newPairingOf(t testing.TB, of fabric.Provider, w *poller.Poller, depth, memory int) *pairing {
 	t.Helper()

@@ -29,7 +29,11 @@ func TestCloseInTheMiddle(t *testing.T) {
 		} {
 			for closing := range 2 {
 				t.Run(fmt.Sprintf("%s, end %d", name, closing), func(t *testing.T) {
+					if op == fabric.OpSend && closing == 0 && cfg.Provider == verbsProvider {
+						t.Skip("the library (1.17) ends the process by SIGSEGV: docs/fabrics.md; needs another version")
+					}
 					p := newPairing(t, cfg, 16, size)
+					n := p.longest(size)
 					to := 0
 					if op == fabric.OpRead {
 						to = 1
@@ -40,24 +44,27 @@ func TestCloseInTheMiddle(t *testing.T) {
 					}
 					r := fabric.RecvWR{}
 					if op == fabric.OpSend {
-						r.Local = fabric.Local{Region: p.mr[0], Len: size}
+						r.Local = fabric.Local{Region: p.mr[0], Len: n}
 					}
 					_, err := p.ep[0].PostRecv([]fabric.RecvWR{r})
 					p.must(err)
 					key := p.mr[0].Remote()
 					_, err = p.ep[1].PostSend([]fabric.SendWR{{
-						Op: op, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: p.mr[1], Len: size}, RemoteAddr: key.Addr, RemoteKey: key.Key,
+						Op: op, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: p.mr[1], Len: n}, RemoteAddr: key.Addr, RemoteKey: key.Key,
 					}})
 					p.must(err)
 					p.until("something arrives", func() bool { return into[0] == touched })
 					p.must(p.ep[closing].Close())
+					// A device goes on by itself: all may have arrived before the end, and then that may be said.
+					arrived := func() bool { return bytes.Count(into[:n], []byte{touched}) == int(n) }
+					whole := arrived()
 					mine := p.mr[closing].Bytes()
 					for i := range mine {
 						mine[i] = untouched
 					}
 					over := false
 					p.collect(func(end int, c fabric.Completion) bool {
-						if c.Status == fabric.StatusSuccess {
+						if c.Status == fabric.StatusSuccess && !whole && (to == closing || !arrived()) {
 							t.Errorf("end %d: %+v", end, c)
 						}
 						over = over || end != closing && c.Op == fabric.OpDisconnect

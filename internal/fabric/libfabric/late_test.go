@@ -30,7 +30,7 @@ func TestLateAccess(t *testing.T) {
 				copy(from, bytes.Repeat([]byte{1}, size))
 				key := target.Remote()
 				_, err := p.ep[1].PostSend([]fabric.SendWR{{
-					ID: 5, Op: kind, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: local, Len: size}, RemoteAddr: key.Addr, RemoteKey: key.Key,
+					ID: 5, Op: kind, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: local, Len: p.longest(size)}, RemoteAddr: key.Addr, RemoteKey: key.Key,
 				}})
 				p.must(err)
 				poll := func(limit time.Duration, until func() bool) bool {

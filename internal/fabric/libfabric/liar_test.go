@@ -165,7 +165,7 @@ func TestCloseWithoutDescriptors(t *testing.T) {
 			p.mr[1].Bytes()[0] = 1
 			key := p.mr[1].Remote()
 			_, err := p.ep[0].PostSend([]fabric.SendWR{{
-				Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: p.mr[0], Len: size}, RemoteAddr: key.Addr, RemoteKey: key.Key,
+				Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: fabric.Local{Region: p.mr[0], Len: p.longest(size)}, RemoteAddr: key.Addr, RemoteKey: key.Key,
 			}})
 			p.must(err)
 			into := p.mr[0].Bytes()
