@@ -205,16 +205,7 @@ func (l *InLane) done(i int, length uint32) {
 
 // underWay is as that of an OutLane, of records.
 func (l *InLane) underWay() iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for i, left := 0, l.Busy; left > 0 && i < len(l.records); i++ {
-			if !l.records[i].active {
-				continue
-			}
-			if left--; !yield(i) {
-				return
-			}
-		}
-	}
+	return firstOf(l.Busy, len(l.records), func(i int) bool { return l.records[i].active })
 }
 
 // later puts the lane on the list of those that send answers in this cycle.

@@ -71,9 +71,14 @@ func (l *OutLane) strike(i int) {
 // underWay yields the slots of requests that are in the journal, of which some may be struck meanwhile, and looks no further than there
 // are any: processes that come and go must not cost a look at all that lanes have room for.
 func (l *OutLane) underWay() iter.Seq[int] {
+	return firstOf(l.busy, len(l.journal), func(i int) bool { return l.journal[i].taken })
+}
+
+// firstOf yields the first count of the indices below n for which is returns true.
+func firstOf(count, n int, is func(i int) bool) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for i, left := 0, l.busy; left > 0 && i < len(l.journal); i++ {
-			if !l.journal[i].taken {
+		for i, left := 0, count; left > 0 && i < n; i++ {
+			if !is(i) {
 				continue
 			}
 			if left--; !yield(i) {

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,7 +23,7 @@ type parted struct {
 
 const (
 	// partedEvery is how often it is looked which processes live: each is a system call, and damages may come as fast as they like.
-	partedEvery = 10_000_000 // ns
+	partedEvery = int64(10 * time.Millisecond)
 	// partedAtFirst is how many there may be before those that are dead are dropped.
 	partedAtFirst = 16
 )

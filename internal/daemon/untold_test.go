@@ -12,22 +12,27 @@ import (
 	"github.com/rdmad/rdmad/shm"
 )
 
-// A process that gives up attaching takes no more and says goodbye. What it was to be told meanwhile must not
-// throw the goodbye away: without it the process is a worker until it ends.
-func TestGoodbyeOutlivesWhatIsNotHeard(t *testing.T) {
+// connect gives a worker a connection until the test ends, and returns its process's end.
+func (w *worker) connect(t *testing.T) (process *attach.Conn) {
+	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i, c := range []**attach.Conn{&w.conn, &process} {
+		if *c, err = connOf(fds[i]); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = (*c).Close() })
+	}
+	return process
+}
+
+// A process that gives up attaching takes no more and says goodbye. What it was to be told meanwhile must not
+// throw the goodbye away: without it the process is a worker until it ends.
+func TestGoodbyeOutlivesWhatIsNotHeard(t *testing.T) {
 	w := &worker{given: make(map[uint16]bool)}
-	if w.conn, err = connOf(fds[0]); err != nil {
-		t.Fatal(err)
-	}
-	defer w.conn.Close()
-	peer, err := connOf(fds[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	peer := w.connect(t)
 	if err := peer.Send(&attach.Message{Type: attach.TypeBye}); err != nil {
 		t.Fatal(err)
 	}
@@ -46,20 +51,8 @@ func TestGoodbyeOutlivesWhatIsNotHeard(t *testing.T) {
 // A process that stood still while its question was answered has no answer, and hears that from the end of its attachment: it would
 // wait for ever.
 func TestUnreadAnswersEndTheAttachment(t *testing.T) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := &worker{domain: &domain{conductor: &conductor{log: zerolog.Nop()}}}
-	if w.conn, err = connOf(fds[0]); err != nil {
-		t.Fatal(err)
-	}
-	defer w.conn.Close()
-	peer, err := connOf(fds[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
+	peer := w.connect(t)
 	const asked = 8 // of a few KiB, which take up what an answer may find unread
 	for seq := uint64(1); seq <= asked; seq++ {
 		if err := w.sendJSON(seq, "status", func() (any, error) { return strings.Repeat("x", 4096), nil }); err != nil {

@@ -107,8 +107,12 @@ func routedHost(ctx context.Context, peers []config.Peer) string {
 			if host, _, err := net.SplitHostPort(p.Address); err != nil || named == (net.ParseIP(host) != nil) {
 				continue
 			}
+			bound := ctx
+			if !named { // which takes no time, and there may be none left
+				bound = context.Background()
+			}
 			// Connecting a UDP socket sends nothing; it asks for the route.
-			c, err := new(net.Dialer).DialContext(ctx, "udp", p.Address)
+			c, err := new(net.Dialer).DialContext(bound, "udp", p.Address)
 			if err != nil {
 				continue
 			}

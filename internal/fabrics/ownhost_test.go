@@ -1,6 +1,7 @@
 package fabrics
 
 import (
+	"context"
 	"net"
 	"testing"
 	"time"
@@ -99,6 +100,16 @@ func TestAdvertisedLoopbackName(t *testing.T) {
 	cfg.Peers[0].Address = net.JoinHostPort(own, "7471")
 	if host, known := advertisedHost(cfg, cfg.Fabric.Listen); host != own || !known {
 		t.Errorf("with a peer at %s: %q, %v", own, host, known)
+	}
+}
+
+// A name server that does not answer in time keeps nobody from the route to a peer whose address is known.
+func TestRoutedHostWithoutTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	peers := []config.Peer{{Name: "n", Address: "localhost:7471"}, {Name: "m", Address: "127.0.0.9:7471"}}
+	if host := routedHost(ctx, peers); host != "127.0.0.1" {
+		t.Errorf("the route begins at %q", host)
 	}
 }
 
