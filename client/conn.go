@@ -179,7 +179,7 @@ func (c *Conn) outcome(ctx context.Context, f *Future) {
 // addLane is told of each lane by the session, before the answer that names it.
 func (c *Conn) addLane(l attach.Lane, r *slots.Ring) {
 	c.mu.Lock()
-	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, near: l.Peer == c.session.Welcome.Node, ring: r, single: l.Geometry.Capacity(1), quota: l.Quota, calls: make([]call, l.Geometry.Slots), claimers: make(chan struct{}, 1)}
+	n := &lane{conn: c, id: l.ID, class: l.Class, peer: l.Peer, near: l.Peer == c.session.Welcome.Node, ring: r, single: l.Geometry.Capacity(1), quota: l.Quota, calls: make([]call, l.Geometry.Slots), claimers: claimers{turn: make(chan struct{}, 1)}}
 	c.opened = append(c.opened, n)
 	c.mu.Unlock()
 	c.lanes[l.ID].Store(n)

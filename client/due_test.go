@@ -18,7 +18,7 @@ func dueLane(t *testing.T, quota int) *lane {
 		t.Fatal(err)
 	}
 	conn := &Conn{id: 1, session: &attach.Session{Bells: slots.NewBells(shm.AlignedBytes(slots.DomainSegmentSize))}}
-	return &lane{conn: conn, ring: r, quota: quota, claimers: make(chan struct{}, 1)}
+	return &lane{conn: conn, ring: r, quota: quota, claimers: claimers{turn: make(chan struct{}, 1)}}
 }
 
 // release frees a run as every part of the client does.

@@ -42,3 +42,13 @@ func Unsent(s *Stream) bool {
 	defer s.mu.Unlock()
 	return s.unsent != nil
 }
+
+// Claiming reports whether somebody waits for room in a lane of c.
+func Claiming(c *Conn) bool {
+	for i := range c.lanes {
+		if l := c.lanes[i].Load(); l != nil && l.claimers.any() {
+			return true
+		}
+	}
+	return false
+}

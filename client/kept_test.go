@@ -63,8 +63,8 @@ func TestRoomElsewhere(t *testing.T) {
 				last = u
 			}
 		}
-		s.lanes[0].claimers <- struct{}{} // another one waits there
-		s.turn.Store(1)                   // and it is tried first
+		s.lanes[0].claimers.turn <- struct{}{} // another one waits there
+		s.turn.Store(1)                        // and it is tried first
 		begin := time.Now()
 		time.AfterFunc(10*time.Millisecond, func() { s.lanes[1].release(last) })
 		l, _, _, err := s.claim(t.Context(), wish{run: 2, since: shm.Nanotime() - int64(1900*time.Millisecond)})

@@ -35,10 +35,8 @@ type lane struct {
 	// lost: the daemon does not know the lane any more, and nobody frees what is held in it.
 	lost atomic.Bool
 	// due is what it may still claim while there is any limit.
-	due due
-	// claimers lets one goroutine at a time sleep for free slots, so that a
-	// full ring blocks one thread of the process and not one per goroutine.
-	claimers chan struct{}
+	due      due
+	claimers claimers
 	// kept is until when, by shm.Nanotime, what becomes free is for the claim that has waited for too
 	// long already, 0 for no such time.
 	kept atomic.Int64
@@ -179,7 +177,7 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 	if w.elsewhere {
 		leave = shm.Nanotime() + int64(freeSleep)
 	}
-	for mine := false; !mine; {
+	for mine, waited := false, false; !mine; waited = true {
 		if l.conn.ended.Load() {
 			return slots.Run{}, ErrClosed // nobody closes the lanes of a dead daemon
 		}
@@ -190,7 +188,7 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 		switch err = slots.ErrFull; {
 		case kept > 0:
 			err = errKept
-		case !w.patient || len(l.claimers) == 0:
+		case !w.patient || waited || !l.claimers.any():
 			u, err = l.tryClaim(w.run, false)
 		}
 		if err == nil || !mayPass(err) {
@@ -199,18 +197,25 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 		if w.noWait {
 			return u, l.pressure(err)
 		}
-		if mine, err = l.turn(ctx, err, kept, leave); err != nil {
+		if mine, err = l.turn(ctx, err, w.run, kept, leave); err != nil {
 			return u, err
 		}
 	}
-	defer func() { <-l.claimers }()
+	l.claimers.wants(w.run)
+	defer l.claimers.next()
 	defer l.kept.Store(0)
 	return l.await(ctx, w.run, w.since, leave)
 }
 
-// turn waits until the caller is the one that waits for room, which mine says and why is for, or for as many
-// nanoseconds as it is only kept from what there is, if that is not 0 or less. At leave, by shm.Nanotime, it returns errElsewhere.
-func (l *lane) turn(ctx context.Context, why error, kept, leave int64) (mine bool, err error) {
+// turn waits until the caller, who wants so many slots in a row, is the one that waits for room, which mine says and why is for, or
+// for as many nanoseconds as it is only kept from what there is, if that is not 0 or less. Behind a claim of more slots it waits for
+// keptFor: what is too little for that one may do for this one, and what holds the rest may need it to go on. At leave, by
+// shm.Nanotime, it returns errElsewhere.
+func (l *lane) turn(ctx context.Context, why error, run int, kept, leave int64) (mine bool, err error) {
+	behind, longer := l.claimers.ahead(run)
+	if behind && kept <= 0 {
+		kept = int64(keptFor)
+	}
 	var over <-chan time.Time
 	var end error // of over
 	if leave != math.MaxInt64 {
@@ -224,10 +229,12 @@ func (l *lane) turn(ctx context.Context, why error, kept, leave int64) (mine boo
 		over = t.C
 	}
 	select {
-	case l.claimers <- struct{}{}:
+	case l.claimers.turn <- struct{}{}:
 		return true, nil
 	case <-over:
 		return false, end
+	case <-longer:
+		return false, nil
 	case <-ctx.Done():
 		return false, l.overdue(why, context.Cause(ctx))
 	case <-l.conn.session.Done():

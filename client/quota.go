@@ -161,7 +161,7 @@ func (l *lane) claimLimited(k int, waiter bool) (u slots.Run, err error) {
 	defer b.mu.Unlock()
 	n := k * l.ring.Geometry().SlotSize
 	if b.left < n {
-		if !waiter && len(l.claimers) > 0 {
+		if !waiter && l.claimers.any() {
 			return u, errBytes // somebody has just counted, and waits
 		}
 		if b.left = b.most - l.conn.held(); b.left < n && b.left < b.most {
@@ -213,7 +213,7 @@ func (l *lane) admit(share slots.Share, k int, waiter bool) error {
 	if l.due.adjust(k, limit, share) {
 		return nil
 	}
-	if !waiter && known && len(l.claimers) > 0 {
+	if !waiter && known && l.claimers.any() {
 		return why
 	}
 	l.due.count(l, limit, share)

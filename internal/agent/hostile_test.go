@@ -336,3 +336,70 @@ func FuzzInLaneRequests(f *testing.F) {
 		}
 	})
 }
+
+// rewrite makes slot i's word what a worker has written there, with a header that fits.
+func (s *side) rewrite(r *slots.Ring, i int, w slots.Word) {
+	q := slots.Header{Ticket: w.Ticket(), Run: uint16(w.Run()), Length: 8, Answer: 8, Kind: slots.KindRequest, Method: rigMethod, From: uint16(w.Owner())}
+	q.Encode(r.HeaderAt(i))
+	shm.Uint64At(ringMemory[r], offWords+8*i).Store(uint64(w))
+	s.bells.MarkLane(rigLane)
+}
+
+// A worker that publishes a request once more, or makes others claim with tickets that were used, costs nobody the lane: the peer sees
+// nothing of it. Each time is counted here, and each request has an outcome.
+func TestTicketsThatWereUsed(t *testing.T) {
+	a, b, out, in := remoteLane(t)
+	bad, good := a.addWorker(4), a.addWorker(5)
+	service := b.addService()
+	call := func(w *rigWorker) *rigCall {
+		t.Helper()
+		c := a.send(w, out.Ring, 8, false, 1)
+		settle(a, b)
+		b.work(service, in.Ring, 1)
+		settle(a, b)
+		return c
+	}
+	first := call(bad)
+	if !first.answered(t, 0) {
+		t.Fatal("no answer")
+	}
+	i, before := first.u.Index, a.a.Count.ProtocolErrors
+	for n := range uint64(3) {
+		a.rewrite(out.Ring, i, slots.MakeWord(slots.Pub, 1, bad.id, first.u.Ticket))
+		settle(a, b)
+		if got := a.a.Count.ProtocolErrors - before; got != n+1 {
+			t.Errorf("%d offences counted of %d", got, n+1)
+		}
+		if w := out.Ring.Word(i); w.State() != slots.Ans {
+			t.Errorf("a request that was sent before is %v", w)
+		}
+	}
+	// What comes next in the slot is claimed from an old ticket, twice, and then from one that is newer again.
+	for _, ticket := range []uint64{first.u.Ticket - 3, first.u.Ticket - 1, first.u.Ticket} {
+		shm.Uint64At(ringMemory[out.Ring], offWords+8*i).Store(uint64(slots.MakeWord(slots.Free, 0, 0, ticket)))
+		for { // until it is that slot's turn
+			c := call(good)
+			if c == nil || !out.Ring.Answered(c.u, good.id) {
+				t.Fatalf("from ticket %d: no outcome", ticket)
+			}
+			var h slots.Header
+			h.Decode(out.Ring.Header(c.u))
+			want := slots.StatusOK
+			if c.u.Index == i && ticket != first.u.Ticket {
+				want = slots.StatusMaybeExecuted
+			}
+			if h.Status != want {
+				t.Errorf("from ticket %d: slot %d has the outcome %v, want %v", ticket, c.u.Index, h.Status, want)
+			}
+			if out.Ring.Consume(c.u); c.u.Index == i {
+				break
+			}
+		}
+	}
+	if len(out.newest) != 0 {
+		t.Errorf("%d words are kept for nothing", len(out.newest))
+	}
+	if in.End == nil || out.End == nil || b.a.Count.ProtocolErrors != 0 {
+		t.Errorf("the peer has seen it: lane up %v and %v, %d errors there", out.End != nil, in.End != nil, b.a.Count.ProtocolErrors)
+	}
+}

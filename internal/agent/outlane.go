@@ -67,6 +67,8 @@ type OutLane struct {
 	aged []slots.Word
 	// blamed are the words for which misused has counted somebody.
 	blamed []slots.Word
+	// newest are the words of requests after which a stale one was in the journal, by slot.
+	newest map[int]slots.Word
 }
 
 // NewOutLane makes a lane that is down, or local.
@@ -146,6 +148,14 @@ func (l *OutLane) Admit(i int, w slots.Word, h *slots.Header, bad error) groupse
 		// A worker has overwritten the words of slots that are on the wire. The
 		// peer would take this for a fault of ours; it waits for the answers.
 		return l.misused(i, w, true)
+	}
+	if l.stale(i, w) {
+		// The peer would take this, too, for a fault of ours. Perhaps the request is good, and it is the word
+		// it was claimed from that a worker has overwritten: it has an outcome for that.
+		l.misused(i, w, true)
+		l.blamed[i] = 0 // the word is taken: the next time is another one
+		l.refuse(i, w, h.Kind, slots.StatusMaybeExecuted, "the slot's word was overwritten by a process of the domain")
+		return groupsend.Refuse
 	}
 	if h.From != 0 && int(h.From) != w.Owner() {
 		l.misused(i, w, false)

@@ -108,10 +108,15 @@ func (s *Ring) Excess(i int, w slots.Word) string {
 	case have == 0: // one request is always allowed
 	case want > s.Quota:
 		return BeyondQuota
-	case want > s.bound() && w.Ticket() != s.since[i].Ticket():
+	case want > s.bound() && !older(s.since[i], w):
 		return BeyondShare
 	}
 	return ""
+}
+
+// older reports whether the request with the word w was claimed already when its slot had the word then.
+func older(then, w slots.Word) bool {
+	return (then.State() == slots.Claim || then.State() == slots.Pub) && then.Owner() == w.Owner() && then.Ticket() == w.Ticket()
 }
 
 // limit is the most slots that a worker may hold at present, all if there is no limit.

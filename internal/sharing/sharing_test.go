@@ -148,6 +148,11 @@ func TestExcess(t *testing.T) {
 	if i, w = claim(); s.Excess(i, w) != BeyondShare {
 		t.Errorf("beyond the share: %q", s.Excess(i, w))
 	}
+	for free := range r.Geometry().Slots { // a worker that publishes without a claim has nothing older either
+		if was := r.Word(free); was.State() == slots.Free && s.Excess(free, slots.MakeWord(slots.Pub, 1, owner, was.Ticket())) != BeyondShare {
+			t.Fatalf("slot %d: %v, published with that ticket, is taken for what was claimed before the epochs", free, was)
+		}
+	}
 	add(2, -1)
 	if why := s.Excess(i, w); why != "" {
 		t.Errorf("within a quarter more than the share: %s", why)
