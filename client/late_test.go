@@ -156,3 +156,34 @@ func TestGiveUpBesideLeader(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A wait whose context has ended finds an answer that has come before.
+func TestWaitAfterItsEnd(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := newSolo(t)
+	f, err := s.method.Go(t.Context(), []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Wait(ended); !errors.Is(err, ErrDeadline) {
+		t.Fatalf("before the answer: %v", err)
+	}
+	s.respond(s.published(t), 0, []byte("answer"))
+	if answer, err := f.Wait(ended); string(answer) != "answer" || err != nil {
+		t.Errorf("%q, %v", answer, err)
+	}
+	p, err := s.method.GoInPlace(t.Context(), []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.respond(s.published(t), 0, []byte("in place"))
+	answer, err := p.Wait(ended)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(answer.Bytes()) != "in place" {
+		t.Errorf("%q", answer.Bytes())
+	}
+	answer.Release()
+}

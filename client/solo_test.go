@@ -299,3 +299,24 @@ func TestLaneLostBeforePublication(t *testing.T) {
 		t.Errorf("the slot is %v", w)
 	}
 }
+
+// Answers that the daemon has sent for a lane that is lost are none to requests of the next lane that has its id.
+func TestSpilledAnswersOfALostLane(t *testing.T) {
+	s := newSolo(t)
+	f, err := s.method.Go(t.Context(), []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := f.run
+	answer := slots.Spilled{Lane: s.lane.id, Run: u, Header: slots.Header{Ticket: u.Ticket, Run: uint16(u.Len), Kind: slots.KindAnswer}}
+	s.conn.wait.lead.Lock() // a leader that does not run just now
+	s.conn.spilled([]slots.Spilled{answer})
+	s.conn.laneClosed(s.lane.id, nil)
+	s.conn.wait.lead.Unlock()
+	if _, err := f.Wait(t.Context()); err != nil {
+		t.Errorf("the answer is lost: %v", err)
+	}
+	if n := len(s.conn.spills.answers); n != 0 {
+		t.Errorf("%d answers wait for whoever gets their slots in the next lane", n)
+	}
+}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,7 +51,7 @@ var followers = sync.Pool{New: func() any { return &follower{ch: make(chan struc
 
 func (f *follower) poke() { poke(f.ch) }
 
-// until returns when f is settled or ctx has ended.
+// until returns when f is settled or ctx has ended. An answer that is here by then settles it, however long ctx has ended.
 func (w *waiting) until(ctx context.Context, f *Future) {
 	followed := false
 	for !f.settled() && ctx.Err() == nil {
@@ -70,6 +71,9 @@ func (w *waiting) until(ctx context.Context, f *Future) {
 		}
 		w.follow(ctx, f)
 		followed = true
+	}
+	if !f.settled() {
+		w.reapIfFree() // ctx has ended, and perhaps the answer is here
 	}
 	// A poke may have meant "lead": hand it on.
 	if followed && w.leaderless() {
@@ -355,6 +359,8 @@ func (w *waiting) failLane(l *lane) {
 			f.abandoned(errLaneLost)
 		}
 	}
+	// The next lane of this id may have requests with the same slots and tickets.
+	maps.DeleteFunc(s.answers, func(key spillKey, _ slots.Spilled) bool { return key.lane == l.id })
 }
 
 func (w *waiting) each(do func(l *lane, i int, ticket uint64)) {

@@ -99,7 +99,7 @@ func (d *Delay) Until(now int64, w Waiting) int64 {
 		return 0
 	}
 	if w.Deadline != 0 {
-		end = min(end, w.Deadline-d.limit-deadlineLead)
+		end = min(end, max(w.Deadline, 0)-d.limit-deadlineLead) // a worker may have written any deadline
 	}
 	if now >= end || !d.expects(w) {
 		return 0

@@ -2,6 +2,7 @@ package groupsend_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -78,6 +79,17 @@ func TestDelayIsBounded(t *testing.T) {
 			},
 		})
 	})
+}
+
+// However far back a deadline lies, nothing is held for it.
+func TestDelayWithAnyDeadline(t *testing.T) {
+	for _, deadline := range []int64{math.MinInt64, -1, 1} {
+		d := groupsend.NewRequestDelay(time.Millisecond, 16)
+		d.Until(int64(time.Second), groupsend.Waiting{Messages: 1, Open: 5})
+		if until := d.Until(int64(time.Second), groupsend.Waiting{Messages: 2, Open: 5, Deadline: deadline}); until != 0 {
+			t.Errorf("with the deadline %d messages are held until %d", deadline, until)
+		}
+	}
 }
 
 const (
