@@ -117,8 +117,14 @@ func serviceStop(i *injection) error {
 
 // coreKill kills the core of a node.
 func coreKill(i *injection) error {
-	t, err := i.node().killCore(i.ctx)
+	n := i.node()
+	pid, err := n.core(i.ctx)
 	if err != nil {
+		return err
+	}
+	i.killing(n)
+	t := now()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return err
 	}
 	return i.answeredAgain(t, recCore)
@@ -143,10 +149,12 @@ func coreStop(i *injection) error {
 // workerCoreKill kills a worker and the core that is to clean up after it.
 func workerCoreKill(i *injection) error {
 	m := i.fleet.pick(i.rng, "worker")
-	pid, err := i.nodeOf(m).core(i.ctx)
+	n := i.nodeOf(m)
+	pid, err := n.core(i.ctx)
 	if err != nil {
 		return err
 	}
+	i.killing(n)
 	m.killed.Store(true)
 	m.signal(syscall.SIGKILL)
 	t := now()
@@ -172,6 +180,7 @@ func cannotUpgrade(r *run) string {
 // upgrade makes a node run its program anew.
 func upgrade(i *injection) error {
 	n := i.node()
+	i.replacing(n)
 	t := now()
 	cmd := exec.CommandContext(i.ctx, i.program, "upgrade", "--socket", n.socket)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -44,11 +44,14 @@ func (r *run) judgeAll(why string, faultErr error, start *injection) *result {
 	res.problem(err)
 	res.usage(r.baseline, final)
 	res.problem(r.fleet.failed())
+	res.problem(r.checkCores(ctx, "after the last fault"))
 	killed := r.fleet.killedInstances() // those that are traced are not killed
 	if len(stuck) > 0 {
 		r.trace(ctx, stuck)
 	}
 	res.problem(r.fleet.stop())
+	res.problem(r.stopNodes())
+	res.Crashes = r.crashes
 	j, err := judge(r.dir, killed)
 	res.problem(err)
 	if j != nil {
@@ -87,7 +90,8 @@ func (r *run) trace(ctx context.Context, stuck []*member) {
 		m.signal(syscall.SIGQUIT)
 	}
 	for i, n := range r.nodes {
-		if pid, err := n.core(ctx); err == nil && pid == r.cores[i] {
+		if pid, err := n.core(ctx); err == nil && pid == r.cores[i].pid {
+			r.killing(n)
 			_ = syscall.Kill(pid, syscall.SIGQUIT)
 		}
 	}
@@ -99,7 +103,7 @@ func (r *run) trace(ctx context.Context, stuck []*member) {
 // stopGrace is how long a daemon gets to end.
 const stopGrace = time.Minute
 
-// close ends everything that runs and removes everything but, if keep, the directory.
+// close ends everything that runs and removes everything, but not the directory if keep, or if any of this fails.
 func (r *run) close(keep bool) error {
 	var errs []error
 	if r.fleet != nil {
@@ -124,14 +128,15 @@ func (r *run) close(keep bool) error {
 	if r.board != nil {
 		errs = append(errs, r.board.close())
 	}
+	err := errors.Join(errs...)
 	switch {
 	case r.dir == "":
-	case keep || r.options.keep:
+	case keep || r.options.keep || err != nil:
 		fmt.Fprintf(r.out, "logs and books are in %s\n", r.dir)
 	default:
-		errs = append(errs, os.RemoveAll(r.dir))
+		err = os.RemoveAll(r.dir)
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // endChildren kills what is left of the daemons: cores whose supervisor is gone, which may

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
@@ -28,6 +27,9 @@ type node struct {
 	process      *sandbox.Process
 	// namespace is the network namespace that it is in, "" for the harness's own.
 	namespace string
+	// died is how many deaths of cores there are in the first read bytes of the log.
+	died int
+	read int64
 }
 
 // nodePlan is what the configuration of a node says.
@@ -187,13 +189,4 @@ func portOf(address string) int {
 		return 0
 	}
 	return n
-}
-
-// killCore kills what the core is now.
-func (n *node) killCore(ctx context.Context) (at int64, err error) {
-	pid, err := n.core(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return now(), syscall.Kill(pid, syscall.SIGKILL)
 }

@@ -72,7 +72,7 @@ type usageResult struct {
 
 func newResult(r *run, why string) *result {
 	return &result{run: r, Why: why, Seed: r.options.seed, Command: r.options.command, Seconds: time.Since(r.began).Seconds(),
-		Skipped: r.skipped, Crashes: r.crashes, Unreached: r.unreached(), Problems: []string{}}
+		Skipped: r.skipped, Unreached: r.unreached(), Problems: []string{}}
 }
 
 // problem notes what is wrong, if anything.

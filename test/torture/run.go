@@ -37,10 +37,9 @@ type run struct {
 	// bootstrap and data are the proxies in front of each node.
 	bootstrap, data []*proxy
 
-	possible []*fault
-	skipped  map[string]string
-	// cores are the processes of the cores, as they were last.
-	cores     [2]int
+	possible  []*fault
+	skipped   map[string]string
+	cores     [2]coreWatch
 	crashes   int
 	phaseTime [phases]time.Duration
 	// p99s are those of the witness's calls, turn by turn.
@@ -98,7 +97,12 @@ func torture(ctx context.Context, o *options, progress io.Writer) (res *result, 
 		return nil, err
 	}
 	defer func() {
-		err = errors.Join(err, r.close(err != nil || res != nil && res.Failed))
+		// What fails now is of the run as well, of which the result is still to be written.
+		if failed := r.close(err != nil || res != nil && res.Failed); res != nil {
+			res.problem(failed)
+		} else {
+			err = errors.Join(err, failed)
+		}
 	}()
 	if err := r.prepare(); err != nil {
 		return nil, err

@@ -27,6 +27,9 @@ func (r *run) schedule() (why string, err error) {
 			return "all limits were reached", nil
 		case len(open) == 0:
 			r.sleep(min(calm, time.Until(end))) // there is nothing to inject: only load
+			if err := errors.Join(r.checkCores(r.ctx, "beside load alone"), r.fleet.failed()); err != nil {
+				return "a process has ended by itself", err
+			}
 			continue
 		}
 		f := choose(rng, open)
@@ -40,7 +43,7 @@ func (r *run) schedule() (why string, err error) {
 
 // inject injects one fault and checks that it did no more than it was to.
 func (r *run) inject(i *injection) error {
-	if err := r.coresAre(i.fault.name, false); err != nil {
+	if err := r.checkCores(r.ctx, "before "+i.fault.name); err != nil {
 		return err
 	}
 	i.began = now()
@@ -48,14 +51,14 @@ func (r *run) inject(i *injection) error {
 	err := i.fault.inject(i)
 	r.current.Store(nil)
 	i.ended = now()
+	r.note(i)
 	if err != nil && r.ctx.Err() != nil {
 		return nil // interrupted, not failed
 	}
-	r.note(i)
 	if err != nil {
 		return fmt.Errorf("%s: %w", i.fault.name, err)
 	}
-	return errors.Join(r.coresAre(i.fault.name, i.fault.core), r.fleet.failed())
+	return errors.Join(r.checkCores(r.ctx, i.fault.name), r.fleet.failed())
 }
 
 // choose chooses a fault by weight.
@@ -119,29 +122,6 @@ func (r *run) note(i *injection) {
 	defer r.mu.Unlock()
 	r.injections = append(r.injections, i)
 	r.counts[i.fault.name]++
-}
-
-// coresAre checks that the cores are the ones that were there last, unless they may have
-// changed.
-func (r *run) coresAre(when string, may bool) error {
-	for i, n := range r.nodes {
-		pid, err := n.core(r.ctx)
-		if r.ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if pid != r.cores[i] && !may {
-			r.crashes++
-			return fmt.Errorf("the core of node %s crashed (%s): it was %d and is %d%s", n.name, when, r.cores[i], pid, n.process.Tail())
-		}
-		r.cores[i] = pid
-		if err := n.process.Ended(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // during is a phase of some time.

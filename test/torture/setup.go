@@ -97,7 +97,7 @@ func (r *run) startNodes() error {
 		}
 	}
 	for i, n := range r.nodes {
-		if r.cores[i], err = n.core(r.ctx); err != nil {
+		if r.cores[i].pid, err = n.core(r.ctx); err != nil {
 			return fmt.Errorf("%w%s", err, n.process.Tail())
 		}
 	}

@@ -3,10 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,6 +57,12 @@ func runTests(m *testing.M) int {
 // tortured does a short run and returns its exit status and result.
 func tortured(t *testing.T, argv ...string) (status int, res result) {
 	t.Helper()
+	return torturedBeside(t, func(string) {}, argv...)
+}
+
+// torturedBeside does a short run with something else beside it, which is told in which directory the run makes its own.
+func torturedBeside(t *testing.T, beside func(dir string), argv ...string) (status int, res result) {
+	t.Helper()
 	// Not t.TempDir, whose names are too long for a socket.
 	dir, err := os.MkdirTemp("", "rdmad-torture-test-")
 	if err != nil {
@@ -62,14 +73,17 @@ func tortured(t *testing.T, argv ...string) (status int, res result) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	var also sync.WaitGroup
+	also.Go(func() { beside(dir) })
+	defer also.Wait()
 	var out, errOut bytes.Buffer
 	status = execute(append([]string{"--json", "--rdmad", rdmadPath, "--dir", dir, "--workers=2", "--services=1", "--progress=1h"}, argv...), &out, &errOut)
 	if err := json.Unmarshal(out.Bytes(), &res); err != nil {
 		t.Fatalf("status %d, %v:\n%s%s", status, err, out.Bytes(), errOut.Bytes())
 	}
 	left, err := os.ReadDir(dir)
-	if err != nil || status == 0 && len(left) > 0 {
-		t.Errorf("it left %v behind (%v)", left, err)
+	if err != nil || status == 0 && len(left) > 0 || status != 0 && len(left) == 0 {
+		t.Errorf("status %d: it left %v behind (%v)", status, left, err)
 	}
 	if status != 0 {
 		t.Logf("%s%s", out.Bytes(), errOut.Bytes())
@@ -111,5 +125,47 @@ func TestSabotageIsFound(t *testing.T) {
 		if d > 20*time.Second {
 			t.Fatalf("not all is found: %+v", j)
 		}
+	}
+}
+
+// A core that is killed by somebody else is noticed also where no fault is injected.
+func TestCrashIsFound(t *testing.T) {
+	status, res := torturedBeside(t, func(dir string) {
+		// When there is a book there is load, and the harness knows its cores.
+		err := await(t.Context(), recoverLimit, "a worker calls", func() error {
+			books, err := filepath.Glob(filepath.Join(dir, "*", "books", "*"))
+			if err == nil && len(books) == 0 {
+				err = errNotYet
+			}
+			return err
+		})
+		sockets, globErr := filepath.Glob(filepath.Join(dir, "*", "b.sock"))
+		if err := errors.Join(err, globErr); err != nil || len(sockets) != 1 {
+			t.Errorf("%v, %v", sockets, err)
+			return
+		}
+		pid, err := (&node{name: "b", socket: sockets[0]}).core(t.Context())
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}, "--duration=1m", "--faults=none")
+	if status != statusFailed || !res.Failed || res.Crashes != 1 {
+		t.Errorf("status %d, %d crashes: %q", status, res.Crashes, res.Problems)
+	}
+}
+
+// A daemon that ends badly when it is told to stop makes the run fail, and the result says so.
+func TestBadEndIsFound(t *testing.T) {
+	badly := filepath.Join(t.TempDir(), "rdmad")
+	script := fmt.Sprintf("#!/bin/sh\n%q \"$@\" &\ntrap \"kill -TERM $!\" TERM\nwait $!\nwait $!\nexit 3\n", rdmadPath)
+	if err := os.WriteFile(badly, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	status, res := tortured(t, "--rdmad", badly, "--duration=1s", "--faults=none")
+	if status != statusFailed || !res.Failed || !slices.ContainsFunc(res.Problems, func(p string) bool { return strings.Contains(p, "exit status 3") }) {
+		t.Errorf("status %d: %q", status, res.Problems)
 	}
 }
