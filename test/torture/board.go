@@ -13,10 +13,8 @@ import (
 
 // The words of the board.
 const (
-	// boardExecutions counts handlers that ran.
-	boardExecutions = iota
 	// boardBadRequests counts requests whose bytes were wrong.
-	boardBadRequests
+	boardBadRequests = iota
 	// boardForeign counts requests for books that nobody has.
 	boardForeign
 	// boardReattached counts attachments after the first one of a process.

@@ -7,7 +7,7 @@ import (
 )
 
 func needsProxy(r *run) string {
-	if len(r.bootstrap) == 0 {
+	if r.options.netns {
 		return "nodes in namespaces have no proxies between them"
 	}
 	return ""
@@ -17,7 +17,7 @@ func needsDataProxy(r *run) string {
 	if why := needsProxy(r); why != "" {
 		return why
 	}
-	if len(r.data) == 0 {
+	if r.options.fabric != "tcp" {
 		return "no proxy can stand between data connections of the fabric " + r.options.fabric
 	}
 	return ""

@@ -122,13 +122,22 @@ func (f *fleet) finish(limit time.Duration) (stuck []*member) {
 			workers = append(workers, m)
 		}
 	}
+	over := false
 	for _, m := range workers {
+		if !over {
+			select {
+			case <-m.finished:
+			case <-m.gone:
+			case <-late:
+				over = true
+			}
+		}
+		// Also one that was waited for: both may have been there, and one is chosen at random.
 		select {
 		case <-m.finished:
 		case <-m.gone:
-		case <-late:
+		default:
 			stuck = append(stuck, m)
-			late = time.After(0)
 		}
 	}
 	return stuck

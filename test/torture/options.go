@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -38,39 +39,9 @@ var errUsage = errors.New("wrong command line")
 // parseOptions reads a command line. It wraps flag.ErrHelp when help was asked for.
 func parseOptions(argv []string, errOut io.Writer) (*options, error) {
 	o := &options{limits: map[string]int{}}
-	f := flag.NewFlagSet("torture", flag.ContinueOnError)
-	f.SetOutput(errOut)
 	var faults, noErrors string
-	f.DurationVar(&o.duration, "duration", time.Minute, "how long faults are injected, unless all limits are reached before")
-	f.StringVar(&faults, "faults", "all", "the faults to inject, with commas between them; -NAME leaves one out")
-	f.StringVar(&noErrors, "no-errors", "", "faults that must not make any call fail, with commas between them")
-	f.Uint64Var(&o.seed, "seed", 0, "where the random choices begin; 0 chooses")
-	f.IntVar(&o.workers, "workers", 4, "worker processes, half of them on each node")
-	f.IntVar(&o.services, "services", 2, "service processes on each node")
-	f.IntVar(&o.depth, "depth", 4, "goroutines of each worker that make calls")
-	f.IntVar(&o.largest, "largest", 300<<10, "size of the largest requests and answers in bytes")
-	f.StringVar(&o.fabric, "fabric", "tcp", "the fabric of the nodes")
-	f.StringVar(&o.extra, "config", "", "lines to append to the configuration of both nodes")
-	f.BoolVar(&o.tls, "tls", true, "protect the connection between the nodes with TLS")
-	f.StringVar(&o.tlsData, "tls-data", "plain", "tls.data of the nodes' configuration, with --tls")
-	f.BoolVar(&o.netns, "netns", false, "put the nodes into network namespaces of their own; needs root")
-	f.BoolVar(&o.json, "json", false, "print the result as JSON")
-	f.BoolVar(&o.keep, "keep", false, "leave the directory with logs and books behind, not only after a failure")
-	f.BoolVar(&o.list, "list", false, "list the faults and whether they can be injected here, and do nothing")
-	f.BoolVar(&o.sabotage, "sabotage", false, "have the services get some things wrong, to see that it is noticed")
-	f.StringVar(&o.dir, "dir", "", "where the directory of the run is made (default: the system's for temporary files)")
-	f.StringVar(&o.rdmad, "rdmad", "", "the rdmad to run (default: the one beside this program)")
-	f.DurationVar(&o.progress, "progress", 5*time.Second, "time between lines that say how far it is")
-	for _, g := range groups {
-		f.Func(g.flag, fmt.Sprintf("end the run when there have been so many of: %s", strings.Join(g.faults, ", ")), func(s string) error {
-			n := 0
-			if _, err := fmt.Sscanf(s, "%d", &n); err != nil || n < 1 {
-				return errors.New("not a number of at least 1")
-			}
-			o.limits[g.flag] = n
-			return nil
-		})
-	}
+	f := o.flags(&faults, &noErrors)
+	f.SetOutput(errOut)
 	if err := f.Parse(argv); err != nil {
 		return nil, err
 	}
@@ -89,18 +60,6 @@ func parseOptions(argv []string, errOut io.Writer) (*options, error) {
 	if o.dir, err = filepath.Abs(cmp.Or(o.dir, os.TempDir())); err != nil { // $TMPDIR may be relative, too
 		return nil, err
 	}
-	switch {
-	case f.NArg() > 0:
-		err = fmt.Errorf("%w: what is %q?", errUsage, f.Arg(0))
-	case o.workers < 2 || o.services < 1 || o.depth < 1:
-		err = fmt.Errorf("%w: at least two workers, one service and a depth of one are needed", errUsage)
-	case o.duration < 0 || o.progress <= 0:
-		err = fmt.Errorf("%w: --duration is not less than 0, and --progress more", errUsage)
-	case o.largest < 1000 || o.largest > 1<<20:
-		err = fmt.Errorf("%w: the largest messages have 1000 to %d bytes", errUsage, 1<<20)
-	default:
-		err = o.plan().check()
-	}
 	o.command = "bin/torture"
 	f.Visit(func(g *flag.Flag) {
 		if g.Name != "seed" && g.Name != "dir" && g.Name != "rdmad" {
@@ -108,7 +67,63 @@ func parseOptions(argv []string, errOut io.Writer) (*options, error) {
 		}
 	})
 	o.command += fmt.Sprintf(" --seed=%d", o.seed)
-	return o, err
+	return o, o.check(f.Args())
+}
+
+// flags are the flags, which set options and two lists of faults.
+func (o *options) flags(faults, noErrors *string) *flag.FlagSet {
+	f := flag.NewFlagSet("torture", flag.ContinueOnError)
+	f.DurationVar(&o.duration, "duration", time.Minute, "how long faults are injected, unless all limits are reached before")
+	f.StringVar(faults, "faults", "all", "the faults to inject, with commas between them; -NAME leaves one out")
+	f.StringVar(noErrors, "no-errors", "", "faults that must not make any call fail, with commas between them; they must be among those that are injected")
+	f.Uint64Var(&o.seed, "seed", 0, "where the random choices begin; 0 chooses")
+	f.IntVar(&o.workers, "workers", 4, "worker processes, half of them on each node")
+	f.IntVar(&o.services, "services", 2, "service processes on each node")
+	f.IntVar(&o.depth, "depth", 4, "goroutines of each worker that make calls")
+	f.IntVar(&o.largest, "largest", 300<<10, "size of the largest requests and answers in bytes")
+	f.StringVar(&o.fabric, "fabric", "tcp", "the fabric of the nodes")
+	f.StringVar(&o.extra, "config", "", "lines to append to the configuration of both nodes")
+	f.BoolVar(&o.tls, "tls", true, "protect the connection between the nodes with TLS")
+	f.StringVar(&o.tlsData, "tls-data", "plain", "tls.data of the nodes' configuration, with --tls")
+	f.BoolVar(&o.netns, "netns", false, "put the nodes into network namespaces of their own; needs root")
+	f.BoolVar(&o.json, "json", false, "print the result as JSON")
+	f.BoolVar(&o.keep, "keep", false, "leave the directory with logs and books behind, not only after a failure")
+	f.BoolVar(&o.list, "list", false, "list the faults and whether they can be injected here, and inject none")
+	f.BoolVar(&o.sabotage, "sabotage", false, "have the services get some things wrong, to see that it is noticed")
+	f.StringVar(&o.dir, "dir", "", "where the directory of the run is made (default: the system's for temporary files)")
+	f.StringVar(&o.rdmad, "rdmad", "", "the rdmad to run (default: the one beside this program)")
+	f.DurationVar(&o.progress, "progress", 5*time.Second, "time between lines that say how far it is")
+	for _, g := range groups {
+		f.Func(g.flag, fmt.Sprintf("end the run when there have been so many of: %s", strings.Join(g.faults, ", ")), func(s string) error {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < 1 {
+				return errors.New("not a number of at least 1")
+			}
+			o.limits[g.flag] = n
+			return nil
+		})
+	}
+	return f
+}
+
+// check says what is wrong with the options, and with what is left of the command line behind them.
+func (o *options) check(rest []string) error {
+	for _, name := range o.noErrors {
+		if !slices.Contains(o.faults, name) {
+			return fmt.Errorf("%w: --no-errors=%s shows nothing, since --faults leaves it out", errUsage, name)
+		}
+	}
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("%w: what is %q?", errUsage, rest[0])
+	case o.workers < 2 || o.services < 1 || o.depth < 1:
+		return fmt.Errorf("%w: at least two workers, one service and a depth of one are needed", errUsage)
+	case o.duration < 0 || o.progress <= 0:
+		return fmt.Errorf("%w: --duration is not less than 0, and --progress more", errUsage)
+	case o.largest < 1000 || o.largest > 1<<20:
+		return fmt.Errorf("%w: the largest messages have 1000 to %d bytes", errUsage, 1<<20)
+	}
+	return o.plan().check()
 }
 
 // plan is what the configurations of both nodes have in common.

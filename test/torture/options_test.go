@@ -31,13 +31,15 @@ func TestOptions(t *testing.T) {
 		t.Errorf("the run is in %q, %v", o.dir, err)
 	}
 	for _, bad := range [][]string{{"--faults=nothing"}, {"x"}, {"--workers=1"}, {"--largest=2"}, {"--progress=0s"}, {"--duration=-1s"},
-		{"--fabric=foo"}, {"--tls-data=foo"}, {"--config=[agent]\nidle = 'sometimes'"}, {"--config=[agent"}} {
+		{"--faults=core-kill", "--no-errors=slow"}, {"--faults=none", "--no-errors=all"}, {"--fabric=foo"}, {"--tls-data=foo"}, {"--config=[agent]\nidle = 'sometimes'"}, {"--config=[agent"}} {
 		if _, err := parseOptions(bad, io.Discard); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	if _, err := parseOptions([]string{"--worker-kills=0"}, io.Discard); err == nil {
-		t.Error("a limit of 0 is accepted")
+	for _, bad := range []string{"0", "-1", "1e3", "7x", ""} {
+		if _, err := parseOptions([]string{"--worker-kills=" + bad}, io.Discard); err == nil {
+			t.Errorf("a limit of %q is accepted", bad)
+		}
 	}
 }
 

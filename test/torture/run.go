@@ -6,7 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os/signal"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -74,6 +76,13 @@ func execute(argv []string, out, errOut io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	if o.list {
+		if err := listFaults(ctx, o, out); err != nil {
+			fmt.Fprintln(errOut, "torture:", err)
+			return statusFailed
+		}
+		return 0
+	}
 	res, err := torture(ctx, o, errOut)
 	if err != nil {
 		fmt.Fprintln(errOut, "torture:", err)
@@ -81,21 +90,43 @@ func execute(argv []string, out, errOut io.Writer) int {
 	if res == nil {
 		return statusFailed
 	}
-	if o.list {
-		return 0
-	}
 	if werr := res.write(out, o.json); werr != nil || err != nil || res.Failed {
 		return statusFailed
 	}
 	return 0
 }
 
+func newRun(ctx context.Context, o *options, out io.Writer) *run {
+	return &run{options: o, out: out, ctx: ctx, skipped: map[string]string{}, counts: map[string]int{}}
+}
+
+// listFaults says of all faults whether they can be injected here, and starts no daemon for that.
+func listFaults(ctx context.Context, o *options, out io.Writer) (err error) {
+	r := newRun(ctx, o, out)
+	defer func() { err = errors.Join(err, r.close(false)) }()
+	if err := r.stage(); err != nil {
+		return err
+	}
+	var all []string
+	for i := range faults {
+		all = append(all, faults[i].name)
+	}
+	r.probe(all)
+	for i := range faults {
+		state := "yes"
+		if why, ok := r.skipped[faults[i].name]; ok {
+			state = "no: " + why
+		}
+		if _, err := fmt.Fprintf(out, "%-18s %3d  %s (%s)\n", faults[i].name, faults[i].weight, faults[i].help, state); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // torture does a whole run. The result is nil if it did not come to load.
 func torture(ctx context.Context, o *options, progress io.Writer) (res *result, err error) {
-	r := &run{options: o, out: progress, ctx: ctx, skipped: map[string]string{}, counts: map[string]int{}}
-	if r.program, err = o.program(); err != nil {
-		return nil, err
-	}
+	r := newRun(ctx, o, progress)
 	defer func() {
 		// What fails now is of the run as well, of which the result is still to be written.
 		if failed := r.close(err != nil || res != nil && res.Failed); res != nil {
@@ -107,10 +138,9 @@ func torture(ctx context.Context, o *options, progress io.Writer) (res *result, 
 	if err := r.prepare(); err != nil {
 		return nil, err
 	}
-	r.probe()
-	if o.list {
-		r.listFaults()
-		return nil, nil
+	r.probe(o.faults)
+	for _, name := range slices.Sorted(maps.Keys(r.skipped)) {
+		fmt.Fprintf(r.out, "skipped: %s: %s\n", name, r.skipped[name])
 	}
 	fmt.Fprintf(r.out, "seed %d, in %s\n", o.seed, r.dir)
 	return r.load()

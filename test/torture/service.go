@@ -63,7 +63,6 @@ func (s *service) ran(request []byte) (h head, err error) {
 	for range s.runs() {
 		b.ran(h.entry, s.args.Instance)
 	}
-	s.board.add(boardExecutions)
 	if h.micros > 0 {
 		time.Sleep(time.Duration(h.micros) * time.Microsecond)
 	}

@@ -14,27 +14,39 @@ import (
 	"github.com/rdmad/rdmad/internal/nodecert"
 )
 
+// stage makes what it takes to find out which faults can be injected.
+func (r *run) stage() (err error) {
+	if r.program, err = r.options.program(); err != nil {
+		return err
+	}
+	if r.dir, err = os.MkdirTemp(r.options.dir, "rdmad-torture-"); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Chmod(r.dir, 0o755), r.copySelf()); err != nil {
+		return err
+	}
+	if r.options.netns {
+		r.wire, err = newNamespaces(r.ctx)
+	}
+	return err
+}
+
 // prepare makes everything that runs before there is load.
 func (r *run) prepare() (err error) {
 	// What a daemon leaves behind becomes a child of the harness, which ends it.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	if r.dir, err = os.MkdirTemp(r.options.dir, "rdmad-torture-"); err != nil {
+	if err := r.stage(); err != nil {
 		return err
 	}
-	if err := errors.Join(os.Chmod(r.dir, 0o755), os.Mkdir(filepath.Join(r.dir, "books"), 0o700), r.copySelf()); err != nil {
+	if err := os.Mkdir(filepath.Join(r.dir, "books"), 0o700); err != nil {
 		return err
 	}
 	if r.board, err = openBoard(r.dir); err != nil {
 		return err
 	}
 	r.spawner = newSpawner()
-	if r.options.netns {
-		if r.wire, err = newNamespaces(r.ctx); err != nil {
-			return err
-		}
-	}
 	if r.options.tls {
 		const valid = 30 * 24 * time.Hour
 		if _, err := nodecert.Make(nodecert.Plan{Dir: r.dir, Cluster: "torture", Nodes: []string{"a", "b"}, CAValid: valid, NodeValid: valid}); err != nil {
@@ -128,11 +140,11 @@ func (r *run) startProxies(plans *[2]nodePlan, ports []string) error {
 	return nil
 }
 
-// probe finds out which of the faults that are wanted can be injected here.
-func (r *run) probe() {
+// probe finds out which of some faults can be injected here.
+func (r *run) probe(names []string) {
 	for i := range faults {
 		f := &faults[i]
-		if !slices.Contains(r.options.faults, f.name) {
+		if !slices.Contains(names, f.name) {
 			continue
 		}
 		why := ""
@@ -144,16 +156,5 @@ func (r *run) probe() {
 			continue
 		}
 		r.skipped[f.name] = why
-		fmt.Fprintf(r.out, "skipped: %s: %s\n", f.name, why)
-	}
-}
-
-func (r *run) listFaults() {
-	for i := range faults {
-		state := "yes"
-		if why, ok := r.skipped[faults[i].name]; ok {
-			state = "no: " + why
-		}
-		fmt.Fprintf(r.out, "%-18s %3d  %s (%s)\n", faults[i].name, faults[i].weight, faults[i].help, state)
 	}
 }

@@ -128,6 +128,28 @@ func TestSabotageIsFound(t *testing.T) {
 	}
 }
 
+// The list has every fault, and says why one cannot be injected also if it would not be by the rest of the command line.
+func TestList(t *testing.T) {
+	dir := t.TempDir()
+	for _, also := range []string{"--faults=all", "--faults=none"} {
+		var out, errOut bytes.Buffer
+		if status := execute([]string{"--list", "--rdmad", rdmadPath, "--dir", dir, also}, &out, &errOut); status != 0 {
+			t.Errorf("status %d: %s", status, errOut.Bytes())
+		}
+		for i := range faults {
+			if !strings.Contains(out.String(), "\n"+faults[i].name+" ") && !strings.HasPrefix(out.String(), faults[i].name+" ") {
+				t.Errorf("%s is missing: %s", faults[i].name, out.Bytes())
+			}
+		}
+		if n := strings.Count(out.String(), "(no: only with --netns)"); n != 2 {
+			t.Errorf("%d faults need --netns, want 2: %s", n, out.Bytes())
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v behind (%v)", left, err)
+	}
+}
+
 // A core that is killed by somebody else is noticed also where no fault is injected.
 func TestCrashIsFound(t *testing.T) {
 	status, res := torturedBeside(t, func(dir string) {
