@@ -23,6 +23,8 @@ const (
 	boardCalls
 	// boardPhase is what the harness is doing; see phase.
 	boardPhase
+	// boardOpen is when the call was begun that the witness waits for, 0 if there is none, and openSeen.
+	boardOpen
 	// boardStart is, for each node, when the latest of the remote calls from it that
 	// have been answered was begun.
 	boardStart

@@ -133,11 +133,8 @@ func (res *result) judged(j *judgement, unexplained int) {
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// fewCalls are too few to compare, and fewInTurn too few for a figure of a turn.
-const (
-	fewCalls  = 100
-	fewInTurn = 50
-)
+// fewCalls are too few to compare with.
+const fewCalls = 100
 
 // ratios compares phases.
 func (res *result) ratios() {
@@ -154,7 +151,7 @@ func (res *result) ratios() {
 	} {
 		calls, _ := r.board.latency(c.before, 0.99)
 		callsWith, _ := r.board.latency(c.with, 0.99)
-		if min(calls, callsWith) < fewCalls || min(len(r.p99s[c.before]), len(r.p99s[c.with])) == 0 {
+		if calls < fewCalls || len(r.p99s[c.with]) == 0 {
 			continue
 		}
 		// Medians: one turn in which something else took the machine decides nothing.
@@ -163,12 +160,16 @@ func (res *result) ratios() {
 		if c.rate {
 			x.Unit, x.Before, x.During = "calls/s", float64(calls)/r.phaseTime[c.before].Seconds(), float64(callsWith)/r.phaseTime[c.with].Seconds()
 		}
+		res.compare(x)
+	}
+	res.compare(ratio{Name: "processor time of hostile workers, to that of honest ones", Unit: "ms", Before: millis(r.neighbourTime), During: millis(r.hostileTime)})
+}
+
+// compare adds a ratio, if there is something to compare with: JSON has no number for what is infinite.
+func (res *result) compare(x ratio) {
+	if x.Before > 0 {
 		x.Ratio = x.During / x.Before
 		res.Ratios = append(res.Ratios, x)
-	}
-	if during := millis(r.hostileTime); during > 0 {
-		honest := millis(r.neighbourTime)
-		res.Ratios = append(res.Ratios, ratio{Name: "processor time of hostile workers, to that of honest ones", Unit: "ms", Before: honest, During: during, Ratio: during / honest})
 	}
 }
 

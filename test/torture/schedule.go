@@ -124,18 +124,6 @@ func (r *run) note(i *injection) {
 	r.counts[i.fault.name]++
 }
 
-// during is a phase of some time.
-func (r *run) during(p phase, d time.Duration) {
-	r.board.words[boardPhase].Store(uint64(p))
-	began, before := now(), r.board.counts(p)
-	r.sleep(d)
-	r.board.words[boardPhase].Store(uint64(phaseNone))
-	r.phaseTime[p] += time.Duration(now() - began)
-	if calls, p99 := r.board.counts(p).since(before).latency(0.99); calls >= fewInTurn {
-		r.p99s[p] = append(r.p99s[p], p99)
-	}
-}
-
 // sleep waits, less if the run is interrupted.
 func (r *run) sleep(d time.Duration) {
 	select {

@@ -186,7 +186,7 @@ type call struct {
 	record record
 	remote bool
 	began  int64
-	// phase is what the harness did then.
+	// phase is what the harness did then, if it is the witness's.
 	phase phase
 	bytes []byte
 }
@@ -199,7 +199,11 @@ func (c *caller) begin(s style, remote, own bool) (*call, error) {
 		return nil, err
 	}
 	c.board.add(boardCalls)
-	k := &call{record: r, remote: remote, began: int64(r.word(entryBegan).Load()), phase: phase(c.board.get(boardPhase))}
+	k := &call{record: r, remote: remote, began: int64(r.word(entryBegan).Load())}
+	if c.args.Witness {
+		c.board.opened(k.began) // before the phase is looked at: the end of a turn finds the call, or the call is of a later one
+		k.phase = phase(c.board.get(boardPhase))
+	}
 	k.head = head{book: r.book.number, entry: r.entry, length: headSize + c.size(), answer: c.size()}
 	switch n := c.rng.IntN(100); {
 	case c.args.Witness:
@@ -254,7 +258,7 @@ func (c *caller) endAs(k *call, o outcome, err error) {
 	case (o == outOK || o == outFailed) && k.remote:
 		c.board.answered(nodeIndex(c.args.Node), k.began)
 	}
-	if c.args.Witness && o == outOK && phase(c.board.get(boardPhase)) == k.phase {
+	if c.args.Witness && c.board.closed(k.began) && o == outOK {
 		c.board.called(k.phase, time.Duration(int64(k.record.word(entryEnded).Load())-k.began))
 	}
 	if o == outRefused {
