@@ -136,6 +136,15 @@ func (j *judgement) judge(b *book, killed bool) {
 // after is how long after its end a fault may still be the reason for a failure.
 const after = int64(100e6)
 
+// undisturbed returns how much of the time between two others no injection explains anything in. They are in the order of their times.
+func undisturbed(injections []*injection, from, to int64) (sum int64) {
+	for _, i := range injections {
+		sum += max(0, min(i.began, to)-from)
+		from = max(from, i.ended+after)
+	}
+	return sum + max(0, to-from)
+}
+
 // blame counts for each injection the failures that it explains, and returns how many have
 // no reason at all. If several faults could be the reason, one that kills a service is,
 // else the last.

@@ -26,7 +26,10 @@ type result struct {
 	Faults    []faultResult     `json:"faults"`
 	Skipped   map[string]string `json:"skipped,omitempty"`
 	Calls     *judgement        `json:"calls"`
-	// Unexplained is how many calls failed without any fault.
+	// Undisturbed is for how many seconds no fault was there to explain anything, of the Scheduled ones in which faults were
+	// injected, and Unexplained how many calls failed then.
+	Undisturbed float64          `json:"undisturbed_seconds"`
+	Scheduled   float64          `json:"scheduled_seconds"`
 	Unexplained int              `json:"unexplained"`
 	Reattached  uint64           `json:"reattached"`
 	BadRequests uint64           `json:"bad_requests"`
@@ -72,7 +75,7 @@ type usageResult struct {
 
 func newResult(r *run, why string) *result {
 	return &result{run: r, Why: why, Seed: r.options.seed, Command: r.options.command, Seconds: time.Since(r.began).Seconds(),
-		Skipped: r.skipped, Unreached: r.unreached(), Problems: []string{}}
+		Skipped: r.skipped, Undisturbed: float64(r.undisturbed) / 1e9, Scheduled: float64(r.scheduled) / 1e9, Unreached: r.unreached(), Problems: []string{}}
 }
 
 // problem notes what is wrong, if anything.
@@ -209,7 +212,8 @@ func (res *result) write(out io.Writer, asJSON bool) error {
 		p("\nlost\t%d\tanswered, but not executed\nduplicated\t%d\texecuted more than once\ndenied\t%d\texecuted, but said not to be\nstuck\t%d\twithout an outcome\nwrong\t%d\twrong bytes, or an error that no call may end with\n",
 			j.Lost, j.Duplicated, j.Denied, j.Stuck, j.Wrong)
 	}
-	p("unexplained\t%d\tfailed while no fault was injected\nbad requests\t%d\twrong bytes at a handler\ncrashes\t%d\tof daemons\nattached again\t%d\tprocesses that lost their daemon\n", res.Unexplained, res.BadRequests, res.Crashes, res.Reattached)
+	p("unexplained\t%d\tfailed in the %.1f of %.1f s in which no fault explains it\nbad requests\t%d\twrong bytes at a handler\ncrashes\t%d\tof daemons\nattached again\t%d\tprocesses that lost their daemon\n",
+		res.Unexplained, res.Undisturbed, res.Scheduled, res.BadRequests, res.Crashes, res.Reattached)
 	if len(res.Recoveries) > 0 {
 		p("\nrecovery\tcount\tp50 ms\tp99 ms\tmost ms\n")
 		for _, x := range res.Recoveries {

@@ -44,6 +44,8 @@ type run struct {
 	cores     [2]coreWatch
 	crashes   int
 	phaseTime [phases]time.Duration
+	// undisturbed is how long of the time of the schedule no fault was there to explain anything.
+	undisturbed, scheduled int64
 	// p99s are those of the witness's calls, turn by turn.
 	p99s [phases][]time.Duration
 	// hostileTime and neighbourTime are the processor time of hostile workers, and of the

@@ -8,14 +8,29 @@ import (
 	"time"
 )
 
-// calm is the most time between two faults.
-const calm = 100 * time.Millisecond
+const (
+	// calm is the most time between two faults.
+	calm = 100 * time.Millisecond
+	// spell is how many faults there are to each quiet stretch, and leastQuiet the least that one takes, well above after.
+	spell      = 5
+	leastQuiet = 500 * time.Millisecond
+	// quietShare is the least share of the time until the end of such a stretch that no fault explains anything in: without it the fault
+	// before would excuse nearly all that goes wrong.
+	quietShare = 0.25
+)
+
+// rest returns for how long nothing is injected after a spell of faults: at a time of the ledger, since when the run began.
+func rest(injections []*injection, began, t int64) time.Duration {
+	all, quiet := float64(t-began), float64(undisturbed(injections, began, t))
+	return max(leastQuiet, time.Duration((quietShare*all-quiet+float64(after))/(1-quietShare)))
+}
 
 // schedule injects faults, one after the other, until the limits are reached or the time is
 // over, and says which.
 func (r *run) schedule() (why string, err error) {
 	rng := rand.New(rand.NewPCG(r.options.seed, 1))
-	end := time.Now().Add(r.options.duration)
+	end, began := time.Now().Add(r.options.duration), now()
+	defer func() { r.undisturbed, r.scheduled = undisturbed(r.injections, began, now()), now()-began }()
 	for n := uint64(0); ; n++ {
 		open := r.open()
 		switch {
@@ -37,7 +52,11 @@ func (r *run) schedule() (why string, err error) {
 		if err := r.inject(i); err != nil {
 			return "a fault was not survived", err
 		}
-		r.sleep(time.Duration(i.rng.Int64N(int64(calm))))
+		pause := time.Duration(i.rng.Int64N(int64(calm)))
+		if n%spell == spell-1 {
+			pause = rest(r.injections, began, now())
+		}
+		r.sleep(min(pause, time.Until(end)))
 	}
 }
 
