@@ -25,11 +25,11 @@ const (
 	boardPhase
 	// boardOpen is when the call was begun that the witness waits for, 0 if there is none, and openSeen.
 	boardOpen
-	// boardStart is, for each node, when the latest of the remote calls from it that
-	// have been answered was begun.
+	// boardStart is, for each node, when the latest of the calls to the other one that have been answered was begun, and the
+	// latest of those to itself.
 	boardStart
 	// boardOutcomes counts outcomes by their codes.
-	boardOutcomes = boardStart + 2
+	boardOutcomes = boardStart + 4
 	// boardLatency counts the witness's calls by phase and by time.
 	boardLatency = boardOutcomes + int(outcomes)
 	boardWords   = boardLatency + int(phases)*buckets
@@ -60,10 +60,19 @@ func (b *board) get(word int) uint64 { return b.words[word].Load() }
 // outcome counts an outcome.
 func (b *board) outcome(o outcome) { b.words[boardOutcomes+int(o)].Add(1) }
 
-// answered notes that a remote call from a node that was begun at a time has been
+// start is when the latest of some calls that have been answered was begun.
+func (b *board) start(node int, remote bool) *atomic.Uint64 {
+	w := boardStart + 2*node
+	if !remote {
+		w++
+	}
+	return &b.words[w]
+}
+
+// answered notes that a call from a node that was begun at a time has been
 // answered.
-func (b *board) answered(node int, began int64) {
-	w := &b.words[boardStart+node]
+func (b *board) answered(node int, remote bool, began int64) {
+	w := b.start(node, remote)
 	for {
 		old := w.Load()
 		if old >= uint64(began) || w.CompareAndSwap(old, uint64(began)) {
@@ -72,10 +81,10 @@ func (b *board) answered(node int, began int64) {
 	}
 }
 
-// answeredSince reports whether a remote call from a node that was begun after a time
+// answeredSince reports whether a call from a node that was begun after a time
 // has been answered.
-func (b *board) answeredSince(node int, t int64) bool {
-	return b.get(boardStart+node) > uint64(t)
+func (b *board) answeredSince(node int, remote bool, t int64) bool {
+	return b.start(node, remote).Load() > uint64(t)
 }
 
 // nodeIndex is a node's place on the board.

@@ -17,7 +17,8 @@ import (
 // The words of an entry of a book. Each word is stored at once, so that a process that
 // is killed at any moment leaves an entry that says how far it had come.
 const (
-	// entryIntent is not 0 once the call is about to be made: its style, and 1<<8.
+	// entryIntent is not 0 once the call is about to be made: its style, and 1<<8. Of an ordered request it has besides
+	// who sends it, from 1<<16 on, and its order, from 1<<32 on.
 	entryIntent = iota
 	// entryBegan and entryEnded are times of CLOCK_MONOTONIC in nanoseconds, each
 	// stored before the word that it belongs to.
@@ -132,6 +133,11 @@ func (l *ledger) begin(s style, remote bool) (record, error) {
 
 func (r record) word(w int) *atomic.Uint64 { return r.book.at(r.entry, w) }
 
+// inOrder enters that the request is ordered among those of a caller.
+func (r record) inOrder(caller int, order uint64) {
+	r.word(entryIntent).Store(1<<8 | uint64(styleOrdered) | uint64(caller)<<16 | order<<32)
+}
+
 // end enters the outcome.
 func (r record) end(o outcome) {
 	r.word(entryEnded).Store(uint64(shm.Nanotime()))
@@ -173,4 +179,46 @@ func (b *book) ran(entry, instance int) {
 	b.at(entry, entryRuns).Add(1)
 	b.at(entry, entryServer).Store(uint64(instance))
 	b.at(entry, entryRanAt).Store(uint64(shm.Nanotime()))
+}
+
+// entry is an entry as it is read when nobody writes it any more.
+type entry struct {
+	book, number int
+	intent, runs uint64
+	outcome      outcome
+	server       uint64
+	remote       bool
+	// The times are 0 as long as there are none.
+	began, ended, ranAt int64
+}
+
+// read reads an entry.
+func (b *book) read(i int) entry {
+	at := func(w int) uint64 { return b.at(i, w).Load() }
+	return entry{
+		book: b.number, number: i, intent: at(entryIntent), runs: at(entryRuns), outcome: outcome(at(entryOutcome)), server: at(entryServer),
+		remote: at(entryRoute) != 0, began: int64(at(entryBegan)), ended: int64(at(entryEnded)), ranAt: int64(at(entryRanAt)),
+	}
+}
+
+func (e *entry) style() style { return style(e.intent & 0xff) }
+
+// worked reports whether a call did what it is made for.
+func (e *entry) worked() bool {
+	switch s := e.style(); e.outcome {
+	case outOK:
+		return true
+	case outPosted:
+		return e.runs > 0
+	case outCancelled:
+		return s == styleCancel
+	case outDeadlineUnsent, outDeadlineSent:
+		return s == styleDeadline
+	}
+	return false
+}
+
+func (e *entry) describe(what string) string {
+	return fmt.Sprintf("%s: worker %d, book %d entry %d, %v, remote %v, outcome %v, began %d, ended %d, run %d times, last by service %d at %d",
+		what, instanceOf(e.book), e.book, e.number, e.style(), e.remote, e.outcome, e.began, e.ended, e.runs, e.server, e.ranAt)
 }

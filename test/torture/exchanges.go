@@ -12,9 +12,10 @@ const regionSize = 64 << 10
 // streamed exchanges some messages with a handler. What becomes of one without an answer
 // nobody knows.
 func streamed(c *caller, m *client.Method, s style, remote bool) error {
+	since := now()
 	st, err := m.Stream(context.Background())
 	if err != nil {
-		return nil // nothing was said
+		return c.unmade(s, remote, since, err)
 	}
 	defer st.Close()
 	for range many {
@@ -42,9 +43,10 @@ func streamed(c *caller, m *client.Method, s style, remote bool) error {
 // fate is open is not used again.
 func regions(c *caller, m *client.Method, s style, remote bool) error {
 	if c.region == nil {
+		since := now()
 		r, err := c.conn.AllocRegion(context.Background(), regionSize)
 		if err != nil {
-			return nil // the connection ends
+			return c.unmade(s, remote, since, err)
 		}
 		c.region = r
 	}
@@ -63,8 +65,8 @@ func regions(c *caller, m *client.Method, s style, remote bool) error {
 	case err == nil && !filled(c.region.Bytes(), k.seed(false)):
 		c.endAs(k, outWrong, nil)
 	case outcomeOf(err) == outFailed:
-		// The handler ran, and its connection for the bytes broke.
-		c.endAs(k, outFailed, err)
+		// The handler ran, and its connection for the bytes broke: it was asked for no error.
+		c.endAs(k, outRegionLost, err)
 	default:
 		c.end(k, answer, err)
 	}

@@ -70,8 +70,9 @@ type injection struct {
 	began, ended int64
 	// recovered are times by what was recovered from.
 	recovered map[recovery]time.Duration
-	// errors is how many calls failed because of it.
-	errors int
+	// errors is how many calls failed because of it, and promised how many of them in a way that programs
+	// are told to expect.
+	errors, promised int
 }
 
 // recovery is what is measured after a fault.
@@ -104,18 +105,24 @@ func (i *injection) between(least, most time.Duration) time.Duration {
 func (i *injection) node() *node { return i.nodes[i.rng.IntN(len(i.nodes))] }
 
 // answeredAgain waits until calls that were begun after t have been answered in both
-// directions, and notes how long that took if what is one.
+// directions, and notes how long that took if what is one; and then until calls within each node have been.
 func (i *injection) answeredAgain(t int64, what recovery) error {
-	err := await(i.ctx, recoverLimit, fmt.Sprintf("a call is answered after %s", i.fault.name), func() error {
-		if i.board.answeredSince(0, t) && i.board.answeredSince(1, t) {
-			return nil
-		}
-		return fmt.Errorf("%w: from a %v, from b %v", errNotYet, i.board.answeredSince(0, t), i.board.answeredSince(1, t))
-	})
-	if err == nil && what >= 0 {
+	answered := func(remote bool, which string) error {
+		return await(i.ctx, recoverLimit, fmt.Sprintf("a call %s is answered after %s", which, i.fault.name), func() error {
+			a, b := i.board.answeredSince(0, remote, t), i.board.answeredSince(1, remote, t)
+			if a && b {
+				return nil
+			}
+			return fmt.Errorf("%w: from a %v, from b %v", errNotYet, a, b)
+		})
+	}
+	if err := answered(true, "to the other node"); err != nil {
+		return err
+	}
+	if what >= 0 {
 		i.recovered[what] = time.Duration(now() - t)
 	}
-	return err
+	return answered(false, "to the own node")
 }
 
 // unmeasured is no recovery.

@@ -59,7 +59,7 @@ func (r *run) judgeAll(why string, faultErr error, start *injection) *result {
 		// The start is no fault; calls may fail then all the same.
 		all := append([]*injection{start}, r.injections...)
 		r.mu.Unlock()
-		res.judged(j, blame(all, j.failures))
+		res.judged(j, j.excuse(all))
 	}
 	return res
 }

@@ -29,6 +29,8 @@ const (
 	outRefused
 	// outStreamLost: the stream that the message went by ended before the answer.
 	outStreamLost
+	// outRegionLost: the handler ran, and the way between it and the region was lost.
+	outRegionLost
 	// outWrong: an answer that is not the right one.
 	outWrong
 	// outUnexpected: an error that no call may end with.
@@ -39,7 +41,7 @@ const (
 // outcomeNames are what tables call them.
 var outcomeNames = [outcomes]string{
 	"none", "answered", "handler's error", "posted", "not executed", "cancelled", "maybe executed", "deadline, unsent", "deadline, sent",
-	"refused", "stream lost", "wrong bytes", "unexpected error",
+	"refused", "stream lost", "region lost", "wrong bytes", "unexpected error",
 }
 
 func (o outcome) String() string {
@@ -52,7 +54,7 @@ func (o outcome) String() string {
 // allows returns how often a handler may have run: from least to most.
 func (o outcome) allows() (least, most uint64) {
 	switch o {
-	case outOK, outFailed:
+	case outOK, outFailed, outRegionLost:
 		return 1, 1
 	case outNotExecuted, outCancelled, outDeadlineUnsent, outRefused:
 		return 0, 0
@@ -64,7 +66,7 @@ func (o outcome) allows() (least, most uint64) {
 // asked for no deadline.
 func (o outcome) visible() bool {
 	switch o {
-	case outNotExecuted, outMaybeExecuted, outRefused, outStreamLost:
+	case outNotExecuted, outMaybeExecuted, outRefused, outStreamLost, outRegionLost:
 		return true
 	}
 	return false

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,10 +23,12 @@ type result struct {
 	Command  string   `json:"command"`
 	Problems []string `json:"problems"`
 	// Unreached are the limits that were not reached.
-	Unreached []string          `json:"unreached,omitempty"`
-	Faults    []faultResult     `json:"faults"`
-	Skipped   map[string]string `json:"skipped,omitempty"`
-	Calls     *judgement        `json:"calls"`
+	Unreached []string      `json:"unreached,omitempty"`
+	Faults    []faultResult `json:"faults"`
+	// Unproven are faults that were to make no call fail, and were not injected.
+	Unproven []string          `json:"unproven,omitempty"`
+	Skipped  map[string]string `json:"skipped,omitempty"`
+	Calls    *judgement        `json:"calls"`
 	// Undisturbed is for how many seconds no fault was there to explain anything, of the Scheduled ones in which faults were
 	// injected, and Unexplained how many calls failed then.
 	Undisturbed float64          `json:"undisturbed_seconds"`
@@ -46,6 +49,8 @@ type faultResult struct {
 	Name     string `json:"name"`
 	Injected int    `json:"injected"`
 	Errors   int    `json:"errors"`
+	// Promised is how many of them failed in a way that docs/semantics.md has programs expect of it.
+	Promised int `json:"promised"`
 }
 
 // recoveryResult is how long something took to be well again, in milliseconds.
@@ -102,7 +107,10 @@ func (res *result) judged(j *judgement, unexplained int) {
 	res.Calls, res.Unexplained = j, unexplained
 	res.Reattached, res.BadRequests = r.board.get(boardReattached), r.board.get(boardBadRequests)
 	if j.bad() {
-		res.problem(fmt.Errorf("lost %d, duplicated %d, executed though denied %d, stuck %d, wrong %d", j.Lost, j.Duplicated, j.Denied, j.Stuck, j.Wrong))
+		res.problem(fmt.Errorf("lost %d, duplicated %d, executed though denied %d, stuck %d, wrong %d, disordered %d", j.Lost, j.Duplicated, j.Denied, j.Stuck, j.Wrong, j.Disordered))
+	}
+	for _, p := range j.mute() {
+		res.problem(errors.New(p))
 	}
 	if n := res.BadRequests + r.board.get(boardForeign); n > 0 {
 		res.problem(fmt.Errorf("%d requests had wrong bytes when they came to their handlers", n))
@@ -110,21 +118,25 @@ func (res *result) judged(j *judgement, unexplained int) {
 	if unexplained > 0 {
 		res.problem(fmt.Errorf("%d calls failed while no fault was injected", unexplained))
 	}
-	errors, injected := map[string]int{}, map[string]int{}
+	by := map[string]*faultResult{}
+	for _, f := range r.possible {
+		by[f.name] = &faultResult{Name: f.name}
+	}
 	times := [recoveries][]time.Duration{}
 	for _, i := range r.injections {
-		errors[i.fault.name] += i.errors
-		injected[i.fault.name]++
+		f := by[i.fault.name]
+		f.Injected, f.Errors, f.Promised = f.Injected+1, f.Errors+i.errors, f.Promised+i.promised
 		for what, d := range i.recovered {
 			times[what] = append(times[what], d)
 		}
 	}
 	for _, f := range r.possible {
-		res.Faults = append(res.Faults, faultResult{f.name, injected[f.name], errors[f.name]})
-		if errors[f.name] > 0 && slices.Contains(r.options.noErrors, f.name) {
-			res.problem(fmt.Errorf("%d calls failed because of %s", errors[f.name], f.name))
+		res.Faults = append(res.Faults, *by[f.name])
+		if n := by[f.name].Errors - by[f.name].Promised; n > 0 && slices.Contains(r.options.noErrors, f.name) {
+			res.problem(fmt.Errorf("%d calls failed because of %s", n, f.name))
 		}
 	}
+	res.unproven(by)
 	for what, ds := range times {
 		if len(ds) > 0 {
 			res.Recoveries = append(res.Recoveries, recoveryResult{recoveryNames[what], len(ds),
@@ -132,6 +144,19 @@ func (res *result) judged(j *judgement, unexplained int) {
 		}
 	}
 	res.ratios()
+}
+
+// unproven notes of which faults it was not seen that they make no call fail, although that was asked for: chance may have left some out.
+func (res *result) unproven(by map[string]*faultResult) {
+	asked := res.run.options.noErrors
+	for _, name := range asked {
+		if f := by[name]; f == nil || f.Injected == 0 {
+			res.Unproven = append(res.Unproven, name)
+		}
+	}
+	if n := len(asked); n > 0 && len(res.Unproven) == n {
+		res.problem(errors.New("none of the faults was injected that are to make no call fail"))
+	}
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -188,29 +213,17 @@ func (res *result) write(out io.Writer, asJSON bool) error {
 	p := func(format string, args ...any) { fmt.Fprintf(t, format, args...) }
 	p("\nfault\tinjected\tcalls that failed\n")
 	for _, f := range res.Faults {
-		p("%s\t%d\t%d\n", f.Name, f.Injected, f.Errors)
+		p("%s\t%d\t%d", f.Name, f.Injected, f.Errors)
+		if f.Promised > 0 {
+			p("\tof these %d as docs/semantics.md says", f.Promised)
+		}
+		p("\n")
 	}
 	for _, name := range slices.Sorted(maps.Keys(res.Skipped)) {
 		p("%s\tskipped\t%s\n", name, res.Skipped[name])
 	}
 	if j := res.Calls; j != nil {
-		p("\ncalls\t%d\thandlers ran %d times\n", j.Calls, j.Executions)
-		for _, name := range outcomeNames {
-			if n := j.Outcomes[name]; n > 0 {
-				p("  %s\t%d\n", name, n)
-			}
-		}
-		p("  of killed workers\t%d\n", j.Open)
-		p("failed\t%d\n", len(j.failures))
-		for _, style := range slices.Sorted(maps.Keys(j.Failures)) {
-			var how []string
-			for _, o := range slices.Sorted(maps.Keys(j.Failures[style])) {
-				how = append(how, fmt.Sprintf("%d %s", j.Failures[style][o], o))
-			}
-			p("  %s\t\t%s\n", style, strings.Join(how, ", "))
-		}
-		p("\nlost\t%d\tanswered, but not executed\nduplicated\t%d\texecuted more than once\ndenied\t%d\texecuted, but said not to be\nstuck\t%d\twithout an outcome\nwrong\t%d\twrong bytes, or an error that no call may end with\n",
-			j.Lost, j.Duplicated, j.Denied, j.Stuck, j.Wrong)
+		j.print(p)
 	}
 	p("unexplained\t%d\tfailed in the %.1f of %.1f s in which no fault explains it\nbad requests\t%d\twrong bytes at a handler\ncrashes\t%d\tof daemons\nattached again\t%d\tprocesses that lost their daemon\n",
 		res.Unexplained, res.Undisturbed, res.Scheduled, res.BadRequests, res.Crashes, res.Reattached)
@@ -236,11 +249,40 @@ func (res *result) write(out io.Writer, asJSON bool) error {
 	return res.conclude(out)
 }
 
+// print prints what the books say.
+func (j *judgement) print(p func(format string, args ...any)) {
+	p("\ncalls\t%d\thandlers ran %d times\n", j.Calls, j.Executions)
+	for _, name := range outcomeNames {
+		if n := j.Outcomes[name]; n > 0 {
+			p("  %s\t%d\n", name, n)
+		}
+	}
+	p("  of killed workers\t%d\n", j.Open)
+	p("failed\t%d\n", len(j.failures))
+	for _, style := range slices.Sorted(maps.Keys(j.Failures)) {
+		var how []string
+		for _, o := range slices.Sorted(maps.Keys(j.Failures[style])) {
+			how = append(how, fmt.Sprintf("%d %s", j.Failures[style][o], o))
+		}
+		p("  %s\t\t%s\n", style, strings.Join(how, ", "))
+	}
+	p("\nstyle\tto the own node\tworked\tto the other\tworked\n")
+	for s := range styles {
+		c := j.Styles[s.String()]
+		p("%v\t%d\t%d\t%d\t%d\n", s, c.Own.Calls, c.Own.Worked, c.Peer.Calls, c.Peer.Worked)
+	}
+	p("\nlost\t%d\tanswered, but not executed\nduplicated\t%d\texecuted more than once\ndenied\t%d\texecuted, but said not to be\nstuck\t%d\twithout an outcome\nwrong\t%d\twrong bytes, or an error that no call may end with\ndisordered\t%d\tstarted before one that was sent earlier\n",
+		j.Lost, j.Duplicated, j.Denied, j.Stuck, j.Wrong, j.Disordered)
+}
+
 // conclude says how the run ended.
 func (res *result) conclude(out io.Writer) error {
 	fmt.Fprintf(out, "\nThe run took %.1f s and ended because %s.\n", res.Seconds, res.Why)
 	for _, u := range res.Unreached {
 		fmt.Fprintf(out, "limit not reached: %s\n", u)
+	}
+	if len(res.Unproven) > 0 {
+		fmt.Fprintf(out, "not injected, and so not shown to make no call fail: %s\n", strings.Join(res.Unproven, ", "))
 	}
 	if !res.Failed {
 		_, err := fmt.Fprintf(out, "Nothing was lost. Seed %d.\n", res.Seed)

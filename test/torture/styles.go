@@ -88,7 +88,7 @@ var stylesTable = [styles]struct {
 	styleConfirmed: {"confirmed", confirmed},
 	styleReserve:   {"reserve", reserved},
 	styleOrdered: {"ordered", futures(func(ctx context.Context, m *client.Method, req []byte) (*client.Future, error) {
-		return m.With(client.Ordered(uint64(len(req)%7))).Go(ctx, req)
+		return m.With(client.Ordered(orderOf(req))).Go(ctx, req)
 	})},
 	styleSplit: {"split", single(func(ctx context.Context, _ *caller, m *client.Method, req []byte) ([]byte, error) {
 		return m.With(client.Split()).Call(ctx, req)
@@ -143,6 +143,9 @@ func batch(c *caller, m *client.Method, s style, remote bool) error {
 	return nil
 }
 
+// orderOf is the order of an ordered request: one of so few that several under way have the same.
+func orderOf(request []byte) uint64 { return uint64(len(request) % 7) }
+
 // futures keeps several calls under way.
 func futures(send func(context.Context, *client.Method, []byte) (*client.Future, error)) func(*caller, *client.Method, style, bool) error {
 	return func(c *caller, m *client.Method, s style, remote bool) error {
@@ -152,6 +155,9 @@ func futures(send func(context.Context, *client.Method, []byte) (*client.Future,
 			k, err := c.begin(s, remote, false)
 			if err != nil {
 				return err
+			}
+			if s == styleOrdered {
+				k.record.inOrder(c.number, orderOf(k.bytes))
 			}
 			if under[i], err = send(context.Background(), m, k.bytes); err != nil {
 				c.end(k, nil, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -104,6 +105,8 @@ func (w *worker) idle(ctx context.Context, conn *client.Conn) {
 // caller is one goroutine of a worker.
 type caller struct {
 	*worker
+	// number is different for each of the worker's.
+	number  int
 	conn    *client.Conn
 	queue   *client.Queue
 	rng     *rand.Rand
@@ -114,7 +117,7 @@ type caller struct {
 
 func (w *worker) caller(conn *client.Conn, i int) *caller {
 	return &caller{
-		worker: w, conn: conn, queue: conn.NewQueue(), methods: map[string]*client.Method{}, request: make([]byte, w.args.Most),
+		worker: w, number: i, conn: conn, queue: conn.NewQueue(), methods: map[string]*client.Method{}, request: make([]byte, w.args.Most),
 		rng: rand.New(rand.NewPCG(w.args.Seed, uint64(i))),
 	}
 }
@@ -158,12 +161,12 @@ func (c *caller) one() error {
 	if s == styleStream {
 		method = "stream"
 	}
+	since, remote := now(), node != c.args.Node
 	m, err := c.method(node + "/load/" + method)
 	if err != nil {
-		time.Sleep(again) // nobody serves it at the moment
-		return nil
+		return c.unmade(s, remote, since, err)
 	}
-	return stylesTable[s].make(c, m, s, node != c.args.Node)
+	return stylesTable[s].make(c, m, s, remote)
 }
 
 // method looks a target up, for a limited time.
@@ -220,6 +223,22 @@ func (c *caller) begin(s style, remote, own bool) (*call, error) {
 	return k, nil
 }
 
+// unmade enters a call that could not be made, because what it takes was asked for at a time and refused.
+func (c *caller) unmade(s style, remote bool, since int64, err error) error {
+	k, ledgerErr := c.begin(s, remote, false)
+	if ledgerErr != nil {
+		return ledgerErr
+	}
+	k.record.word(entryBegan).Store(uint64(since))
+	k.flags = 0 // no handler has been asked for anything
+	if errors.Is(err, client.ErrNotExecuted) || errors.Is(err, context.DeadlineExceeded) {
+		c.endAs(k, outRefused, err) // nobody serves it at the moment, or nobody says so
+		return nil
+	}
+	c.end(k, nil, err)
+	return nil
+}
+
 // size chooses a size: mostly small, now and then the largest.
 func (c *caller) size() int {
 	most := c.args.Most - headSize
@@ -255,8 +274,8 @@ func (c *caller) endAs(k *call, o outcome, err error) {
 	switch {
 	case o == outUnexpected || o == outWrong:
 		fmt.Fprintf(os.Stderr, "worker %d: %v of book %d entry %d: %v\n", c.args.Instance, o, k.book, k.entry, err)
-	case (o == outOK || o == outFailed) && k.remote:
-		c.board.answered(nodeIndex(c.args.Node), k.began)
+	case o == outOK || o == outFailed:
+		c.board.answered(nodeIndex(c.args.Node), k.remote, k.began)
 	}
 	if c.args.Witness && c.board.closed(k.began) && o == outOK {
 		c.board.called(k.phase, time.Duration(int64(k.record.word(entryEnded).Load())-k.began))
