@@ -17,7 +17,7 @@ type fault struct {
 	// inject makes it happen and returns when everything is well again. An error means
 	// that it is not, or that it could not be done at all.
 	inject func(i *injection) error
-	// core says that it ends cores: they may be others afterwards.
+	// core says that it ends cores: handlers may lose the way to regions.
 	core bool
 	// kills says that it ends a process of a service: calls may fail.
 	kills bool
