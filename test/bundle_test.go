@@ -162,3 +162,26 @@ func TestSupportBundleWithoutDaemon(t *testing.T) {
 		}
 	}
 }
+
+// What a configuration that is refused has is in no part of a bundle, neither a private key in the place of its path nor another value.
+func TestSupportBundleOfRefusedConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	file, config := filepath.Join(dir, "bundle.tar.gz"), filepath.Join(dir, "config.toml")
+	planted := []string{"MHcCAQEEIDoqPLANTED", "hunter2PLANTED"}
+	if err := os.WriteFile(config, []byte("[node]\nlisten = \""+planted[1]+"\"\n[tls]\nkey = \""+planted[0]+"\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, rdmad(t, "support-bundle", "--socket", filepath.Join(dir, "none.sock"), "-c", config, "-o", file))
+	r.check(t, "support-bundle", 0, file)
+	parts := readBundle(t, file)
+	if want := config + ":4: tls.key: refused; rdmad config check tells why"; !strings.Contains(parts["doctor.txt"], want) {
+		t.Errorf("no %q in:\n%s", want, parts["doctor.txt"])
+	}
+	for name, text := range parts {
+		for _, secret := range planted {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s has %q:\n%s", name, secret, text)
+			}
+		}
+	}
+}

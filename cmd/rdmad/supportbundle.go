@@ -79,7 +79,11 @@ func (f *bundleFlags) run(ctx context.Context, out io.Writer) error {
 	cfg, socket := subject.cfg, cmp.Or(subject.socket, doc.socketOf(subject.cfg))
 	s := &bundle.Sources{
 		Socket: socket, Unit: f.unit, Limit: f.limit, Config: cfg, ConfigFrom: subject.from, ConfigErr: subject.err, InForce: subject.inForce,
-		Doctor: func(ctx context.Context) []doctor.Finding { return doctor.Run(ctx, doc.env(ctx)) },
+		Doctor: func(ctx context.Context) []doctor.Finding {
+			e := doc.env(ctx)
+			e.ConfigErr = bundle.Places(e.ConfigErr)
+			return doctor.Run(ctx, e)
+		},
 		Devices: func() ([]byte, error) {
 			devices, source, _, err := rdmaDevices(os.DirFS("/"))
 			if err != nil {

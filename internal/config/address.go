@@ -137,6 +137,15 @@ func socketPath(s string) error {
 // filePath checks the path of a file that is to be read.
 func filePath(s string) error { return absolutePath(s, "a file", maxPath, "") }
 
+// credentialPath is filePath for a file whose content may have been put where its path belongs: that would be in logs, in the
+// status and in support bundles if the reason had it.
+func credentialPath(s string) error {
+	if !filepath.IsAbs(s) {
+		return errors.New("must be an absolute path; what is there is not shown, as it may be a secret")
+	}
+	return filePath(s)
+}
+
 // autoPath accepts Auto and Off besides what the check accepts.
 func autoPath(check func(string) error) func(string) error {
 	return func(s string) error {

@@ -21,6 +21,8 @@ type kind[T any] struct {
 	read func(v any) (T, error)
 	// show returns the value as TOML and JSON write it.
 	show func(T) any
+	// withheld: reasons to refuse a value do not quote it, as it may be a secret that was put where its path belongs.
+	withheld bool
 }
 
 // typeName names the TOML type of a decoded value.

@@ -49,15 +49,17 @@ type key struct {
 	set func(dst, v any) error
 	// get returns the value from the section's struct as TOML writes it.
 	get func(src any) any
+	// withheld is that of the kind.
+	withheld bool
 }
 
 // bind makes the key of one field of the section struct S.
 func bind[S, T any](name string, def any, field func(*S) *T, k kind[T], doc string) key {
 	return key{
-		name: name, doc: doc, typ: typeFor[T](), allowed: k.allowed, def: def,
+		name: name, doc: doc, typ: typeFor[T](), allowed: k.allowed, def: def, withheld: k.withheld,
 		set: func(dst, v any) error {
 			if l, ok := v.(unreadable); ok {
-				return l.refused(k.allowed, func(text string) error {
+				return l.refused(k.allowed, k.withheld, func(text string) error {
 					_, err := k.read(text)
 					return err
 				})
@@ -212,7 +214,8 @@ func fabricKeys() []key {
 var congestionName = regexp.MustCompile(`^[a-z0-9_-]{1,15}$`)
 
 func tlsKeys() []key {
-	path := text(`an absolute path of at most 4095 bytes, or ""`, optional(filePath))
+	path := text(`an absolute path of at most 4095 bytes, or ""`, optional(credentialPath))
+	path.withheld = true
 	return []key{
 		bind("mode", TLSOff, func(t *TLS) *string { return &t.Mode },
 			oneOf(TLSOff, TLSRequired),

@@ -95,6 +95,33 @@ func TestSourcesRefuse(t *testing.T) {
 	}
 }
 
+// A private key that was put where its path belongs is in no reason, however it was put there.
+func TestSecretsAreNotQuoted(t *testing.T) {
+	const secret = "MHcCAQEEIDoq"
+	refused := func(what string, s Sources) {
+		t.Helper()
+		_, err := s.Load(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "tls") || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, name := range []string{"cert", "key", "ca"} {
+		for _, document := range []string{
+			"[tls]\n%s = '" + secret + "'\n",
+			"[tls]\n%s = \"\"\"-----BEGIN EC PRIVATE KEY-----\n" + secret + "\n-----END EC PRIVATE KEY-----\"\"\"\n",
+			"[tls]\n%s = " + secret + "\n",
+			"[tls]\n%s = " + secret + "\n[log]\n[log]\n",
+			"[tls]\n%s = [" + secret + "]\n",
+			"tls = {%s = " + secret + "}\n[log]\n[log]\n",
+		} {
+			document = fmt.Sprintf(document, name)
+			refused(document, Sources{File: sourceFile(t, document)})
+		}
+		refused(name+" of the environment", Sources{File: sourceFile(t, ""), Environ: []string{variable("tls", name) + "=" + secret}})
+		refused(name+" of a setting", Sources{File: sourceFile(t, ""), Set: []string{"tls." + name + "=" + secret}})
+	}
+}
+
 // What cannot be read is refused in a file also where a setting counts over it, whatever is in it.
 func TestSourcesOverUnreadable(t *testing.T) {
 	for text, want := range map[string]string{

@@ -25,10 +25,13 @@ func (l unreadable) String() string {
 	return text + " (not a value of TOML)"
 }
 
-// refused is the problem of a key that has it, with what is allowed and how a string is read.
-func (l unreadable) refused(allowed string, read func(string) error) error {
-	if read(string(l)) == nil {
+// refused is the problem of a key that has it, with what is allowed, whether what is not may be shown, and how a string is read.
+func (l unreadable) refused(allowed string, withheld bool, read func(string) error) error {
+	switch {
+	case read(string(l)) == nil:
 		return fmt.Errorf("must be in quotes: %q", string(l))
+	case withheld:
+		return fmt.Errorf("must be %s; what is there is not shown, as it may be a secret", allowed)
 	}
 	return fmt.Errorf("must be %s, got %v", allowed, l)
 }
@@ -44,6 +47,18 @@ func oneLine(text string) string {
 		}
 	}
 	return b.String()
+}
+
+// withheld reports whether what stands at a path must not be shown: it is of a key that withholds its values, or has one in it.
+func withheld(path string) bool {
+	for _, s := range sections {
+		for _, k := range s.keys {
+			if at := join(s.name, k.name); k.withheld && (path == s.name || path == at || strings.HasPrefix(path, at+".")) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // unreadables are those of a document, in their order.
@@ -104,9 +119,14 @@ func (p *parser) decode(text string) (map[string]any, Errors) {
 		last := syntaxError(p.file, b.String(), err)
 		errs := Errors{last}
 		for i, v := range places {
-			if v.line < last.Line {
-				errs = append(errs, Error{File: p.file, Line: v.line, Key: v.path, Reason: "got " + found[i].String()})
+			if v.line >= last.Line {
+				continue
 			}
+			got := found[i].String()
+			if withheld(v.path) {
+				got = "what is not a value of TOML"
+			}
+			errs = append(errs, Error{File: p.file, Line: v.line, Key: v.path, Reason: "got " + got})
 		}
 		return nil, errs
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,12 +114,24 @@ func (s *Sources) config(context.Context) ([]byte, error) {
 	case !errors.As(s.ConfigErr, &refused):
 		return []byte(b.String()), s.ConfigErr
 	}
-	// Reasons quote values: only the places are told.
-	b.WriteString("# The file is refused; rdmad config check tells why:\n")
+	b.WriteString("# The file is refused; rdmad config check tells why:\n") // the reasons quote values
 	for _, e := range refused {
 		fmt.Fprintf(&b, "# line %d: %s\n", e.Line, e.Key)
 	}
 	return []byte(b.String()), nil
+}
+
+// Places is why a configuration is refused with only the places told: reasons quote values, which may be secrets.
+func Places(err error) error {
+	var refused config.Errors
+	if !errors.As(err, &refused) {
+		return err
+	}
+	places := slices.Clone(refused)
+	for i := range places {
+		places[i].Reason = "refused; rdmad config check tells why"
+	}
+	return places
 }
 
 // hasConfig reports whether Config is one that counts.
