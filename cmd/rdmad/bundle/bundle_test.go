@@ -63,6 +63,7 @@ func TestScrub(t *testing.T) {
 		{"--password=(abc pwd=&x", "--password=[removed] pwd=[removed]"},
 		{"MHcCAQ\nabc=\n-----END EC PRIVATE KEY-----\nb", "[removed]\nb"},
 		{"postgres://bob:hunter2@db/x", "postgres://bob:[removed]@db/x"},
+		{"HTTPS://user:pw@host", "HTTPS://user:[removed]@host"},
 		{"a\n-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----\nb", "a\n[removed]\nb"},
 		{"-----BEGIN PRIVATE KEY-----\nMHc", "[removed]"},
 		{"key = \"/etc/rdmad/a-key.pem\"", "key = \"/etc/rdmad/a-key.pem\""},

@@ -42,7 +42,7 @@ var secrets = []struct {
 	{regexp.MustCompile(`(?i)([a-z0-9_.-]*` + secretWord + `[a-z0-9_.-]*(?:\\?["'])?\s*[=:]\s*(?:\\?["'])?)` + secretValue), "${1}" + removed},
 	{regexp.MustCompile(`(?i)(--?[a-z0-9_.-]*` + secretWord + `[a-z0-9_.-]*\s+)` + secretValue), "${1}" + removed},
 	// The user's part of a URL.
-	{regexp.MustCompile(`([a-z][a-z0-9+.-]*://[^\s/:@"']*:)([^\s/@"']+)@`), "${1}" + removed + "@"},
+	{regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s/:@"']*:)([^\s/@"']+)@`), "${1}" + removed + "@"},
 }
 
 // Scrub returns a text without what looks like a secret: private keys, values of names such
