@@ -386,3 +386,20 @@ func TestRegions(t *testing.T) {
 	m.put("proc/self/limits", "")
 	m.expect(t, "regions", OK, fmt.Sprint(config.DefaultMaps/6)+" regions")
 }
+
+// The daemon's numbers are those of its own pid namespace: a process that has that of its core here, such as a thread of the
+// kernel, is not taken for it.
+func TestLimitsOfAnotherNamespace(t *testing.T) {
+	m := healthy(t)
+	m.running().PIDs = status.PIDs{Supervisor: 1, Core: 12}
+	m.put("proc/12/stat", "12 (cpuhp/0) S 2 0 0\n")
+	m.put("proc/12/limits", fmt.Sprintf(limitsFile, "65536", "65536", "1024"))
+	m.put("proc/12/cgroup", "0::/\n")
+	const why = "core (pid 12) is not known: no process 12 here is the child of a process 1"
+	m.expect(t, "files", Warn, why, "in its container")
+	m.expect(t, "memlock", Warn, why, "in its container")
+	m.expect(t, "cgroup", OK, "core (pid 12) is not checked")
+	m.expect(t, "regions", OK)
+	m.put("proc/12/stat", "12 (rdmad) S 1 12 0\n")
+	m.expect(t, "files", Warn, "RLIMIT_NOFILE of the daemon's core (pid 12) is 1024")
+}

@@ -32,7 +32,7 @@ func TestDaemon(t *testing.T) {
 // A supervisor that is halted is told, and no other process taken for it.
 func TestSupervisorHalted(t *testing.T) {
 	m := healthy(t)
-	m.running().PIDs.Supervisor = 76
+	m.running()
 	m.put("proc/77/stat", "77 (rd) T 1 (x) S 76 77 0\n")
 	for state, level := range map[string]Level{"S": OK, "R": OK, "T": Fail, "t": Fail} {
 		m.put("proc/76/stat", "76 (rdmad) "+state+" 1 76 76\n")

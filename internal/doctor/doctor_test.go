@@ -81,9 +81,10 @@ func healthy(t *testing.T) *machine {
 func (m *machine) running() *status.Node {
 	m.DaemonErr = nil
 	m.Daemon = &status.Node{
-		Node: "a", Version: "1.0", PIDs: status.PIDs{Core: 77}, Fabric: "verbs", FabricWanted: "verbs", FabricDetail: "mlx5_0 port 1",
+		Node: "a", Version: "1.0", PIDs: status.PIDs{Supervisor: 76, Core: 77}, Fabric: "verbs", FabricWanted: "verbs", FabricDetail: "mlx5_0 port 1",
 		Peers: []status.Peer{{Name: "b", Address: "192.0.2.2:7471", State: "connected", SinceS: 3, Services: 1}},
 	}
+	m.put("proc/77/stat", "77 (rdmad) S 76 77 0\n")
 	m.put("proc/77/limits", fmt.Sprintf(limitsFile, "unlimited", "unlimited", "20000"))
 	return m.Daemon
 }

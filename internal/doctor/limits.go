@@ -15,7 +15,10 @@ import (
 // checkCgroup: the limits of the control group leave room for the plan.
 func checkCgroup(_ context.Context, e *Env) []Finding {
 	const name = "cgroup"
-	process, who := e.process()
+	process, who, err := e.process()
+	if err != nil {
+		return good(name, "what limits %s is not checked: %v", who, err) // checkFiles warns
+	}
 	dirs := cgroup.Dirs(e.Root, process)
 	if len(dirs) == 0 {
 		return good(name, "no control group of version 2 limits %s", who)
@@ -64,10 +67,9 @@ func (e *Env) checkObjects(dirs []string, p plan) []Finding {
 // checkFiles: there are enough descriptors for lanes and workers.
 func checkFiles(_ context.Context, e *Env) []Finding {
 	const name = "files"
-	process, who := e.process()
-	l, err := e.limitOf(process, "Max open files")
+	l, who, err := e.limitOf("Max open files")
 	if err != nil {
-		return one(Warn, name, "run this as the user that runs the daemon, where /proc is mounted", "the limit of %s is not known: %v", who, err)
+		return one(Warn, name, notVisible, "the limit of %s is not known: %v", who, err)
 	}
 	p := planOf(e.Config)
 	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
@@ -82,14 +84,13 @@ func checkFiles(_ context.Context, e *Env) []Finding {
 // checkRegions: each domain has room for as many regions as one process may have.
 func checkRegions(_ context.Context, e *Env) []Finding {
 	const name = "regions"
-	process, _ := e.process()
 	maps, files := uint64(config.DefaultMaps), uint64(unlimited)
 	if text, err := fs.ReadFile(e.Root, "proc/sys/vm/max_map_count"); err == nil {
 		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {
 			maps = n
 		}
 	}
-	if l, err := e.limitOf(process, "Max open files"); err == nil { // else checkFiles says so
+	if l, _, err := e.limitOf("Max open files"); err == nil { // else checkFiles says so
 		files = l.soft
 	}
 	room, domains, each := config.RoomForRegions(maps, files), len(e.Config.Domains), e.Config.Limits.RegionCount

@@ -14,18 +14,17 @@ func checkMemlock(_ context.Context, e *Env) []Finding {
 	if !e.locksMemory() {
 		return good(name, "fabric.provider = %q locks no memory", e.Config.Fabric.Provider)
 	}
-	process, who := e.process()
 	p := planOf(e.Config)
 	need := fmt.Sprintf("slots and queues of %s need %s", p, bytesText(p.pinned))
-	l, err := e.limitOf(process, "Max locked memory")
+	l, who, err := e.limitOf("Max locked memory")
 	if err != nil {
-		return one(Warn, name, "run this as the user that runs the daemon, where /proc is mounted", "%s; the limit of %s is not known: %v", need, who, err)
+		return one(Warn, name, notVisible, "%s; the limit of %s is not known: %v", need, who, err)
 	}
 	text := fmt.Sprintf("%s; RLIMIT_MEMLOCK of %s is %s (hard limit %s)", need, who, limitText(l.soft, bytesText), limitText(l.hard, bytesText))
 	switch {
 	case l.soft >= p.pinned:
 		return good(name, "%s", text)
-	case e.mayLock(process):
+	case e.mayLock():
 		return good(name, "%s, which its CAP_IPC_LOCK lifts", text)
 	}
 	return one(e.severity(), name,

@@ -14,20 +14,33 @@ import (
 // unlimited is the limit that is none.
 const unlimited = math.MaxUint64
 
-// process is whose limits count: the daemon's core if one runs, or else this one.
-func (e *Env) process() (dir, who string) {
-	if e.Daemon != nil {
-		return fmt.Sprintf("proc/%d", e.Daemon.PIDs.Core), fmt.Sprintf("the daemon's core (pid %d)", e.Daemon.PIDs.Core)
+// notVisible is the remedy where the limits of the process that counts cannot be read.
+const notVisible = "run this as the user that runs the daemon, in its container if it has one, where /proc is mounted"
+
+// process is whose limits count: the daemon's core if one runs, or else this one. err says why that is not to be seen from here.
+func (e *Env) process() (dir, who string, err error) {
+	if e.Daemon == nil {
+		return "proc/self", "this process", nil
 	}
-	return "proc/self", "this process"
+	pids := e.Daemon.PIDs
+	who = fmt.Sprintf("the daemon's core (pid %d)", pids.Core)
+	if !e.coreSeen() {
+		return "", who, fmt.Errorf("no process %d here is the child of a process %d, its supervisor: it is in another container, or hidden", pids.Core, pids.Supervisor)
+	}
+	return fmt.Sprintf("proc/%d", pids.Core), who, nil
 }
 
-// supervisorHalted reports whether the daemon's supervisor was stopped by a signal or a debugger. One whose core is not its
-// child here is another process: the daemon knows its processes by the numbers of its own namespace.
-func (e *Env) supervisorHalted() bool {
+// coreSeen reports whether the processes that have the numbers of the daemon's core and supervisor here are those. The daemon
+// knows them by the numbers of its own namespace, which may be those of others here: the core is the supervisor's child.
+func (e *Env) coreSeen() bool {
 	_, parent := e.stat(e.Daemon.PIDs.Core)
+	return parent != "" && parent == strconv.Itoa(e.Daemon.PIDs.Supervisor)
+}
+
+// supervisorHalted reports whether the daemon's supervisor was stopped by a signal or a debugger.
+func (e *Env) supervisorHalted() bool {
 	state, _ := e.stat(e.Daemon.PIDs.Supervisor)
-	return parent != "" && parent == strconv.Itoa(e.Daemon.PIDs.Supervisor) && (state == "T" || state == "t")
+	return e.coreSeen() && (state == "T" || state == "t")
 }
 
 // stat reads the state and the parent of a process; empty if they are not known.
@@ -47,10 +60,18 @@ func (e *Env) stat(pid int) (state, parent string) {
 // limit is a resource limit.
 type limit struct{ soft, hard uint64 }
 
-// limitOf reads a limit of a process by the name it has in /proc/PID/limits. The
-// bytes or the count are 64 bits; unlimited stands for none.
-func (e *Env) limitOf(process, name string) (limit, error) {
-	file := process + "/limits"
+// limitOf reads a limit of the process that counts, who, by the name it has in
+// /proc/PID/limits. The bytes or the count are 64 bits; unlimited stands for none.
+func (e *Env) limitOf(name string) (l limit, who string, err error) {
+	process, who, err := e.process()
+	if err == nil {
+		l, err = e.limitIn(process+"/limits", name)
+	}
+	return l, who, err
+}
+
+// limitIn reads a limit from a file as the kernel writes them.
+func (e *Env) limitIn(file, name string) (limit, error) {
 	text, err := fs.ReadFile(e.Root, file)
 	if err != nil {
 		return limit{}, err
@@ -91,9 +112,13 @@ func limitText(n uint64, unit func(uint64) string) string {
 // memory.
 const capIPCLock = 14
 
-// mayLock reports whether a process has the capability for locking memory, where
-// it counts: in the initial user namespace, not in that of a rootless container.
-func (e *Env) mayLock(process string) bool {
+// mayLock reports whether the process that counts has the capability for locking memory,
+// where it counts: in the initial user namespace, not in that of a rootless container.
+func (e *Env) mayLock() bool {
+	process, _, err := e.process()
+	if err != nil {
+		return false
+	}
 	ids, err := fs.ReadFile(e.Root, process+"/uid_map")
 	if err != nil || !slices.Equal(strings.Fields(string(ids)), []string{"0", "0", "4294967295"}) {
 		return false
