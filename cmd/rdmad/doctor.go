@@ -48,8 +48,15 @@ func newDoctor() *cobra.Command {
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.configNamed = c.Flags().Changed("config")
-			found := doctor.Run(c.Context(), f.env(c.Context()))
-			var err error
+			e := f.env(c.Context())
+			found := doctor.Run(c.Context(), e)
+			err := context.Cause(c.Context())
+			switch { // what was not waited for is no finding
+			case err != nil && errors.Is(e.ConfigErr, context.Canceled):
+				return e.ConfigErr // it says which file was waited for
+			case err != nil:
+				return err
+			}
 			if f.json {
 				err = writeJSON(c.OutOrStdout(), found)
 			} else {

@@ -71,7 +71,7 @@ func TestInterruptedConfiguration(t *testing.T) {
 					<-done
 					t.Fatal("it still waits")
 				}
-				if s := c.ProcessState; args != "doctor -c" && (s.ExitCode() != exitFailure || !strings.Contains(errOut.String(), ": "+pipe+": "+sig.String()+" signal received\n")) {
+				if s := c.ProcessState; s.ExitCode() != exitFailure || !strings.Contains(errOut.String(), ": "+pipe+": "+sig.String()+" signal received\n") {
 					t.Errorf("%v, %s", s, errOut.String())
 				}
 			})
@@ -82,15 +82,18 @@ func TestInterruptedConfiguration(t *testing.T) {
 // A command that waits for a daemon which does not answer says what has ended it, and not what that has made of the waiting.
 func TestInterruptedQuestion(t *testing.T) {
 	f := newFixture(t)
-	asked := make(chan struct{}, 1)
-	socket := f.fake(func(c *attach.Conn) {
-		asked <- struct{}{}
-		_, _, _ = c.Recv() // until it ends
-	})
 	for path, b := range badInputs {
-		if b.asks == nil || b.alone || b.beside || path == "rdmad echo" {
+		if b.asks == nil || b.alone && path != "rdmad doctor" || b.beside || path == "rdmad echo" {
 			continue
 		}
+		asked := make(chan struct{}, 1)
+		socket := f.fake(func(c *attach.Conn) {
+			select {
+			case asked <- struct{}{}:
+			default: // some ask more than once
+			}
+			_, _, _ = c.Recv() // until it ends
+		})
 		args := *b.asks + " --socket " + socket
 		if path == "rdmad trace" {
 			args = "--socket " + socket
