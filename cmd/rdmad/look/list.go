@@ -144,7 +144,7 @@ func (k *Kind) Print(out io.Writer, node string, items []json.RawMessage, chosen
 		if chosen {
 			such = "such "
 		}
-		fmt.Fprintf(&b, "node %s has no %s%s\n", node, such, k.Name)
+		fmt.Fprintf(&b, "node %s has no %s%s\n", table.Plain(node), such, k.Name)
 	}
 	t, err := k.rows(node, items)
 	if err != nil {

@@ -2,6 +2,7 @@ package look
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -19,5 +20,21 @@ func TestPlainStatus(t *testing.T) {
 	const want = "a?]0;title???2J  b\\u001b \"é😀"
 	if s.Node != want || s.Version != want || s.Errors[0].Text != want {
 		t.Errorf("%q, %q, %q, want %q", s.Node, s.Version, s.Errors[0].Text, want)
+	}
+}
+
+// The same for the line of a list that is empty.
+func TestPlainEmptyList(t *testing.T) {
+	raw, err := json.Marshal(map[string]any{"node": "a\x1b]0;title\x07", "lanes": []any{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, items, err := Lanes.Select(raw, &Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := Lanes.Print(&out, node, items, false); err != nil || out.String() != "node a?]0;title? has no lanes\n" {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }
