@@ -29,9 +29,11 @@ func Counted(path string) (s *status.Node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	sums := c.Sum()
+	counters.AddTo(sums, &c.Counts)
 	s = &status.Node{
 		Node: c.Node, Version: c.Program, Incarnation: c.Incarnation, UptimeS: time.Since(c.Started).Seconds(),
-		PIDs: status.PIDs{Supervisor: c.Supervisor, Core: c.Core}, Fabric: "core " + c.Process().String(), Draining: c.State == counters.Draining, Counters: c.Sum(),
+		PIDs: status.PIDs{Supervisor: c.Supervisor, Core: c.Core}, Fabric: "core " + c.Process().String(), Draining: c.State == counters.Draining, Counters: sums,
 	}
 	for i := range c.Lanes {
 		l := &c.Lanes[i]
