@@ -152,11 +152,14 @@ func (o out) lanes(list []counters.LaneSnapshot) {
 		o.outcomes(calls, &l.Outcomes, labels...)
 		o.sizes(batchSize, &l.GroupSizes, labels...)
 		stage := "round_trip"
-		if k.direction == counters.In.String() {
+		switch {
+		case l.Other:
+			stage = "other" // lanes of all directions have counted there
+		case k.direction == counters.In.String():
 			stage = "serve"
 		}
 		o.times(stages, &l.Latency, and(labels, stage)...)
-		if stage == "round_trip" {
+		if stage != "serve" {
 			o.times(stages, &l.Queue, and(labels, "queue")...)
 		}
 	}

@@ -61,7 +61,7 @@ var (
 	laneFailures = define("rdmad_lane_connection_failures_total", Counter, "Times that a lane's connection broke.", laneLabels...)
 	backpressure = define("rdmad_backpressure_events_total", Counter, "Times that a lane had something to send and no room on its connection.", laneLabels...)
 	batchSize    = define("rdmad_batch_size", Histogram, "Requests in a group.", laneLabels...)
-	stages       = define("rdmad_stage_duration_seconds", Histogram, "Times of a lane's requests: round_trip from sending to the answer, serve from arrival to the answer, queue of groups that could not be sent at once.", and(laneLabels, "stage")...)
+	stages       = define("rdmad_stage_duration_seconds", Histogram, "Times of a lane's requests: round_trip from sending to the answer, serve from arrival to the answer, other of lanes without a row, either of the two, queue of groups that could not be sent at once.", and(laneLabels, "stage")...)
 	underWay     = define("rdmad_requests_in_flight", Gauge, "Requests under way in a lane.", laneLabels...)
 	slotsOf      = define("rdmad_slots", Gauge, "Slots of the rings of a lane, as far as the daemon knows: busy are those of requests under way.", and(laneLabels, "state")...)
 

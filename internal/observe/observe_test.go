@@ -136,6 +136,23 @@ func TestMethodThatIsCalledOther(t *testing.T) {
 	}
 }
 
+// Lanes without a row are those of all directions: their times are no round trips.
+func TestStageOfOtherLanes(t *testing.T) {
+	file, err := counters.New(counters.Identity{Node: "a", Program: "1", Digest: "d1"}, counters.Rows{Agents: 1, Lanes: 0, Services: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, d := range []counters.Direction{counters.Out, counters.In} {
+		file.Lane(counters.LaneID{Domain: "d", Peer: "b", Class: "small", Direction: d}, 0, 64, 128).Latency.Add(2048)
+	}
+	const labels = `rdmad_stage_duration_seconds_count{class="other",direction="other",domain="other",peer="other",stage=`
+	_, body := serve(t, Options{Source: &fake{file: file}}, false)("/metrics")
+	if !strings.Contains(body, labels+`"other"} 2`) || !strings.Contains(body, labels+`"queue"} 0`) || strings.Contains(body, `"round_trip"`) {
+		t.Errorf("the stages of lanes without a row:\n%s", body)
+	}
+}
+
 // What a device says of itself may be no text: the names of network interfaces are any bytes.
 func TestDetailThatIsNoText(t *testing.T) {
 	f := newFake(t)
