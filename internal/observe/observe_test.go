@@ -176,8 +176,13 @@ func TestAddresses(t *testing.T) {
 	if code, _ := get("/nothing"); code != 404 {
 		t.Errorf("nothing: %d", code)
 	}
-	if code, _ := get("/debug/pprof/profile?seconds=1e9"); code != 400 {
-		t.Errorf("an endless profile: %d", code)
+	for _, seconds := range []string{"1e9", "121", "0", "-1", "0.01", "1.5", "x"} { // package pprof would take 30 s for most of them
+		if code, _ := get("/debug/pprof/profile?seconds=" + seconds); code != 400 {
+			t.Errorf("a profile of %s seconds: %d", seconds, code)
+		}
+	}
+	if code, _ := get("/debug/pprof/trace?seconds=0.01"); code != 200 {
+		t.Errorf("a short trace: %d", code)
 	}
 	w := httptest.NewRecorder()
 	New(Options{Source: newFake(t)}).handler(true).ServeHTTP(w, httptest.NewRequest("POST", "/metrics", nil))

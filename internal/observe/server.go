@@ -176,11 +176,9 @@ func brisk(h http.Handler) http.Handler {
 func (s *Server) profiles(mux *http.ServeMux) {
 	add := func(pattern string, h http.HandlerFunc) {
 		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
-			if n := r.FormValue("seconds"); n != "" {
-				if k, err := strconv.ParseFloat(n, 64); err != nil || !(k >= 0 && k <= maxProfile) {
-					http.Error(w, fmt.Sprintf("seconds must be at most %d", maxProfile), http.StatusBadRequest)
-					return
-				}
+			if err := checkSeconds(pattern, r.FormValue("seconds")); err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
 			}
 			select {
 			case s.profiling <- struct{}{}:
@@ -195,7 +193,28 @@ func (s *Server) profiles(mux *http.ServeMux) {
 	}
 	add("/debug/pprof/", pprof.Index)
 	add("/debug/pprof/cmdline", pprof.Cmdline)
-	add("/debug/pprof/profile", pprof.Profile)
+	add(cpuProfile, pprof.Profile)
 	add("/debug/pprof/symbol", pprof.Symbol)
 	add("/debug/pprof/trace", pprof.Trace)
+}
+
+// cpuProfile is the path of the profile of what the processors do.
+const cpuProfile = "/debug/pprof/profile"
+
+// checkSeconds refuses how long a profile is to be made for: too long, or what package pprof makes its default of, which the
+// one who asks does not expect. It takes integers for cpuProfile.
+func checkSeconds(path, seconds string) error {
+	if seconds == "" {
+		return nil
+	}
+	if path == cpuProfile {
+		if k, err := strconv.Atoi(seconds); err != nil || k < 1 || k > maxProfile {
+			return fmt.Errorf("seconds must be an integer from 1 to %d", maxProfile)
+		}
+		return nil
+	}
+	if k, err := strconv.ParseFloat(seconds, 64); err != nil || !(k >= 0 && k <= maxProfile) {
+		return fmt.Errorf("seconds must be at most %d", maxProfile)
+	}
+	return nil
 }
