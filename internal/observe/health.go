@@ -38,7 +38,10 @@ func (s *Server) unhealthy(ctx context.Context) []string {
 // unready returns why the daemon should not be sent work.
 func (s *Server) unready(ctx context.Context) []string {
 	reasons := s.unhealthy(ctx)
-	facts := s.options.Source.Facts()
+	facts, err := s.facts.get(ctx)
+	if err != nil {
+		return append(reasons, "the conductor does not answer: "+err.Error())
+	}
 	if facts.Draining {
 		reasons = append(reasons, "the node drains")
 	}

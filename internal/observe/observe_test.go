@@ -28,8 +28,10 @@ type fake struct {
 	// hang: agents do not answer while it is locked. asked counts questions to them.
 	hang  sync.Mutex
 	asked atomic.Int64
-	mu    sync.Mutex
-	facts Facts
+	// mu is what Facts waits for, looked counts calls of it.
+	mu     sync.Mutex
+	looked atomic.Int64
+	facts  Facts
 }
 
 func (f *fake) Status(context.Context) (json.RawMessage, error) {
@@ -48,6 +50,7 @@ func (f *fake) Alive(context.Context) {
 func (f *fake) Snapshot() (*counters.Snapshot, error) { return f.file.Snapshot() }
 
 func (f *fake) Facts() Facts {
+	f.looked.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.facts
@@ -305,6 +308,34 @@ func TestReady(t *testing.T) {
 			t.Errorf("%s, %+v: %d, %s", c.peers, c.facts, code, body)
 		}
 	}
+}
+
+// A daemon that hangs as a whole is not ready, which is said in time; however many ask, one goroutine waits for it.
+func TestStuckConductor(t *testing.T) {
+	f := newFake(t)
+	s := New(Options{Source: f})
+	s.facts.patience = 10 * time.Millisecond
+	h := s.handler(false)
+	ask := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+		return w
+	}
+	f.mu.Lock()
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if w := ask(); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "the conductor does not answer") {
+				t.Errorf("%d, %s", w.Code, w.Body)
+			}
+		})
+	}
+	all.Wait()
+	if n := f.looked.Load(); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+	f.mu.Unlock()
+	await(t, func() bool { return ask().Code == http.StatusOK })
 }
 
 // Who connects and says nothing, or too much, is not waited for, and keeps nobody out.

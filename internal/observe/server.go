@@ -32,10 +32,11 @@ const (
 	idleTimeout  = 30 * time.Second
 	// maxProfile is the longest profile, in seconds. One is made at a time.
 	maxProfile = 120
-	// fresh is how long a status, metrics and the life of agents are good for; patience is
-	// how long agents may take to answer.
+	// fresh is how long a status, metrics, facts and the life of agents are good for; patience is
+	// how long agents, and the conductor, may take to answer.
 	freshStatus  = time.Second
 	freshMetrics = 250 * time.Millisecond
+	freshFacts   = freshMetrics
 	patience     = 2 * time.Second
 )
 
@@ -65,6 +66,7 @@ type Server struct {
 	options Options
 	status  shared[json.RawMessage]
 	alive   shared[struct{}]
+	facts   shared[Facts]
 	scraped shared[*scrape]
 	// profiling is full while a profile is made.
 	profiling chan struct{}
@@ -82,6 +84,7 @@ func New(o Options) *Server {
 		o.Source.Alive(ctx)
 		return struct{}{}, nil
 	}}
+	s.facts = shared[Facts]{fresh: freshFacts, patience: patience, ask: func() (Facts, error) { return o.Source.Facts(), nil }}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCollector(o.Source), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.scraped = shared[*scrape]{fresh: freshMetrics, patience: patience, ask: scraper(registry)}

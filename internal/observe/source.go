@@ -16,7 +16,7 @@ type Source interface {
 	Alive(ctx context.Context)
 	// Snapshot returns what is counted. Nobody is asked.
 	Snapshot() (*counters.Snapshot, error)
-	// Facts returns what is known without asking an agent.
+	// Facts returns what is known without asking an agent. It may take for ever, too, if the daemon hangs.
 	Facts() Facts
 }
 
