@@ -26,7 +26,7 @@ func (c *conductor) show(list [handoff.Observers]net.Listener) {
 	}
 	var s *observe.Server
 	page := webpage.New(webpage.SourceFunc(func(ctx context.Context) (json.RawMessage, error) { return s.Status(ctx) }), webpage.Options{Viewing: observe.Keep})
-	s = observe.New(observe.Options{Source: watched{c}, Page: page, Hosts: c.hosts, Peers: c.cfg.Observe.ReadyPeers})
+	s = observe.New(observe.Options{Source: watched{c}, Page: page, Hosts: c.hosts, Log: c.log, Peers: c.cfg.Observe.ReadyPeers})
 	c.closers = append(c.closers, func() error {
 		page.Close()
 		return s.Close()

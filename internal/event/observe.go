@@ -4,10 +4,11 @@ import "github.com/rs/zerolog"
 
 // What can go wrong with looking at the daemon.
 const (
-	CountersNone Code = "counters-none"
-	CountersLeft Code = "counters-left"
-	ObserveOpen  Code = "observe-open"
-	ObserveEnded Code = "observe-ended"
+	CountersNone   Code = "counters-none"
+	CountersLeft   Code = "counters-left"
+	ObserveOpen    Code = "observe-open"
+	ObserveEnded   Code = "observe-ended"
+	ObserveTrouble Code = "observe-trouble"
 )
 
 var observeEvents = []Info{
@@ -38,5 +39,12 @@ var observeEvents = []Info{
 		Cause:   "The kernel refuses to accept connections.",
 		Action:  "`rdmad upgrade` starts another core, and workers stay attached. If it comes again, report it.",
 		Shown:   "not: needs a kernel that refuses accept",
+	},
+	{
+		Code: ObserveTrouble, Level: zerolog.WarnLevel,
+		Meaning: "Something went wrong with a connection or a request by HTTP; the daemon goes on with the others. The field error says what.",
+		Cause:   "No descriptors left for connections, which are accepted again in a while; a request with a semicolon in its query; or, if it says panic, a defect.",
+		Action:  "For descriptors, raise LimitNOFILE of the service. Report a panic, with its stack: `rdmad support-bundle`.",
+		Shown:   "not: needs a failure of accept at one moment, or a defect",
 	},
 }

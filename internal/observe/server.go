@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+
+	"github.com/rdmad/rdmad/internal/event"
 )
 
 // The bounds of what whoever connects can make the daemon spend.
@@ -50,6 +54,8 @@ type Options struct {
 	// Hosts returns the names with a dot by which requests may name this host, "*" for any;
 	// nil: none. It is called for each request with such a name.
 	Hosts func() []string
+	// Log gets what goes wrong with connections and requests.
+	Log zerolog.Logger
 	// Peers says what readiness takes: ReadyNone, ReadyAny or ReadyAll.
 	Peers string
 }
@@ -94,12 +100,22 @@ func New(o Options) *Server {
 			// have more time than WriteTimeout, and give it to themselves.
 			Handler: brisk(guarded(s.handler(profiles), o.Hosts)), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 			BaseContext: func(net.Listener) context.Context { return ctx },
+			ErrorLog:    log.New(troubles{o.Log}, "", 0),
 			ConnState:   note,
 			ConnContext: withConn,
 		}
 	}
 	s.with, s.without = server(true), server(false)
 	return s
+}
+
+// troubles makes events of what package http has to say, which would be written to standard error otherwise, past the daemon's log.
+type troubles struct{ log zerolog.Logger }
+
+// Write implements io.Writer for one message, which may have several lines: a panic comes with its stack.
+func (t troubles) Write(message []byte) (int, error) {
+	event.ObserveTrouble.On(&t.log).Str("error", strings.TrimSpace(string(message))).Msg("serving HTTP")
+	return len(message), nil
 }
 
 // Serve answers requests on l, and closes it, until Close; then it returns nil. profiles:

@@ -54,7 +54,7 @@ var layers = []layer{
 	{"internal/nodecert", nil},
 	{"internal/event", nil},
 	{"internal/counters", []string{"shm"}},
-	{"internal/observe", []string{"internal/counters"}},
+	{"internal/observe", []string{"internal/counters", "internal/event"}},
 	{"internal/vault", []string{"internal/faultpoint", "slots", "shm"}},
 	{"internal/sharing", []string{"slots", "shm"}},
 	{"internal/printable", nil},
