@@ -57,8 +57,8 @@ var hostEvents = []Info{
 	{
 		Code: DeviceOpenToAll, Level: zerolog.WarnLevel,
 		Meaning: "Every local user can open the RDMA device, and only the daemon needs to.",
-		Cause:   "The distribution's udev rule.",
-		Action:  "Install rdmad's udev rule, or set the mode of the named nodes; docs/security.md.",
+		Cause:   "The distribution's udev rule, or that of the package rdmad-rdma, which leaves the nodes the mode that the kernel gives them.",
+		Action:  "Copy /usr/share/doc/rdmad-rdma/examples/90-rdmad-only.rules into /etc/udev/rules.d, and run `udevadm control --reload && udevadm trigger --subsystem-match=infiniband_verbs --subsystem-match=misc`; without the package, write such a rule with a group of the daemon's user; docs/security.md.",
 		Shown:   "TestOpenDeviceNodes",
 	},
 	{
