@@ -13,6 +13,7 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/observe"
+	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/internal/webpage"
 )
 
@@ -66,8 +67,20 @@ func (c *conductor) warnOfOpenHTTP(a net.Addr) {
 	}
 }
 
-// Status implements observe.Source.
-func (w watched) Status(context.Context) (json.RawMessage, error) { return json.Marshal(w.status()) }
+// Status implements observe.Source. Package observe waits for nobody when it closes, so the core does, before it gives back what
+// a status is made of.
+func (w watched) Status(context.Context) (json.RawMessage, error) {
+	var s *status.Node
+	done := make(chan struct{})
+	if !w.spawn(func() {
+		defer close(done)
+		s = w.status()
+	}) {
+		return nil, errStopping
+	}
+	<-done
+	return json.Marshal(s)
+}
 
 // Alive implements observe.Source.
 func (w watched) Alive(context.Context) {
