@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/table"
+	"github.com/rdmad/rdmad/internal/status"
 )
 
 // cell is a value of a table: what is shown, and what it is sorted by.
@@ -44,13 +45,38 @@ type section struct {
 	rows func(*Picture) [][]cell
 }
 
+// column is a column of a table whose rows are made of values of type R.
+type column[R any] struct {
+	head string
+	cell func(R) cell
+}
+
+// sectionOf makes a section of what its rows are made of.
+func sectionOf[R any](name string, list func(*Picture) []R, columns []column[R]) section {
+	s := section{name: name}
+	for _, c := range columns {
+		s.head = append(s.head, c.head)
+	}
+	s.rows = func(p *Picture) (rows [][]cell) {
+		for _, r := range list(p) {
+			row := make([]cell, len(columns))
+			for i, c := range columns {
+				row[i] = c.cell(r)
+			}
+			rows = append(rows, row)
+		}
+		return rows
+	}
+	return s
+}
+
 // sections are in the order in which they are shown. The view of all has the first ones.
 var sections = []section{
-	{"peers", []string{"PEER", "STATE", "SINCE", "SERVICES", "FABRIC", "TLS", "ADDRESS", "ERROR"}, peerCells},
-	{"lanes", []string{"LANE", "DIR", "PEER", "CLASS", "STATE", "BUSY", "SLOTS", "REQ/S", "REQ/GRP", "P50", "P99", "USERS", "SHARE", "DOMAIN", "REQUESTS"}, laneCells},
-	{"services", []string{"SERVICE", "METHOD", "NODE", "PROCS", "REQ/S", "P50", "P99", "DOMAIN", "REQUESTS"}, serviceCells},
-	{"workers", []string{"WORKER", "ROLE", "NAME", "PID", "SLOTS", "BYTES", "REFUSED", "SPILLED", "UNREAD", "OFFENCES", "DOMAIN", "UID", "REGIONS"}, workerCells},
-	{"errors", []string{"WHAT", "TIMES", "PER S", "DETAIL"}, errorCells},
+	sectionOf("peers", func(p *Picture) []status.Peer { return p.Now.Peers }, peerColumns),
+	sectionOf("lanes", laneRows, laneColumns),
+	sectionOf("services", serviceRows, serviceColumns),
+	sectionOf("workers", func(p *Picture) []status.Worker { return p.Now.Workers }, workerColumns),
+	sectionOf("errors", errorRows, errorColumns),
 }
 
 // choose returns the rows that the filter wants, sorted by a column of the head (-1: as

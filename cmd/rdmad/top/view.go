@@ -152,7 +152,7 @@ func summary(p *Picture, paused bool, interval time.Duration) (ls []line) {
 			connected++
 		}
 	}
-	bad := len(errorCells(p))
+	bad := len(errorRows(p))
 	how = plain
 	if bad > 0 || connected < len(s.Peers) || s.FallbackReason != "" {
 		how = warning

@@ -84,7 +84,7 @@ func TestNoRatesBetweenDaemonAndFile(t *testing.T) {
 	rate := func(s *status.Node, err error) float64 {
 		at = at.Add(time.Second)
 		p.take(s, err, at)
-		return laneCells(p)[0][slices.Index(sections[1].head, "REQ/S")].number
+		return sections[1].rows(p)[0][slices.Index(sections[1].head, "REQ/S")].number
 	}
 	rate(said(3, "b", 1000), nil)
 	if r := rate(said(3, "b", 1010), nil); r != 10 {
