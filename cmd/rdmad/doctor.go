@@ -124,31 +124,48 @@ func (f *doctorFlags) load(ctx context.Context) subject {
 	s := ofSources(ctx, config.Sources{File: f.config, Environ: os.Environ()})
 	socket := f.socketOf(s.cfg)
 	started := bundle.AskStarted(ctx, socket)
-	if f.configNamed {
-		if file, err := filepath.Abs(f.config); err == nil && file == started.Source && started.Again() == nil {
-			return ofSources(ctx, started.Sources(f.config)) // as the daemon would read it
-		}
-		return s
-	}
-	again := started.Again()
-	if again == nil && started.Source != "" {
-		s = ofSources(ctx, started.Sources(started.Source))
-	}
 	switch {
+	case f.configNamed:
+		return f.named(ctx, s, started)
 	case started.InForce != nil:
-		in := subject{cfg: started.InForce, from: "what is in force, of " + started.Source, inForce: true, err: s.err, socket: socket}
-		if s.err == nil {
-			in.file = s.cfg
-		}
-		if over := started.Over(); over != "" {
-			in.from += ", " + over
-		}
-		if again != nil {
-			in.from, in.err, in.file = fmt.Sprintf("what is in force, as %v", again), nil, nil
-		}
+		return inForce(ctx, s, started, socket)
+	}
+	return fromFile(ctx, s, started)
+}
+
+// named is the file that the user has named, s as this command reads it: as the daemon would, if it is the daemon's own.
+func (f *doctorFlags) named(ctx context.Context, s subject, started look.Started) subject {
+	if file, err := filepath.Abs(f.config); err == nil && file == started.Source && started.Again() == nil {
+		return ofSources(ctx, started.Sources(f.config))
+	}
+	return s
+}
+
+// inForce is what the daemon on socket has in force, beside what it would read now.
+func inForce(ctx context.Context, s subject, started look.Started, socket string) subject {
+	in := subject{cfg: started.InForce, from: "what is in force, of " + started.Source, inForce: true, socket: socket}
+	if again := started.Again(); again != nil {
+		in.from = fmt.Sprintf("what is in force, as %v", again)
 		return in
+	}
+	if over := started.Over(); over != "" {
+		in.from += ", " + over
+	}
+	file := fromFile(ctx, s, started)
+	if in.err = file.err; in.err == nil {
+		in.file = file.cfg
+	}
+	return in
+}
+
+// fromFile is the file that the daemon was started with, or s if that is not known.
+func fromFile(ctx context.Context, s subject, started look.Started) subject {
+	again := started.Again()
+	switch {
 	case again != nil:
 		return subject{cfg: config.Default(), from: started.Source, err: again}
+	case started.Source != "":
+		return ofSources(ctx, started.Sources(started.Source))
 	}
 	return s
 }
