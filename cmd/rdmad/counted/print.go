@@ -44,25 +44,55 @@ func (v *View) Print(out io.Writer, earlier *View, since time.Duration) error {
 	if earlier != nil && (earlier.Core != v.Core || !earlier.Started.Equal(v.Started)) {
 		earlier = nil
 	}
-	sum := func(v *View) map[string]uint64 {
-		m := map[string]uint64{}
-		for i := range v.Agents {
-			for k, n := range v.Agents[i].Counters {
-				m[k] += n
-			}
-		}
-		for k, n := range v.Counters {
-			m[k] += n
-		}
-		return m
+	for _, t := range []*table.Table{v.agents(), v.lanes(), v.services(), v.counted(earlier, since)} {
+		t.Print(&b)
 	}
-	now, before := sum(v), map[string]uint64{}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func (v *View) agents() *table.Table {
+	t := table.New("AGENT", "STATE", "CYCLES", "P50", "P99", "LONGEST")
+	for _, a := range v.Agents {
+		t.Row(a.Number, a.State, a.Counters["agent_cycles"], us(a.Cycles.P50US), us(a.Cycles.P99US), us(a.Cycles.MaxUS))
+	}
+	return t
+}
+
+func (v *View) lanes() *table.Table {
+	t := table.New("LANE", "DOMAIN", "CLASS", "NUMBER", "BUSY", "REQUESTS", "FAILED", "GROUP P50", "MAX", "P50", "P99", "P99.9", "MAX", "WAITED P99")
+	for _, l := range v.Lanes {
+		name := l.Direction + " " + l.Peer
+		if l.Other {
+			name = "other"
+		}
+		t.Row(name, l.Domain, l.Class, l.Number, l.Counters["busy"], l.Counters["requests"], failed(l.Outcomes),
+			l.GroupSizes.P50, l.GroupSizes.Max, us(l.Latency.P50US), us(l.Latency.P99US), us(l.Latency.P999US), us(l.Latency.MaxUS), us(l.Queue.P99US))
+	}
+	return t
+}
+
+func (v *View) services() *table.Table {
+	t := table.New("SERVICE", "METHOD", "DOMAIN", "REQUESTS", "FAILED", "P50", "P99", "P99.9", "MAX", "WAITED P99")
+	for _, s := range v.Services {
+		name := s.Service
+		if s.Other {
+			name = "other"
+		}
+		t.Row(name, s.Method, s.Domain, s.Counters["requests"], failed(s.Outcomes), us(s.Latency.P50US), us(s.Latency.P99US), us(s.Latency.P999US), us(s.Latency.MaxUS), us(s.Wait.P99US))
+	}
+	return t
+}
+
+// counted is the table of the counters of the node and of its agents together.
+func (v *View) counted(earlier *View, since time.Duration) *table.Table {
+	now, before := v.sums(), map[string]uint64{}
 	head := []string{"COUNTER", "VALUE", "UNIT"}
 	if earlier != nil {
-		before = sum(earlier)
+		before = earlier.sums()
 		head = append(head, "PER SECOND")
 	}
-	counted := table.New(head...)
+	t := table.New(head...)
 	for _, i := range append(counters.Infos[counters.NodeCounts](), counters.Infos[counters.AgentCounts]()...) {
 		n := now[i.Name]
 		if n == 0 {
@@ -76,34 +106,23 @@ func (v *View) Print(out io.Writer, earlier *View, since time.Duration) error {
 			}
 			row = append(row, rate)
 		}
-		counted.Row(row...)
+		t.Row(row...)
 	}
-	agents := table.New("AGENT", "STATE", "CYCLES", "P50", "P99", "LONGEST")
-	for _, a := range v.Agents {
-		agents.Row(a.Number, a.State, a.Counters["agent_cycles"], us(a.Cycles.P50US), us(a.Cycles.P99US), us(a.Cycles.MaxUS))
-	}
-	lanes := table.New("LANE", "DOMAIN", "CLASS", "NUMBER", "BUSY", "REQUESTS", "FAILED", "GROUP P50", "MAX", "P50", "P99", "P99.9", "MAX", "WAITED P99")
-	for _, l := range v.Lanes {
-		name := l.Direction + " " + l.Peer
-		if l.Other {
-			name = "other"
+	return t
+}
+
+// sums are the counters of the node and of its agents together.
+func (v *View) sums() map[string]uint64 {
+	sums := map[string]uint64{}
+	for i := range v.Agents {
+		for name, n := range v.Agents[i].Counters {
+			sums[name] += n
 		}
-		lanes.Row(name, l.Domain, l.Class, l.Number, l.Counters["busy"], l.Counters["requests"], failed(l.Outcomes),
-			l.GroupSizes.P50, l.GroupSizes.Max, us(l.Latency.P50US), us(l.Latency.P99US), us(l.Latency.P999US), us(l.Latency.MaxUS), us(l.Queue.P99US))
 	}
-	services := table.New("SERVICE", "METHOD", "DOMAIN", "REQUESTS", "FAILED", "P50", "P99", "P99.9", "MAX", "WAITED P99")
-	for _, s := range v.Services {
-		name := s.Service
-		if s.Other {
-			name = "other"
-		}
-		services.Row(name, s.Method, s.Domain, s.Counters["requests"], failed(s.Outcomes), us(s.Latency.P50US), us(s.Latency.P99US), us(s.Latency.P999US), us(s.Latency.MaxUS), us(s.Wait.P99US))
+	for name, n := range v.Counters {
+		sums[name] += n
 	}
-	for _, t := range []*table.Table{agents, lanes, services, counted} {
-		t.Print(&b)
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return sums
 }
 
 func failed(outcomes map[string]uint64) (n uint64) {
