@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -24,7 +25,8 @@ type Crowd interface {
 	Tool
 	// Members is how many processes the client is, 1: no crowd.
 	Members() int
-	// Lead does the client's part that is left to the leader, and returns the result.
+	// Lead does the client's part that is left to the leader, and returns the result. A member that
+	// waits for others meanwhile does so at a Barrier, or ends the run by its silence.
 	Lead(context.Context, *Lead) (any, error)
 }
 
@@ -37,6 +39,11 @@ type Lead struct {
 	Used, Theirs Used
 
 	stops []func() bool
+	mu    sync.Mutex
+	// known are the members again. Guarded by mu.
+	known []*member
+	// listening: a member that is silent ends the run. Guarded by mu.
+	listening bool
 }
 
 // Ending is called when nothing is missed any more if a member or the server ends: before that it ends
@@ -79,6 +86,7 @@ func muster(ctx context.Context, src Source, d *Lead, tool Crowd, start func(con
 		return nil, err
 	}
 	watch("the server", d.Server)
+	defer d.vouch(cancel)()
 	g := src.greeting(tool)
 	g.Tool += memberName
 	for i := range tool.Members() {
@@ -86,7 +94,7 @@ func muster(ctx context.Context, src Source, d *Lead, tool Crowd, start func(con
 		if err != nil {
 			return nil, fmt.Errorf("client %d: %w", i, err)
 		}
-		d.Members = append(d.Members, l)
+		d.enter(l)
 		watch(fmt.Sprintf("client %d", i), l)
 		if err := order(ctx, l, tool); err != nil {
 			return nil, fmt.Errorf("client %d: %w", i, err)
@@ -98,7 +106,7 @@ func muster(ctx context.Context, src Source, d *Lead, tool Crowd, start func(con
 	if connected != nil {
 		connected(d.Used, d.Theirs)
 	}
-	defer d.vouch()()
+	d.listen()
 	return tool.Lead(ctx, d)
 }
 
@@ -174,44 +182,14 @@ func (d *Lead) introduce(ctx context.Context) error {
 	return nil
 }
 
-// vouch tells the server that the client is at work for as long as each member says so. What it
-// returns ends that.
-func (d *Lead) vouch() (stop func()) {
-	done, over := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
-		tick := time.NewTicker(time.Duration(atWork))
-		defer tick.Stop()
-		heard := make([]uint64, len(d.Members))
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-			all := true
-			for i, l := range d.Members {
-				if now := l.Heard(); now != heard[i] {
-					heard[i] = now
-				} else {
-					all = false
-				}
-			}
-			if all && d.Server.Alive() != nil {
-				return // who waits learns of it by itself
-			}
-		}
-	}()
-	return func() { close(done); <-over }
-}
-
 // Barrier waits until all members have come to a Session.Barrier, and with server the server, too;
 // then they go on.
 func (d *Lead) Barrier(ctx context.Context, server bool) error {
-	for _, l := range d.Members {
+	for i, l := range d.Members {
 		if err := l.Receive(ctx, kindBarrier, &nothing{}); err != nil {
 			return err
 		}
+		d.waits(i, true)
 	}
 	if server {
 		if err := d.Server.Send(kindBarrier, nothing{}); err != nil {
@@ -221,7 +199,8 @@ func (d *Lead) Barrier(ctx context.Context, server bool) error {
 			return err
 		}
 	}
-	for _, l := range d.Members {
+	for i, l := range d.Members {
+		d.waits(i, false)
 		if err := l.Send(kindBarrier, nothing{}); err != nil {
 			return err
 		}
