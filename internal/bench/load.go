@@ -193,6 +193,7 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool
 	}
 	var begun, ended int // requests; first and last are their places in queue
 	first, last := 0, 0
+	bulky := l.bulky()
 	defer func() {
 		// After an error: nobody else waits for these.
 		for ; ended < begun; ended++ {
@@ -203,6 +204,9 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool
 	for now := l.now(); ; {
 		for begun-ended < l.depth && more(uint64(begun), now) {
 			req, stamp := l.numbered()
+			if bulky {
+				now = l.now() // to check the last answer has taken a while that is no part of this call
+			}
 			o := &queue[first]
 			o.stamp, o.begin = stamp, now
 			if err := o.send(ctx, l, req); err != nil {
@@ -212,7 +216,7 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool
 			if first++; first == l.depth {
 				first = 0
 			}
-			if begun-ended < l.depth {
+			if !bulky && begun-ended < l.depth {
 				now = l.now() // a window that fills up; else the time of the last answer
 			}
 		}
@@ -227,7 +231,7 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool
 		// An answer that was there already came in with the last one that was
 		// waited for. The clock costs a good part of a call, so it is read
 		// only now and then for those.
-		if waited || ended%clockEvery == 0 || l.bulky() {
+		if waited || bulky || ended%clockEvery == 0 {
 			now = l.now()
 			l.settle()
 		}
@@ -243,14 +247,14 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool
 // clockEvery is how many answers that came in together share a look at the clock.
 const clockEvery = 8
 
-// bulky reports whether the copying of a message takes long enough that every
-// answer needs a look at the clock of its own.
-func (l *load) bulky() bool { return max(len(l.request), l.answerSize) > bulky }
+// bulk is the size beyond which a message takes a while to copy or to check.
+const bulk = 1024
 
-const bulky = 1024
+// bulky reports whether every request and every answer needs a look at the clock of its own.
+func (l *load) bulky() bool { return max(len(l.request), l.answerSize) > bulk }
 
 // inPlace reports whether answers are read where they arrive, because copying them would take longer than that.
-func (l *load) inPlace() bool { return l.answerSize > bulky }
+func (l *load) inPlace() bool { return l.answerSize > bulk }
 
 // posts sends messages one way.
 func (l *load) posts(ctx context.Context, more func(uint64, time.Duration) bool) error {

@@ -3,7 +3,7 @@ package bench
 import (
 	"testing"
 
-	"github.com/rdmad/rdmad/internal/leaktest"
+	"github.com/rdmad/rdmad/internal/daemontest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { daemontest.Main(m) }

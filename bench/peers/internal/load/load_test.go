@@ -3,6 +3,7 @@ package load
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
+	"github.com/rdmad/rdmad/internal/bench/content"
 	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
@@ -122,6 +124,53 @@ func TestLoops(t *testing.T) {
 	}
 	if err := newLoad(&Job{System: "x", Op: system.Post, Depth: 1}).run(&fake{}, 0); err == nil {
 		t.Error("a session that can do nothing has done something")
+	}
+}
+
+// bulk is a session whose answers are there at once, and take long to check.
+type bulk struct {
+	answers [][]byte
+	sent    int
+	taken   int
+}
+
+func (b *bulk) Close() error { return nil }
+
+func (b *bulk) Send(req []byte) error {
+	content.Restamp(b.answers[b.sent%len(b.answers)], binary.LittleEndian.Uint64(req))
+	b.sent++
+	return nil
+}
+
+func (b *bulk) Receive() ([]byte, bool, error) {
+	b.taken++
+	return b.answers[(b.taken-1)%len(b.answers)], false, nil
+}
+
+// The check of an answer is no part of the next call, however many are outstanding: with two, a call waits for the check of one
+// other answer.
+func TestLatencyWithoutCheck(t *testing.T) {
+	for depth, most := range map[int]float64{1: 0.5, 2: 1.5, 4: 3.5} {
+		const size = 4 << 20
+		b := new(bulk)
+		for range depth {
+			p := make([]byte, size)
+			content.Fill(p, 0)
+			b.answers = append(b.answers, p)
+		}
+		l := newLoad(&Job{Op: system.Echo, Size: size, Depth: depth})
+		begun := time.Now()
+		// Many, also where others have the processor: those at the ends have other latencies.
+		for d := 100 * time.Millisecond; l.finished < 50; d *= 2 {
+			begun = time.Now()
+			if err := l.run(b, d); err != nil || l.mismatches > 0 {
+				t.Fatalf("%v, %d answers were wrong", err, l.mismatches)
+			}
+		}
+		each := float64(time.Since(begun)) / float64(l.finished)
+		if latency := l.latency.Mean(); latency > most*each {
+			t.Errorf("%d outstanding: a latency of %v, and one call after the other takes %v", depth, time.Duration(latency), time.Duration(each))
+		}
 	}
 }
 

@@ -138,6 +138,7 @@ func (l *load) window(s system.Pipe) error {
 	begun, ended := 0, 0
 	first, last := 0, 0 // the places of those in queue
 	each := max(l.need.Request, l.need.Answer) > bulky
+	anew := each || l.job.Depth == 1
 	var same time.Duration
 	var sames int64 // latencies of the value same that were not recorded
 	record := func() {
@@ -150,8 +151,8 @@ func (l *load) window(s system.Pipe) error {
 	for now := l.now(); ; {
 		for begun-ended < l.job.Depth && (begun < l.job.Depth || now < l.limit) {
 			stamp := l.stamp(req)
-			if l.job.Depth == 1 {
-				now = l.now() // as in calls: what was done with the last answer is not part of it
+			if anew {
+				now = l.now() // as in calls: what was done with the last answer is no part of it
 			}
 			queue[first] = outstanding{stamp: stamp, begin: now}
 			if err := s.Send(req); err != nil {
@@ -161,7 +162,7 @@ func (l *load) window(s system.Pipe) error {
 			if first++; first == l.job.Depth {
 				first = 0
 			}
-			if begun-ended < l.job.Depth {
+			if !anew && begun-ended < l.job.Depth {
 				now = l.now() // a window that fills up; else the time of the last answer
 			}
 		}
