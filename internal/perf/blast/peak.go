@@ -16,7 +16,7 @@ type peak struct {
 	ns       int64  // that a part takes at least
 	from     uint64
 	at       int64
-	best     float64 // messages per nanosecond
+	best     float64 // messages per nanosecond; 0: there was no part yet
 }
 
 func newPeak(count uint64, d time.Duration, from uint64, now int64) peak {
@@ -32,9 +32,4 @@ func (p *peak) see(through uint64, now int64, more bool) {
 	}
 	p.best = max(p.best, float64(through-p.from)/float64(now-p.at))
 	p.from, p.at = through, now
-}
-
-// rate is the best rate of a part, at least that of the whole run.
-func (p *peak) rate(messages uint64, ns int64) float64 {
-	return max(p.best, float64(messages)/float64(max(ns, 1)))
 }

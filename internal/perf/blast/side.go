@@ -154,7 +154,7 @@ func (d *side) say() (said bool, err error) {
 	case all:
 		ns := shm.Nanotime() - d.start
 		sent := d.through() - d.was
-		d.own = &ending{last: last{d.sent()}, Sent: sent, Ns: ns, Best: d.peak.rate(sent, ns)}
+		d.own = &ending{last: last{d.sent()}, Sent: sent, Ns: ns, Best: d.peak.best}
 		d.cpu = d.meter.Read()
 		return true, d.s.Link.Send(kindEnd, d.own)
 	case over && !d.told && d.t.Count == 0 && d.t.credited():
@@ -312,8 +312,12 @@ func (d *side) row(size int) report.Row {
 	if d.theirs != nil {
 		b := report.NewBandwidth(size, d.theirs.Sent, d.theirs.Ns, d.theirs.Best)
 		r.Iterations += d.theirs.Sent
+		if min(d.own.Best, d.theirs.Best) > 0 {
+			r.Bandwidth.Peak += b.Peak
+		} else {
+			r.Bandwidth.Peak = 0 // that of one direction is none of both
+		}
 		r.Bandwidth.Average += b.Average
-		r.Bandwidth.Peak += b.Peak
 		r.Bandwidth.MsgRate += b.MsgRate
 	}
 	return r

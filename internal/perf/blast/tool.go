@@ -191,7 +191,7 @@ type ending struct {
 	// Sent is how many there were of this size, by all queue pairs, and Ns how long it took.
 	Sent uint64 `json:"sent"`
 	Ns   int64  `json:"ns"`
-	// Best is the most messages per nanosecond that were seen.
+	// Best is the most messages per nanosecond that a part of the run had, 0 if it was too short for parts.
 	Best float64 `json:"best"`
 }
 
