@@ -44,8 +44,9 @@ func Run(ctx context.Context, spec Spec, o Options) (*Result, error) {
 	}
 	defer conn.Close()
 	r := &run{spec: &spec, options: &o, conn: conn, status: conn.Status}
+	r.counted = r.count
 	if spec.Workload == OneWay {
-		if r.arrived, err = r.count(ctx); err != nil {
+		if r.arrived, err = r.counted(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -66,7 +67,9 @@ type run struct {
 	conn    *client.Conn
 	// status asks the daemon for its status.
 	status func(context.Context) (json.RawMessage, error)
-	crew   *crew
+	// counted asks the service how many one-way messages have arrived.
+	counted func(context.Context) (uint64, error)
+	crew    *crew
 	// arrived is how many one-way messages the service has counted, or will
 	// have when all sent so far have arrived.
 	arrived uint64
@@ -131,7 +134,7 @@ func (r *run) measure(ctx context.Context) (*Result, error) {
 	return summarize(r.spec, results, elapsed, before, after)
 }
 
-// count asks the service how many one-way messages have arrived.
+// count is what counted does.
 func (r *run) count(ctx context.Context) (uint64, error) {
 	ctx, cancel := within(ctx, stallLimit, "asking for the number of messages that have arrived")
 	defer cancel()
@@ -156,11 +159,15 @@ const pollPause = time.Millisecond
 func (r *run) arrive(ctx context.Context) error {
 	last, since := uint64(0), time.Now()
 	for {
-		n, err := r.count(ctx)
+		n, err := r.counted(ctx)
 		switch {
 		case err != nil:
 			return err
-		case n >= r.arrived:
+		case n > r.arrived:
+			// Whatever is missing of this run's would not be noticed, and its end would seem to be earlier.
+			return fmt.Errorf("%d more one-way messages have arrived than were sent: another run posts to the same service, or one that was ended "+
+				"before had messages under way; wait until there is none, and try again. If there is none, messages have been executed twice", n-r.arrived)
+		case n == r.arrived:
 			return nil
 		case n != last:
 			last, since = n, time.Now()
