@@ -80,48 +80,25 @@ func Greet(ctx context.Context, conn net.Conn, own Greeting) (*Link, error) {
 	})
 }
 
-// Accept waits for a client on ln and exchanges greetings. A connection that does not greet
-// in time is not a client: Accept tells of it by stranger, which may be nil, and waits on.
-// A client that does not fit is an error, because it will not come again; it is told.
-// The end of ctx ends the wait, and closes ln.
-func Accept(ctx context.Context, ln net.Listener, own Greeting, stranger func(error)) (*Link, error) {
-	defer context.AfterFunc(ctx, func() { _ = ln.Close() })()
-	for {
-		conn, err := ln.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				err = ctx.Err()
-			}
-			return nil, fmt.Errorf("link: %w", err)
-		}
-		l, err := Answer(ctx, conn, own)
-		var s *strangerError
-		if errors.As(err, &s) && ctx.Err() == nil {
-			if stranger != nil {
-				stranger(fmt.Errorf("a connection from %s was closed: %w", conn.RemoteAddr(), s.error))
-			}
-			continue
-		}
-		return l, err
-	}
-}
-
 // Answer is the other end of Greet.
 func Answer(ctx context.Context, conn net.Conn, own Greeting) (*Link, error) {
+	return answer(ctx, conn, own, func() error { return nil })
+}
+
+// answer is Answer for those to whom welcome, which is called when they have greeted, has no objection.
+func answer(ctx context.Context, conn net.Conn, own Greeting, welcome func() error) (*Link, error) {
 	return greet(ctx, conn, func(in *bufio.Reader) (Greeting, error) {
 		peer, err := readGreeting(in)
 		if err != nil {
-			return peer, &strangerError{err}
+			return peer, err
+		}
+		if err := welcome(); err != nil {
+			return peer, err
 		}
 		// Also if they do not fit, so that the other side can say so.
 		return peer, errors.Join(own.fits(peer), write(conn, kindHello, own))
 	})
 }
-
-// strangerError is a connection that has not greeted.
-type strangerError struct{ error }
-
-func (e *strangerError) Unwrap() error { return e.error }
 
 // greet makes the link of a connection after the exchange of greetings, or closes it.
 func greet(ctx context.Context, conn net.Conn, exchange func(*bufio.Reader) (Greeting, error)) (*Link, error) {

@@ -182,6 +182,73 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// Connections that say nothing, such as those of a scanner, keep no client waiting, however many they are, and end with the wait.
+func TestSilentStrangers(t *testing.T) {
+	ctx, ln := within(t), listen(t)
+	displaced := make(chan error, 1)
+	done := make(chan outcome)
+	go func() {
+		l, err := Accept(ctx, ln, usual, func(err error) { displaced <- err })
+		done <- outcome{l, err}
+	}()
+	var silent []net.Conn
+	for range mostSilent + 1 {
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		must(t, err)
+		silent = append(silent, conn)
+	}
+	if err := <-displaced; !errors.Is(err, errDisplaced) || !strings.Contains(err.Error(), silent[0].LocalAddr().String()) {
+		t.Errorf("one too many: %v", err)
+	}
+	begun := time.Now()
+	c, err := Dial(ctx, ln.Addr().String(), usual)
+	must(t, err)
+	s := <-done
+	must(t, s.err)
+	if took := time.Since(begun); took > greetingTime/3 {
+		t.Errorf("the client has waited for %v", took)
+	}
+	for _, conn := range silent {
+		if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
+			t.Errorf("one that has said nothing is told something")
+		}
+		must(t, conn.Close())
+	}
+	if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+		t.Errorf("somebody could come after the client: %v", conn.Close())
+	}
+	must(t, s.l.Send("question", number{1}))
+	must(t, c.Receive(ctx, "question", &number{}))
+	must(t, errors.Join(c.Close(), s.l.Close()))
+}
+
+// Of clients that come at once one is served, and the others learn that they are not.
+func TestOneClient(t *testing.T) {
+	ctx, ln := within(t), listen(t)
+	const clients = 20
+	dialed := make(chan outcome, clients)
+	for range clients {
+		go func() {
+			l, err := Dial(ctx, ln.Addr().String(), usual)
+			dialed <- outcome{l, err}
+		}()
+	}
+	s, err := Accept(ctx, ln, usual, func(err error) { t.Errorf("a client is a stranger: %v", err) })
+	must(t, err)
+	served := 0
+	for range clients {
+		if c := <-dialed; c.err == nil {
+			served++
+			must(t, s.Send("question", number{1}))
+			must(t, errors.Join(c.l.Receive(ctx, "question", &number{}), c.l.Close()))
+		}
+	}
+	if served != 1 {
+		t.Errorf("%d clients were greeted", served)
+	}
+	must(t, s.Close())
+}
+
 func TestAcceptEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(within(t))
 	ln := listen(t)
