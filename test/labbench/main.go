@@ -97,7 +97,7 @@ type Result struct {
 // have found is printed whatever becomes of a later one.
 func run(ctx context.Context, o *options, out, progress io.Writer) error {
 	f := newAllFigures()
-	done, err := rounds(o, progress, func(round string) error { return f.measure(ctx, o, round, progress) })
+	done, err := f.collect(o, progress, func(round string) error { return f.measure(ctx, o, round, progress) })
 	if done == 0 {
 		return err
 	}
@@ -151,6 +151,25 @@ type allFigures struct {
 
 func newAllFigures() *allFigures {
 	return &allFigures{raw: newRawFigures(), bare: newPingPongs(), product: newFigures(), perf: newPerfFigures()}
+}
+
+// collect measures round by round, and keeps what complete ones have found. It returns how many these are.
+func (f *allFigures) collect(o *options, progress io.Writer, measure func(round string) error) (done int, err error) {
+	done, err = rounds(o, progress, measure)
+	keep(f.raw.values, done)
+	keep(f.bare.rates, done)
+	keep(f.bare.p50s, done)
+	keep(f.product.samples, done)
+	keep(f.perf.theirs, done)
+	keep(f.perf.ours, done)
+	return done, err
+}
+
+// keep forgets what was found after so many rounds, each of which adds one to everything.
+func keep[K comparable, V any](found map[K][]V, rounds int) {
+	for k, v := range found {
+		found[k] = v[:min(rounds, len(v))]
+	}
 }
 
 // measure is one round.

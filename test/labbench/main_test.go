@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,5 +43,49 @@ func TestRounds(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A round that has failed is in no median.
+func TestIncompleteRound(t *testing.T) {
+	f, broken := newAllFigures(), errors.New("broken")
+	n := 0.0
+	done, err := f.collect(&options{rounds: 3}, io.Discard, func(string) error {
+		n++
+		for i := range comparisons {
+			f.perf.theirs[i], f.perf.ours[i] = append(f.perf.theirs[i], n), append(f.perf.ours[i], n)
+		}
+		for _, p := range rawPoints {
+			f.raw.values[p] = append(f.raw.values[p], n)
+		}
+		if n == 1 {
+			for _, b := range bares {
+				f.bare.rates[b], f.bare.p50s[b] = append(f.bare.rates[b], n), append(f.bare.p50s[b], n)
+			}
+			return nil
+		}
+		f.bare.rates[bares[0]] = append(f.bare.rates[bares[0]], n)
+		return broken
+	})
+	if done != 1 || !errors.Is(err, broken) {
+		t.Fatalf("%d, %v", done, err)
+	}
+	for _, r := range f.raw.results() {
+		if r.LatencyUS+r.Rate != 1 {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, r := range f.bare.results() {
+		if r.Rate != 1 || r.P50US != 1 {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, r := range f.perf.results(&options{}) {
+		if r.Theirs != 1 || r.Ours != 1 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if checks := f.raw.checks(); len(checks) != 1 {
+		t.Errorf("latency checks %v", checks)
 	}
 }

@@ -174,11 +174,11 @@ func resultLine(out string, size int) ([]float64, error) {
 	return nil, fmt.Errorf("no result for %d bytes in:\n%s", size, out)
 }
 
-// median returns the middle value, of an even number the lower one of the middle.
+// median returns the middle value, of an even number the mean of the two in the middle.
 func median(v []float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}
 	s := slices.Sorted(slices.Values(v))
-	return s[(len(s)-1)/2]
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }

@@ -39,7 +39,7 @@ func TestMedian(t *testing.T) {
 	for _, c := range []struct {
 		v    []float64
 		want float64
-	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 5}, 5}, {[]float64{4, 1, 3, 2}, 2}} {
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 5}, 5}, {[]float64{3, 1}, 2}, {[]float64{4, 1, 3, 2}, 2.5}} {
 		if got := median(c.v); got != c.want {
 			t.Errorf("median of %v is %v, want %v", c.v, got, c.want)
 		}
