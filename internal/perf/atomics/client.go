@@ -31,7 +31,7 @@ type counting struct {
 
 // end is one of the connections that count.
 type end struct {
-	posted, done uint64
+	posted uint64
 	// guess is what a CompareSwap expects.
 	guess uint64
 	// begun is when the operation of a slot was posted, free are the slots without one.
@@ -195,7 +195,6 @@ func (c *counting) completed(d fabric.Completion) error {
 		return nil
 	}
 	e.guess = old + 1
-	e.done++
 	return c.tickets.take(old)
 }
 
