@@ -14,73 +14,81 @@ import (
 // idle looks at all systems together while their clients are connected and do nothing. Clients are not
 // counted: what they use is the same for all, and is Go's.
 func (r *run) idle(ctx context.Context, setting Setting, round int, w *Workload, all []*instance) {
-	// Each has a time of its own: one that hangs is no fault of the others.
-	bounded := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeoutCause(ctx, cellLimit, fmt.Errorf("the idle clients have not done their call within %v", cellLimit))
-	}
-	type look struct {
-		in   *instance
-		pids []int
-		used time.Duration
-	}
-	var looks []*look
-	fail := func(in *instance, err error) {
-		if ctx.Err() == nil {
-			r.failed(r.cell(setting, w, in), err)
-			in.restart(ctx)
-		}
-	}
+	var idlers []*idler
 	for _, in := range all {
+		cell := r.cell(setting, w, in)
 		if in.down != nil {
-			r.failed(r.cell(setting, w, in), in.down)
+			r.failed(cell, in.down)
 			continue
 		}
-		l := &look{in: in}
-		within, cancel := bounded()
-		err := in.settle(within, w)
-		cancel()
-		if err != nil {
-			fail(in, err)
-			continue
-		}
-		looks = append(looks, l)
+		idlers = append(idlers, &idler{in: in, cell: cell})
 	}
+	idlers = r.each(ctx, idlers, func(ctx context.Context, i *idler) error { return i.in.settle(ctx, w) })
 	if !pause(ctx, settleTime) {
 		return
 	}
-	begin := time.Now()
-	for _, l := range looks {
-		var err error
-		if l.pids, err = crew.Tree(l.in.cluster.PIDs()); err == nil {
-			l.used, err = crew.CPU(l.pids)
-		}
-		if err != nil {
-			l.pids = nil
-			fail(l.in, err)
-		}
-	}
+	idlers = r.each(ctx, idlers, func(_ context.Context, i *idler) error { return i.begin() })
 	if !pause(ctx, r.options.Idle) {
 		return
 	}
-	for _, l := range looks {
-		if l.pids == nil {
-			continue
-		}
-		used, err := crew.CPU(l.pids)
-		elapsed := time.Since(begin)
+	r.each(ctx, idlers, func(ctx context.Context, i *idler) error {
+		s, err := i.end()
 		if err == nil {
-			within, cancel := bounded()
-			err = l.in.release(within, w)
-			cancel()
+			err = i.in.release(ctx, w)
 		}
-		if err != nil {
-			fail(l.in, err)
-			continue
+		if err == nil {
+			i.cell.Samples[round] = s
 		}
-		s := &result.Sample{Elapsed: elapsed.Seconds(), Cores: (used - l.used).Seconds() / elapsed.Seconds()}
-		s.Round()
-		r.cell(setting, w, l.in).Samples[round] = s
+		return err
+	})
+}
+
+// idler is a system that is looked at while it has nothing to do.
+type idler struct {
+	in   *instance
+	cell *result.Cell
+	// pids are its processes, which had used so much processor time when it began.
+	pids  []int
+	used  time.Duration
+	begun time.Time
+}
+
+func (i *idler) begin() (err error) {
+	if i.pids, err = crew.Tree(i.in.cluster.PIDs()); err != nil {
+		return err
 	}
+	i.used, err = crew.CPU(i.pids)
+	i.begun = time.Now()
+	return err
+}
+
+func (i *idler) end() (*result.Sample, error) {
+	used, err := crew.CPU(i.pids)
+	if err != nil {
+		return nil, err
+	}
+	elapsed := time.Since(i.begun).Seconds()
+	s := &result.Sample{Elapsed: elapsed, Cores: (used - i.used).Seconds() / elapsed}
+	s.Round()
+	return s, nil
+}
+
+// each does a step with one after the other, and returns those with which it went well. The others are
+// started anew. Each has a time of its own: one that hangs is no fault of the others.
+func (r *run) each(ctx context.Context, all []*idler, step func(context.Context, *idler) error) (well []*idler) {
+	for _, i := range all {
+		within, cancel := context.WithTimeoutCause(ctx, cellLimit, fmt.Errorf("the idle clients have not done their call within %v", cellLimit))
+		err := step(within, i)
+		cancel()
+		switch {
+		case err == nil:
+			well = append(well, i)
+		case ctx.Err() == nil:
+			r.failed(i.cell, err)
+			i.in.restart(ctx)
+		}
+	}
+	return well
 }
 
 // settleTime is for what connecting leaves to be done.
