@@ -6,10 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/bench/content"
+	"github.com/rdmad/rdmad/internal/bench/latency"
 )
 
 // load makes the calls of one process, from one goroutine.
@@ -35,16 +34,13 @@ type load struct {
 	finished   uint64
 	done       atomic.Uint64
 	mismatches uint64
-	latency    *hdrhistogram.Histogram
-	// sameCount latencies of the value same are not in latency yet.
-	same      time.Duration
-	sameCount int64
+	latency    *latency.Recorder
 }
 
 // newLoad prepares the messages of the job's workload.
 func newLoad(j *job, m *client.Method) *load {
 	size := j.Size
-	l := &load{method: m, depth: j.Depth, seed: j.Seed, stamp: content.Restamp, post: j.Workload == OneWay}
+	l := &load{method: m, depth: j.Depth, seed: j.Seed, stamp: content.Restamp, post: j.Workload == OneWay, latency: latency.NewRecorder()}
 	switch j.Workload {
 	case Pages:
 		l.method = m.With(client.AnswerSize(size))
@@ -66,7 +62,6 @@ func newLoad(j *job, m *client.Method) *load {
 		content.Fill(l.request, 0)
 		l.check = func(a []byte, stamp uint64) bool { return content.Intact(a, size, stamp) }
 	}
-	l.reset()
 	return l
 }
 
@@ -75,7 +70,7 @@ func (l *load) reset() {
 	l.finished = 0
 	l.done.Store(0)
 	l.mismatches = 0
-	l.latency = newHistogram()
+	l.latency.Reset()
 }
 
 // run makes count calls or, if that is zero, as many as it begins within d.
@@ -231,7 +226,7 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool
 		// An answer that was there already came in with the last one that was
 		// waited for. The clock costs a good part of a call, so it is read
 		// only now and then for those.
-		if waited || bulky || ended%clockEvery == 0 {
+		if waited || bulky || ended%latency.ClockEvery == 0 {
 			now = l.now()
 			l.settle()
 		}
@@ -244,17 +239,11 @@ func (l *load) window(ctx context.Context, more func(uint64, time.Duration) bool
 	}
 }
 
-// clockEvery is how many answers that came in together share a look at the clock.
-const clockEvery = 8
-
-// bulk is the size beyond which a message takes a while to copy or to check.
-const bulk = 1024
-
 // bulky reports whether every request and every answer needs a look at the clock of its own.
-func (l *load) bulky() bool { return max(len(l.request), l.answerSize) > bulk }
+func (l *load) bulky() bool { return max(len(l.request), l.answerSize) > latency.Bulk }
 
 // inPlace reports whether answers are read where they arrive, because copying them would take longer than that.
-func (l *load) inPlace() bool { return l.answerSize > bulk }
+func (l *load) inPlace() bool { return l.answerSize > latency.Bulk }
 
 // posts sends messages one way.
 func (l *load) posts(ctx context.Context, more func(uint64, time.Duration) bool) error {
@@ -274,31 +263,13 @@ func (l *load) posts(ctx context.Context, more func(uint64, time.Duration) bool)
 	return nil
 }
 
-func (l *load) finish(answer []byte, stamp uint64, latency time.Duration) {
+func (l *load) finish(answer []byte, stamp uint64, took time.Duration) {
 	if !l.check(answer, stamp) {
 		l.mismatches++
 	}
-	if latency != l.same {
-		l.record()
-		l.same = latency
-	}
-	l.sameCount++
+	l.latency.Add(took)
 	l.finished++
 }
 
-// record adds the latencies that are not in the histogram yet. Requests that were
-// made together and whose answers came together mostly have the same one, and
-// adding it once for all of them saves a good part of the bookkeeping.
-func (l *load) record() {
-	if l.sameCount > 0 {
-		// Out of range only beyond 100 s, which the stall limit excludes.
-		_ = l.latency.RecordValues(int64(l.same), l.sameCount)
-		l.sameCount = 0
-	}
-}
-
 // settle brings what others may look at up to date.
-func (l *load) settle() {
-	l.record()
-	l.done.Store(l.finished)
-}
+func (l *load) settle() { l.done.Store(l.finished) }

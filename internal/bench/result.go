@@ -9,6 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/bench/latency"
 )
 
 // Result is what a run measured. Names of fields in JSON end in their unit.
@@ -93,7 +94,7 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 		Fabric: after.status.Fabric, Version: after.status.Version,
 		Size: spec.Size, Clients: spec.Clients, Depth: spec.Depth, Wait: spec.Wait,
 	}
-	all := newHistogram()
+	all := latency.New()
 	var used time.Duration
 	begin, end := int64(math.MaxInt64), int64(math.MinInt64)
 	for i, w := range workers {
@@ -104,11 +105,9 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 			continue
 		}
 		begin, end = min(begin, w.Begin), max(end, w.End)
-		h, err := hdrhistogram.Decode(w.Histogram)
-		if err != nil {
-			return nil, fmt.Errorf("latencies of worker process %d: %w", i+1, err)
+		if err := latency.Merge(all, w.Histogram); err != nil {
+			return nil, fmt.Errorf("worker process %d: %w", i+1, err)
 		}
-		all.Merge(h)
 	}
 	if spec.Workload != OneWay {
 		elapsed = time.Duration(end - begin)
@@ -120,11 +119,10 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 	r.Rate = float64(r.Messages) / r.Elapsed
 	r.Megabytes = r.Rate * float64(r.Size) / 1e6
 	if spec.Workload != OneWay {
-		latency, err := latencyOf(all)
-		if err != nil {
+		var err error
+		if r.Latency, err = latencyOf(all); err != nil {
 			return nil, err
 		}
-		r.Latency = latency
 	}
 	if before.status.PIDs.Core == after.status.PIDs.Core {
 		grown := func(counter string) float64 {
@@ -166,9 +164,9 @@ func ratio(a, b float64) float64 {
 }
 
 func latencyOf(h *hdrhistogram.Histogram) (*Latency, error) {
-	encoded, err := h.Encode(histogramCookie)
+	encoded, err := latency.Encode(h)
 	if err != nil {
-		return nil, fmt.Errorf("encode the latencies: %w", err)
+		return nil, err
 	}
 	us := func(ns int64) float64 { return float64(ns) / 1e3 }
 	return &Latency{

@@ -5,18 +5,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rdmad/rdmad/internal/bench/latency"
 )
 
 // worked returns what a process reports that made calls of the given latencies from begin to end.
 func worked(t *testing.T, begin, end, cpu time.Duration, latencies ...time.Duration) *workerResult {
 	t.Helper()
-	h := newHistogram()
+	h := latency.New()
 	for _, l := range latencies {
 		if err := h.RecordValue(int64(l)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	encoded, err := h.Encode(histogramCookie)
+	encoded, err := latency.Encode(h)
 	if err != nil {
 		t.Fatal(err)
 	}

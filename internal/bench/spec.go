@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmad/rdmad/client"
@@ -174,16 +173,4 @@ type workerResult struct {
 	// Histogram has the latencies in ns, in HdrHistogram's V2 compressed form.
 	// Empty for OneWay.
 	Histogram []byte `json:"histogram,omitempty"`
-}
-
-// Bounds of the latencies that histograms tell apart.
-const (
-	minLatency      = 1
-	maxLatency      = int64(100 * time.Second)
-	latencyDigits   = 3
-	histogramCookie = hdrhistogram.V2CompressedEncodingCookieBase
-)
-
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(minLatency, maxLatency, latencyDigits)
 }

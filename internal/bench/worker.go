@@ -13,6 +13,7 @@ import (
 
 	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/bench/cputime"
+	"github.com/rdmad/rdmad/internal/bench/latency"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -96,8 +97,8 @@ func (w *worker) run(ctx context.Context) error {
 		CPU:        after - before,
 	}
 	if w.job.Workload != OneWay {
-		if r.Histogram, err = l.latency.Encode(histogramCookie); err != nil {
-			return fmt.Errorf("encode the latencies: %w", err)
+		if r.Histogram, err = latency.Encode(l.latency.Histogram()); err != nil {
+			return err
 		}
 	}
 	return w.report(report{Result: r})

@@ -10,10 +10,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
 	"github.com/rdmad/rdmad/internal/bench/cputime"
+	"github.com/rdmad/rdmad/internal/bench/latency"
 	"github.com/rdmad/rdmad/shm"
 )
 
@@ -113,8 +112,8 @@ func (c *clientProcess) load(ctx context.Context, l *load, s system.Session) err
 		return err
 	}
 	if l.job.Op != system.Post {
-		if r.Histogram, err = l.latency.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err != nil {
-			return fmt.Errorf("encode the latencies: %w", err)
+		if r.Histogram, err = latency.Encode(l.latency.Histogram()); err != nil {
+			return err
 		}
 	}
 	return c.out.Encode(Report{Result: r})

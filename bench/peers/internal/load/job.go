@@ -5,8 +5,6 @@ package load
 import (
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
 )
 
@@ -83,16 +81,4 @@ type Result struct {
 	// Histogram has the latencies in ns, in HdrHistogram's V2 compressed form. Empty if there
 	// are no answers.
 	Histogram []byte `json:"histogram,omitempty"`
-}
-
-// Bounds of the latencies that histograms tell apart, in ns.
-const (
-	minLatency    = 1
-	maxLatency    = int64(100 * time.Second)
-	latencyDigits = 3
-)
-
-// NewHistogram returns an empty histogram of latencies in ns.
-func NewHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(minLatency, maxLatency, latencyDigits)
 }

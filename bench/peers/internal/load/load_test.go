@@ -105,8 +105,8 @@ func TestLoops(t *testing.T) {
 			if want := uint64(min(damage, 1)); c.op == system.Echo && l.mismatches != want {
 				t.Errorf("%s: %d answers were wrong, want %d", c.name, l.mismatches, want)
 			}
-			if want := int64(l.finished); c.op == system.Echo && l.latency.TotalCount() != want {
-				t.Errorf("%s: %d latencies, want %d", c.name, l.latency.TotalCount(), want)
+			if want := int64(l.finished); c.op == system.Echo && l.latency.Histogram().TotalCount() != want {
+				t.Errorf("%s: %d latencies, want %d", c.name, l.latency.Histogram().TotalCount(), want)
 			}
 			if f.most > c.depth || f.most > 0 && f.most < c.depth {
 				t.Errorf("%s: %d outstanding, want %d", c.name, f.most, c.depth)
@@ -168,7 +168,7 @@ func TestLatencyWithoutCheck(t *testing.T) {
 			}
 		}
 		each := float64(time.Since(begun)) / float64(l.finished)
-		if latency := l.latency.Mean(); latency > most*each {
+		if latency := l.latency.Histogram().Mean(); latency > most*each {
 			t.Errorf("%d outstanding: a latency of %v, and one call after the other takes %v", depth, time.Duration(latency), time.Duration(each))
 		}
 	}

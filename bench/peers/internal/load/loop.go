@@ -6,10 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
 	"github.com/rdmad/rdmad/internal/bench/content"
+	"github.com/rdmad/rdmad/internal/bench/latency"
 )
 
 // load makes the calls of one process.
@@ -27,10 +26,10 @@ type load struct {
 	mu         sync.Mutex // guards what follows while there are several goroutines
 	finished   uint64
 	mismatches uint64
-	latency    *hdrhistogram.Histogram
+	latency    *latency.Recorder
 }
 
-func newLoad(j *Job) *load { return &load{job: j, need: j.need(), latency: NewHistogram()} }
+func newLoad(j *Job) *load { return &load{job: j, need: j.need(), latency: latency.NewRecorder()} }
 
 // run sends requests for d, waits for their answers and forgets what was measured before.
 func (l *load) run(s system.Session, d time.Duration) error {
@@ -111,21 +110,12 @@ func (l *load) calls(s system.Caller) error {
 		end = l.now()
 		l.mu.Lock()
 		l.check(answer, stamp)
-		// Out of range only beyond 100 s, which the watch excludes.
-		_ = l.latency.RecordValue(int64(end - begin))
+		l.latency.Add(end - begin)
 		l.mu.Unlock()
 		l.done.Add(1)
 	}
 	return nil
 }
-
-const (
-	// clockEvery is how many answers that came in together share a look at the clock, which
-	// costs a good part of the cheapest calls.
-	clockEvery = 8
-	// bulky is the size from which on every answer has its own: it is copied and checked.
-	bulky = 1024
-)
 
 // window keeps the requests outstanding from one goroutine and waits for the oldest. A request's
 // latency ends when its turn has come and its answer is there.
@@ -137,17 +127,8 @@ func (l *load) window(s system.Pipe) error {
 	req, queue := l.request(), make([]outstanding, l.job.Depth)
 	begun, ended := 0, 0
 	first, last := 0, 0 // the places of those in queue
-	each := max(l.need.Request, l.need.Answer) > bulky
+	each := max(l.need.Request, l.need.Answer) > latency.Bulk
 	anew := each || l.job.Depth == 1
-	var same time.Duration
-	var sames int64 // latencies of the value same that were not recorded
-	record := func() {
-		if sames > 0 {
-			_ = l.latency.RecordValues(int64(same), sames)
-		}
-		sames = 0
-	}
-	defer record()
 	for now := l.now(); ; {
 		for begun-ended < l.job.Depth && (begun < l.job.Depth || now < l.limit) {
 			stamp := l.stamp(req)
@@ -173,17 +154,13 @@ func (l *load) window(s system.Pipe) error {
 		if err != nil {
 			return err
 		}
-		if waited || each || ended%clockEvery == 0 {
+		if waited || each || ended%latency.ClockEvery == 0 {
 			now = l.now()
 			l.done.Store(l.next.Load())
 		}
 		o := &queue[last]
 		l.check(answer, o.stamp)
-		if latency := now - o.begin; latency != same {
-			record()
-			same = latency
-		}
-		sames++
+		l.latency.Add(now - o.begin)
 		ended++
 		if last++; last == l.job.Depth {
 			last = 0

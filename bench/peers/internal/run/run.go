@@ -13,9 +13,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/rdmad/rdmad/bench/peers/internal/crew"
-	"github.com/rdmad/rdmad/bench/peers/internal/load"
 	"github.com/rdmad/rdmad/bench/peers/internal/result"
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
+	"github.com/rdmad/rdmad/internal/bench/latency"
 )
 
 // Options say what to compare.
@@ -185,7 +185,7 @@ func (r *run) failed(cell *result.Cell, err error) {
 // sample adds up what the clients measured.
 func (r *run) sample(cell *result.Cell, w *Workload, m *measured) (*result.Sample, error) {
 	s := new(result.Sample)
-	all := load.NewHistogram()
+	all := latency.New()
 	cpu := m.cpu
 	var mismatches uint64
 	// From the first message of any process to the last answer of any: not all begin at once.
@@ -198,11 +198,9 @@ func (r *run) sample(cell *result.Cell, w *Workload, m *measured) (*result.Sampl
 		if len(p.Histogram) == 0 {
 			continue
 		}
-		h, err := hdrhistogram.Decode(p.Histogram)
-		if err != nil {
-			return nil, fmt.Errorf("latencies of client process %d: %w", i+1, err)
+		if err := latency.Merge(all, p.Histogram); err != nil {
+			return nil, fmt.Errorf("client process %d: %w", i+1, err)
 		}
-		all.Merge(h)
 	}
 	if mismatches > 0 {
 		return nil, fmt.Errorf("%d of %d answers had the wrong content", mismatches, s.Messages)
@@ -230,7 +228,7 @@ func (r *run) sample(cell *result.Cell, w *Workload, m *measured) (*result.Sampl
 			}
 		}
 		if r.latencies[cell] == nil {
-			r.latencies[cell] = load.NewHistogram()
+			r.latencies[cell] = latency.New()
 		}
 		r.latencies[cell].Merge(all)
 	}

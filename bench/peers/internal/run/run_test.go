@@ -10,6 +10,7 @@ import (
 	"github.com/rdmad/rdmad/bench/peers/internal/load"
 	"github.com/rdmad/rdmad/bench/peers/internal/result"
 	"github.com/rdmad/rdmad/bench/peers/internal/system"
+	"github.com/rdmad/rdmad/internal/bench/latency"
 	"github.com/rdmad/rdmad/internal/leaktest"
 )
 
@@ -30,11 +31,11 @@ func TestRotated(t *testing.T) {
 // encoded returns n latencies of the given value, in us.
 func encoded(t *testing.T, us int64, n int64) []byte {
 	t.Helper()
-	h := load.NewHistogram()
+	h := latency.New()
 	if err := h.RecordValues(us*1000, n); err != nil {
 		t.Fatal(err)
 	}
-	text, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	text, err := latency.Encode(h)
 	if err != nil {
 		t.Fatal(err)
 	}
