@@ -53,7 +53,7 @@ func Run(ctx context.Context, spec Spec, o Options) (*Result, error) {
 	if r.crew, err = start(&spec, o.Command, o.Progress != nil); err != nil {
 		return nil, err
 	}
-	defer r.crew.kill()
+	defer r.crew.Kill()
 	if err := r.warmUp(ctx); err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (r *run) measure(ctx context.Context) (*Result, error) {
 	limited, cancel := within(ctx, length+endLimit, "the run")
 	defer cancel()
 	begin := time.Now()
-	if err := r.crew.begin(); err != nil {
+	if err := r.crew.Proceed(r.spec.Clients); err != nil {
 		return nil, err
 	}
 	results := make([]*workerResult, r.spec.Clients)

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A worker process that cannot work says why.
@@ -50,15 +53,16 @@ func TestCrew(t *testing.T) {
 			}
 			ctx, cancel := within(context.Background(), limit, "the test")
 			if err = crew.each(ctx, ready); err == nil {
-				if err = crew.begin(); err == nil {
+				if err = crew.Proceed(spec.Clients); err == nil {
 					err = crew.each(ctx, ready)
 				}
 			}
 			cancel()
-			crew.kill()
-			for i, p := range crew.procs {
-				if p.cmd.ProcessState == nil {
-					t.Errorf("%q: process %d has not been waited for", c.script, i)
+			pids := crew.PIDs()
+			crew.Kill()
+			for i, pid := range pids {
+				if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+					t.Errorf("%q: process %d is left: %v", c.script, i, err)
 				}
 			}
 		}

@@ -63,7 +63,7 @@ func work(c *Crew, soon bool) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Begin(3); err != nil {
+	if err := c.Proceed(3); err != nil {
 		return err
 	}
 	if err := c.Finish(ctx, 3); err != nil {

@@ -115,7 +115,7 @@ func (in *instance) settle(ctx context.Context, w *Workload) error {
 
 // release ends the waiting.
 func (in *instance) release(ctx context.Context, w *Workload) error {
-	if err := in.crew.Begin(w.Clients); err != nil {
+	if err := in.crew.Proceed(w.Clients); err != nil {
 		return err
 	}
 	results, err := in.crew.Results(ctx, w.Clients)

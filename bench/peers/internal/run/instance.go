@@ -130,7 +130,7 @@ func (in *instance) measure(ctx context.Context, w *Workload, d time.Duration) (
 		return nil, err
 	}
 	begin := time.Now()
-	if err := in.crew.Begin(w.Clients); err != nil {
+	if err := in.crew.Proceed(w.Clients); err != nil {
 		return nil, err
 	}
 	if err := in.crew.Finish(ctx, w.Clients); err != nil {
