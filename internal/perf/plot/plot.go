@@ -17,15 +17,14 @@ import (
 	"gonum.org/v1/plot/vg"
 	_ "gonum.org/v1/plot/vg/vgsvg" // the format
 
+	"github.com/rdmad/rdmad/internal/bench/chart"
 	"github.com/rdmad/rdmad/internal/perf"
 	"github.com/rdmad/rdmad/internal/perf/report"
 )
 
 const (
 	width, height = 18 * vg.Centimeter, 12 * vg.Centimeter
-	// legendPart is how much wider a plot is for its legend.
-	legendPart = 0.3
-	extension  = ".svg"
+	extension     = ".svg"
 )
 
 var errNothing = errors.New("nothing was measured")
@@ -81,19 +80,8 @@ func draw(r *report.Report) (*plot.Plot, error) {
 	return bandwidths(r)
 }
 
-func newPlot(title, x, y string) *plot.Plot {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	p.Title.Padding = vg.Points(6)
-	p.Add(plotter.NewGrid())
-	return p
-}
-
 // percentages are the points of a line of latencies: each step is rarer.
 var percentages = []float64{1, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.999, 99.9999}
-
-// rarity places a percentage: each step to the right is ten times as rare.
-func rarity(percentage float64) float64 { return -math.Log10(1 - percentage/100) }
 
 // latencies draws, for each size, which latency which part of the messages does not exceed.
 func latencies(r *report.Report) (*plot.Plot, error) {
@@ -101,8 +89,8 @@ func latencies(r *report.Report) (*plot.Plot, error) {
 	if r.Info.RTTFactor == 1 {
 		unit = "round trip"
 	}
-	p := newPlot(r.Info.Test+", "+r.Info.Wait+", "+r.Info.Client.Provider, "percentile", unit+", us")
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, shortTicks{plot.LogTicks{}}
+	p := chart.New(r.Info.Test+", "+r.Info.Wait+", "+r.Info.Client.Provider, "percentile", unit+", us")
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, chart.Short{Ticker: plot.LogTicks{}}
 	p.Legend.Top = true
 	low, high := math.Inf(1), 0.0
 	for i, row := range r.Results {
@@ -124,11 +112,8 @@ func latencies(r *report.Report) (*plot.Plot, error) {
 	}
 	// Room around a line that is a point, without an end at 0, where there is no logarithm.
 	p.Y.Min, p.Y.Max = low/1.1, high*1.1
-	p.X.Tick.Marker = plot.ConstantTicks{
-		{Value: rarity(50), Label: "50"}, {Value: rarity(90), Label: "90"}, {Value: rarity(99), Label: "99"},
-		{Value: rarity(99.9), Label: "99.9"}, {Value: rarity(99.99), Label: "99.99"},
-	}
-	p.X.Max += (p.X.Max - p.X.Min) * legendPart
+	p.X.Tick.Marker = chart.Percentiles()
+	chart.Widen(p)
 	return p, nil
 }
 
@@ -141,7 +126,7 @@ func distribution(s *report.Samples) plotter.XYs {
 	for _, at := range percentages {
 		if float64(s.Count())*(1-at/100) >= 1 || len(points) == 0 && s.Count() > 0 {
 			// A logarithm of 0 cannot be drawn; the clock has nanoseconds.
-			points = append(points, plotter.XY{X: rarity(at), Y: max(s.At(at), 1e-3)})
+			points = append(points, plotter.XY{X: chart.Rarity(at), Y: max(s.At(at), 1e-3)})
 		}
 	}
 	return points
@@ -149,7 +134,7 @@ func distribution(s *report.Samples) plotter.XYs {
 
 // bandwidths draws the average bandwidth of each size.
 func bandwidths(r *report.Report) (*plot.Plot, error) {
-	p := newPlot(r.Info.Test+", "+r.Info.Wait+", "+r.Info.Client.Provider, "bytes of a message", "MB/s (2^20 bytes)")
+	p := chart.New(r.Info.Test+", "+r.Info.Wait+", "+r.Info.Client.Provider, "bytes of a message", "MB/s (2^20 bytes)")
 	var points plotter.XYs
 	var ticks plot.ConstantTicks
 	for i, row := range r.Results {
@@ -174,7 +159,7 @@ func bandwidths(r *report.Report) (*plot.Plot, error) {
 	l.Color, l.Width, dots.Color = shade(0, 1), vg.Points(1.5), shade(0, 1)
 	p.Add(l, dots)
 	p.X.Tick.Marker = ticks
-	p.Y.Min, p.Y.Tick.Marker = 0, shortTicks{plot.DefaultTicks{}}
+	p.Y.Min, p.Y.Tick.Marker = 0, chart.Short{Ticker: plot.DefaultTicks{}}
 	return p, nil
 }
 
@@ -196,18 +181,4 @@ func size(n int) string {
 		return strconv.Itoa(n>>10) + " KiB"
 	}
 	return strconv.Itoa(n) + " B"
-}
-
-// shortTicks are ticks with short numbers.
-type shortTicks struct{ plot.Ticker }
-
-// Ticks implements plot.Ticker.
-func (t shortTicks) Ticks(low, high float64) []plot.Tick {
-	ticks := t.Ticker.Ticks(low, high)
-	for i := range ticks {
-		if ticks[i].Label != "" {
-			ticks[i].Label = strconv.FormatFloat(ticks[i].Value, 'g', 4, 64)
-		}
-	}
-	return ticks
 }

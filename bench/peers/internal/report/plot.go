@@ -13,6 +13,7 @@ import (
 
 	"github.com/rdmad/rdmad/bench/peers/internal/result"
 	"github.com/rdmad/rdmad/bench/peers/internal/run"
+	"github.com/rdmad/rdmad/internal/bench/chart"
 )
 
 // Size of a plot.
@@ -79,19 +80,15 @@ type line struct {
 }
 
 // newPlot makes an empty plot that says where its figures come from.
-func newPlot(title string, r *result.Results) *plot.Plot {
-	p, m := plot.New(), &r.Machine
-	p.Title.Text = fmt.Sprintf("%s\n%s, %d CPUs, %s, %s", title, m.CPU, m.CPUs, m.Date, m.Revision)
-	p.Title.Padding = vg.Points(6)
-	p.Add(plotter.NewGrid())
-	return p
+func newPlot(r *result.Results, title, x, y string) *plot.Plot {
+	m := &r.Machine
+	return chart.New(fmt.Sprintf("%s\n%s, %d CPUs, %s, %s", title, m.CPU, m.CPUs, m.Date, m.Revision), x, y)
 }
 
 // draw makes a plot of lines, or nil if there is none.
 func draw(r *result.Results, title, x, y string, lines []line) (*plot.Plot, error) {
-	p := newPlot(title, r)
-	p.X.Label.Text, p.Y.Label.Text = x, y
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, shortTicks{}
+	p := newPlot(r, title, x, y)
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, chart.Short{Ticker: plot.LogTicks{}}
 	p.Legend.Top = true
 	any := false
 	for _, l := range lines {
@@ -111,32 +108,8 @@ func draw(r *result.Results, title, x, y string, lines []line) (*plot.Plot, erro
 	if !any {
 		return nil, nil
 	}
-	// The names stand beside the lines.
-	p.X.Max += (p.X.Max - p.X.Min) * legendPart
+	chart.Widen(p)
 	return p, nil
-}
-
-// legendPart is how much wider a plot is for its legend.
-const legendPart = 0.3
-
-// shortTicks are the ticks of a logarithmic axis with short numbers.
-type shortTicks struct{}
-
-// Ticks implements plot.Ticker.
-func (shortTicks) Ticks(low, high float64) []plot.Tick {
-	ticks := plot.LogTicks{}.Ticks(low, high)
-	for i := range ticks {
-		switch v := ticks[i].Value; {
-		case ticks[i].Label == "":
-		case v >= 1e6:
-			ticks[i].Label = strconv.FormatFloat(v/1e6, 'g', 4, 64) + " M"
-		case v >= 1e4:
-			ticks[i].Label = strconv.FormatFloat(v/1e3, 'g', 4, 64) + " k"
-		default:
-			ticks[i].Label = strconv.FormatFloat(v, 'g', 4, 64)
-		}
-	}
-	return ticks
 }
 
 // latencyPlot is the latencies of one caller: how many of its calls took longer.
@@ -148,17 +121,14 @@ func latencyPlot(r *result.Results, setting string) (*plot.Plot, error) {
 		l := line{system: name}
 		if c := r.Find(setting, workload, name); c != nil {
 			for _, at := range c.Curve {
-				// Each step to the right is ten times as rare.
-				l.points = append(l.points, plotter.XY{X: -math.Log10(1 - at.Percent/100), Y: max(at.Latency, 0.1)})
+				l.points = append(l.points, plotter.XY{X: chart.Rarity(at.Percent), Y: max(at.Latency, 0.1)})
 			}
 		}
 		lines = append(lines, l)
 	}
 	p, err := draw(r, w.Text+", "+setting, "percentile", "us", lines)
 	if p != nil {
-		p.X.Tick.Marker = plot.ConstantTicks{
-			{Value: -math.Log10(0.5), Label: "50"}, {Value: 1, Label: "90"}, {Value: 2, Label: "99"}, {Value: 3, Label: "99.9"}, {Value: 4, Label: "99.99"},
-		}
+		p.X.Tick.Marker = chart.Percentiles()
 	}
 	return p, err
 }
@@ -206,8 +176,7 @@ var groupLoads = []struct{ workload, colour string }{
 // groupsPlot is the distribution of the sizes of groups of requests between two nodes: what part of all groups had
 // at most so many messages.
 func groupsPlot(r *result.Results, setting string) (*plot.Plot, error) {
-	p := newPlot("sizes of rdmad's groups of requests, "+setting, r)
-	p.X.Label.Text, p.Y.Label.Text = "messages in a group, at most", "percent of groups"
+	p := newPlot(r, "sizes of rdmad's groups of requests, "+setting, "messages in a group, at most", "percent of groups")
 	var ticks plot.ConstantTicks
 	largest := 0.0
 	for _, g := range groupLoads {
@@ -244,7 +213,8 @@ func groupsPlot(r *result.Results, setting string) (*plot.Plot, error) {
 		ticks = append(ticks, plot.Tick{Value: at, Label: strconv.Itoa(1 << int(at))})
 	}
 	p.X.Tick.Marker = ticks
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, largest+(largest*legendPart), 0, 100
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, largest, 0, 100
+	chart.Widen(p)
 	return p, nil
 }
 
