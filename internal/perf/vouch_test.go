@@ -50,10 +50,10 @@ func follows(ctx context.Context, l *link.Link) error {
 }
 
 // mustered is how a crowd ends whose members start after the given time each, and then work.
-func mustered(t *testing.T, members int, starting time.Duration, work func(i int, l *link.Link) error) (leader, server error, others []error) {
+func mustered(t *testing.T, count int, starting time.Duration, work func(i int, l *link.Link) error) (members []error, server, leader error) {
 	t.Helper()
 	src := Source{Name: "none", Version: "test"}
-	tool := &slowCrowd{members: members}
+	tool := &slowCrowd{members: count}
 	answer := func(conn net.Conn, suffix string) (*link.Link, error) {
 		g := src.greeting(tool)
 		g.Tool += suffix
@@ -67,14 +67,14 @@ func mustered(t *testing.T, members int, starting time.Duration, work func(i int
 			var spec any
 			// As the server's endpoints are those of all members.
 			err = errors.Join(l.Receive(t.Context(), kindSpec, &spec), l.Send(kindAccept, nothing{}), l.Receive(t.Context(), kindEndpoint, &spec),
-				l.Send(kindEndpoint, offer{Addresses: make([][]byte, members)}), l.Receive(t.Context(), kindUsed, &spec), l.Send(kindUsed, Used{}))
+				l.Send(kindEndpoint, offer{Addresses: make([][]byte, count)}), l.Receive(t.Context(), kindUsed, &spec), l.Send(kindUsed, Used{}))
 		}
 		if err == nil {
 			err = errors.Join(l.Receive(t.Context(), kindDone, &nothing{}), l.Send(kindDone, nothing{}))
 		}
 		served <- finish(l, err)
 	}()
-	ended := make(chan error, members)
+	ended := make(chan error, count)
 	started := 0
 	start := func(context.Context) (net.Conn, error) {
 		time.Sleep(starting)
@@ -109,9 +109,9 @@ func mustered(t *testing.T, members int, starting time.Duration, work func(i int
 	_, leader = muster(t.Context(), src, &Lead{Server: l}, tool, start, nil)
 	leader = finish(l, leader)
 	for range started {
-		others = append(others, <-ended)
+		members = append(members, <-ended)
 	}
-	return leader, <-served, others
+	return members, <-served, leader
 }
 
 // busy is at work for a while, and says so.
@@ -138,7 +138,7 @@ func TestSlowMembers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				leader, server, members := mustered(t, 4, c.starting, c.work)
+				members, server, leader := mustered(t, 4, c.starting, c.work)
 				if err := errors.Join(append(members, leader, server)...); err != nil {
 					t.Error(err)
 				}
@@ -151,7 +151,7 @@ func TestSlowMembers(t *testing.T) {
 func TestSilentMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		leader, server, members := mustered(t, 3, 0, func(i int, l *link.Link) error {
+		members, server, leader := mustered(t, 3, 0, func(i int, l *link.Link) error {
 			if i == 0 {
 				return busy(l, 10*Stall)
 			}
