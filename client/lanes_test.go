@@ -203,7 +203,9 @@ func TestFullLaneIsPassed(t *testing.T) {
 // When one lane breaks, requests on the others go on, new ones use the others, and the
 // broken one is opened again. Those that are pinned to it wait for that.
 func TestOneLaneBreaks(t *testing.T) {
-	a, b := daemontest.Pair(t, "[lanes]\nper_peer=3\n")
+	const lanes = "[lanes]\nper_peer=3\n"
+	cable, fabric := newCable(t)
+	a, b := daemontest.PairOfEach(t, lanes, lanes+fabric)
 	g := newGate()
 	defer g.Open()
 	serve(t, b, 64, handlers{"gate": g.handle})
@@ -217,7 +219,6 @@ func TestOneLaneBreaks(t *testing.T) {
 	for range 15 {
 		<-g.entered
 	}
-	v := newVandal(t, a, "b", "t", "echo")
 	var traffic sync.WaitGroup
 	var answered, broken atomic.Int64
 	stop := make(chan struct{})
@@ -241,7 +242,7 @@ func TestOneLaneBreaks(t *testing.T) {
 		})
 	}
 	for round := range 3 {
-		v.breakLane("small", 1)
+		cable.breakLane(t, echo.With(client.PinLane(keys[1])))
 		for _, f := range on[1] {
 			if _, err := f.Wait(t.Context()); !errors.Is(err, client.ErrMaybeExecuted) {
 				t.Errorf("round %d: on the broken lane: %v", round, err)

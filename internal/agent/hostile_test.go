@@ -396,10 +396,37 @@ func TestTicketsThatWereUsed(t *testing.T) {
 			}
 		}
 	}
-	if len(out.newest) != 0 {
-		t.Errorf("%d words are kept for nothing", len(out.newest))
-	}
 	if in.End == nil || out.End == nil || b.a.Count.ProtocolErrors != 0 {
 		t.Errorf("the peer has seen it: lane up %v and %v, %d errors there", out.End != nil, in.End != nil, b.a.Count.ProtocolErrors)
+	}
+}
+
+// What was refused here the peer has not seen: it does not make older tickets new ones. Two steps of nearly half of all there are go back.
+func TestTicketsThatWereRefused(t *testing.T) {
+	a, b, out, in := remoteLane(t)
+	bad := a.addWorker(4)
+	service := b.addService()
+	first := a.send(bad, out.Ring, 8, false, 1)
+	settle(a, b)
+	b.work(service, in.Ring, 1)
+	settle(a, b)
+	if !first.answered(t, 0) {
+		t.Fatal("no answer")
+	}
+	const step = 1<<39 - 1
+	out.Sharing.Quota = 0 // refuses what is not the only one
+	held := a.send(bad, out.Ring, 8, false, 1)
+	settle(a, b)
+	a.rewrite(out.Ring, first.u.Index, slots.MakeWord(slots.Pub, 1, bad.id, first.u.Ticket+step))
+	settle(a, b)
+	b.work(service, in.Ring, 1)
+	settle(a, b)
+	if !held.answered(t, 0) || a.a.Count.OverLimit != 1 {
+		t.Fatalf("%d were refused", a.a.Count.OverLimit)
+	}
+	a.rewrite(out.Ring, first.u.Index, slots.MakeWord(slots.Pub, 1, bad.id, first.u.Ticket+2*step))
+	settle(a, b)
+	if in.End == nil || out.End == nil || b.a.Count.ProtocolErrors != 0 || a.a.Count.ProtocolErrors == 0 {
+		t.Errorf("lane up %v and %v, %d errors at the peer, %d here", out.End != nil, in.End != nil, b.a.Count.ProtocolErrors, a.a.Count.ProtocolErrors)
 	}
 }

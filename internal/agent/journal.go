@@ -88,28 +88,6 @@ func firstOf(count, n int, is func(i int) bool) iter.Seq[int] {
 	}
 }
 
-// stale reports whether the published request with the word w is none that was claimed after the last one of slot i: each claim makes the
-// ticket newer, and what was sent once is not published again. The journal keeps the word of a request that was struck until the next
-// one; where that is a stale one itself, newest has the word that counts, until there is a request that is newer.
-func (l *OutLane) stale(i int, w slots.Word) bool {
-	last := l.journal[i].word
-	newest, ok := l.newest[i]
-	if ok {
-		last = newest
-	}
-	if last == 0 || slots.TicketNewer(w.Ticket(), last.Ticket()) {
-		if ok {
-			delete(l.newest, i)
-		}
-		return false
-	}
-	if l.newest == nil {
-		l.newest = make(map[int]slots.Word)
-	}
-	l.newest[i] = last
-	return true
-}
-
 func (l *OutLane) cover(i, run int, on bool) {
 	for j := i; j < i+run; j++ {
 		l.covered[j] = on

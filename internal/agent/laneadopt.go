@@ -65,6 +65,15 @@ func (l *OutLane) Adopt() {
 			l.outcome(i, k.Status, Replaced)
 		}
 	}
+	for i := range l.lastSent {
+		// As far as the words tell, in which each claim has left its ticket: what waits was not sent.
+		w := l.Ring.Word(i)
+		last := w.Ticket()
+		if w.State() == slots.Claim || w.State() == slots.Pub {
+			last--
+		}
+		l.lastSent[i] = slots.MakeWord(slots.Free, 0, 0, last)
+	}
 	for i := range l.journal {
 		// The worker has been sent what was in these.
 		if w := l.Ring.Word(i); w.State() == slots.Moved && w.Run() >= 1 && w.Run() <= l.geo.Slots-i && !touches(l.covered, i, w.Run()) {

@@ -25,7 +25,7 @@ func (s *side) successor(t *testing.T, out *OutLane, in *InLane, workers ...*rig
 	}
 	o := &OutLane{
 		domain: n.d, id: out.id, Row: out.Row, geo: out.geo, Ring: out.Ring, kept: out.kept, Mirror: out.Mirror, Closed: out.Closed, Plan: out.Plan,
-		journal: make([]entry, out.geo.Slots), covered: make([]bool, out.geo.Slots), blamed: make([]slots.Word, out.geo.Slots), Sharing: sharing.New(out.Ring),
+		journal: make([]entry, out.geo.Slots), covered: make([]bool, out.geo.Slots), blamed: map[int]slots.Word{}, lastSent: make([]slots.Word, out.geo.Slots), Sharing: sharing.New(out.Ring),
 	}
 	i := &InLane{
 		domain: n.d, id: in.id, Row: in.Row, geo: in.geo, Ring: in.Ring, kept: in.kept, Mirror: in.Mirror, answers: in.answers,

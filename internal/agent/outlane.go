@@ -65,10 +65,12 @@ type OutLane struct {
 	OnBroken func(error)
 	// aged are the answers that the last look has found; nil before the first.
 	aged []slots.Word
-	// blamed are the words for which misused has counted somebody.
-	blamed []slots.Word
-	// newest are the words of requests after which a stale one was in the journal, by slot.
-	newest map[int]slots.Word
+	// blamed are the words for which misused has counted somebody, by their slots.
+	blamed map[int]slots.Word
+	// lastSent is the word of the last request in each slot that was sent, 0 for none, and before the one that the last Admit has
+	// replaced there.
+	lastSent []slots.Word
+	before   slots.Word
 }
 
 // NewOutLane makes a lane that is down, or local.
@@ -76,12 +78,13 @@ func NewOutLane(d *Domain, id uint16, r *slots.Ring, v *vault.Vault, groupMax in
 	g := r.Geometry()
 	return &OutLane{
 		domain: d, id: id, geo: g, Ring: r, Row: new(counters.Lane), kept: v.Journal, Mirror: v.Mirror, Closed: v.Closed,
-		Plan:    groupsend.NewRequests(r, groupMax),
-		journal: make([]entry, g.Slots),
-		covered: make([]bool, g.Slots),
-		blamed:  make([]slots.Word, g.Slots),
-		Sharing: sharing.New(r),
-		delay:   groupsend.NewRequestDelay(d.agent.delay.limit, groupMax),
+		Plan:     groupsend.NewRequests(r, groupMax),
+		journal:  make([]entry, g.Slots),
+		covered:  make([]bool, g.Slots),
+		blamed:   make(map[int]slots.Word),
+		lastSent: make([]slots.Word, g.Slots),
+		Sharing:  sharing.New(r),
+		delay:    groupsend.NewRequestDelay(d.agent.delay.limit, groupMax),
 	}
 }
 
@@ -149,11 +152,11 @@ func (l *OutLane) Admit(i int, w slots.Word, h *slots.Header, bad error) groupse
 		// peer would take this for a fault of ours; it waits for the answers.
 		return l.misused(i, w, true)
 	}
-	if l.stale(i, w) {
-		// The peer would take this, too, for a fault of ours. Perhaps the request is good, and it is the word
-		// it was claimed from that a worker has overwritten: it has an outcome for that.
+	if last := l.lastSent[i]; last != 0 && !slots.TicketNewer(w.Ticket(), last.Ticket()) {
+		// Each claim makes the ticket newer. The peer would take this, too, for a fault of ours. Perhaps the request is good, and it
+		// is the word it was claimed from that a worker has overwritten: it has an outcome for that.
 		l.misused(i, w, true)
-		l.blamed[i] = 0 // the word is taken: the next time is another one
+		delete(l.blamed, i) // the word is taken now: the next time is another one
 		l.refuse(i, w, h.Kind, slots.StatusMaybeExecuted, "the slot's word was overwritten by a process of the domain")
 		return groupsend.Refuse
 	}
@@ -191,11 +194,15 @@ func (l *OutLane) Admit(i int, w slots.Word, h *slots.Header, bad error) groupse
 		l.domain.agent.company.met++ // of a stream, for example
 	}
 	l.enter(i, &e)
+	l.before, l.lastSent[i] = l.lastSent[i], w
 	return groupsend.Send
 }
 
-// Withdrawn implements groupsend.Clerk.
-func (l *OutLane) Withdrawn(i int) { l.strike(i) }
+// Withdrawn implements groupsend.Clerk. It is about the last request that was admitted.
+func (l *OutLane) Withdrawn(i int) {
+	l.strike(i)
+	l.lastSent[i] = l.before
+}
 
 // Part implements groupsend.Poster.
 func (l *OutLane) Part(from, bytes int) {
