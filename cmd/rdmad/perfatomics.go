@@ -32,7 +32,7 @@ func newPerfAtomics() *cobra.Command {
 		"each increment has counted exactly once, besides telling the latency of an operation, which is that of the whole round trip, and\n" +
 		"how many there are per second. A compare-and-swap that finds that another was faster is tried again, and counted. A device that\n" +
 		"does no atomic operations is refused with status 2."
-	c.Example = "  rdmad perf atomics --self\n  rdmad perf atomics node1 --clients 16 -n 10000 -A CMP_AND_SWAP\n  rdmad perf atomics node1 -A FETCH_AND_ADD -t 16 --min-msgrate 0.5"
+	c.Example = "  rdmad perf atomics --self\n  rdmad perf atomics node1 --clients 4 -n 1000 -A CMP_AND_SWAP\n  rdmad perf atomics node1 -A FETCH_AND_ADD -t 16 --min-msgrate 0.5"
 	f := c.Flags()
 	f.StringVarP(&kind, "atomic-type", "A", bothTypes, "what increments: "+strings.Join(kinds, ", "))
 	// It fails for a flag that there is not.
