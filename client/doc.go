@@ -12,7 +12,8 @@
 // serves it (this one first). Look a hot target up once with Conn.Method and
 // use the Method's calls, which allocate nothing when given room for the answer.
 // Method.CallFunc reads the answer where it has arrived, and so does Method.GoInPlace, of many requests
-// at a time.
+// at a time. docs/application.md has a table of which call is for what, and programs that attach
+// again when the daemon was restarted.
 //
 // # Outcomes
 //

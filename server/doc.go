@@ -11,7 +11,8 @@
 //	err = srv.Serve(ctx)
 //
 // Several processes may serve the same method; the daemon spreads requests over
-// them by how many each has not finished.
+// them by how many each has not finished. docs/application.md has a program that serves, attaches again
+// when the daemon was restarted, and ends without an error for its callers.
 //
 // # Memory
 //
