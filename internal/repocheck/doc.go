@@ -20,6 +20,7 @@
 //     (links_test.go).
 //   - Every chapter is in the table of contents of docs/README.md, and ends with links to
 //     its neighbours (book_test.go).
+//   - The figures in README.md are those of bench/results (figures_test.go).
 //   - The figure of the packages in docs/architecture.md is what the imports are
 //     (graph_test.go).
 //   - Every comment on an order of memory operations that somebody else relies on has
