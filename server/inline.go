@@ -11,7 +11,7 @@ import (
 //
 // Everything that this core does waits for the handler. It must therefore not block: not on
 // locks that are held for long, nor on channels, files or sockets, and least of all on calls
-// by way of this node, which would wait for themselves. What takes longer than some ten
+// by way of this node, which would wait for themselves. What takes longer than about ten
 // microseconds belongs into an ordinary handler. A core that makes no progress for
 // node.hang_limit is ended and started again.
 //
