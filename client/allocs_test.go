@@ -66,6 +66,7 @@ func TestAllocationsOfCalls(t *testing.T) {
 		{"CallFunc", 0, func() { must(m.CallFunc(ctx, msg, func([]byte) error { return nil })) }},
 		{"CallInPlace", 0, func() { release(m.CallInPlace(ctx, msg)) }},
 		{"Go", 1, func() { wait(m.Go(ctx, msg)) }},
+		{"Go without Release", 2, func() { f, err := m.Go(ctx, msg); must(err); _, err = f.Wait(ctx); must(err) }},
 		{"GoInto", 0, func() { wait(m.GoInto(ctx, msg, buf)) }},
 		{"GoInPlace", 0, func() { p, err := m.GoInPlace(ctx, msg); must(err); release(p.Wait(ctx)) }},
 		{"GoTo", many + 1, func() { // and the loop's own

@@ -24,7 +24,7 @@ func newBench() *cobra.Command {
 	}
 	c.AddCommand(
 		newWorkload(bench.Call, "Echo messages of a given size"),
-		newWorkload(bench.Stream, "Send requests of a given size and get 8 bytes for each"),
+		newWorkload(bench.Stream, "Call with requests of a given size and get 8 bytes for each"),
 		newWorkload(bench.Pages, "Send small requests and get answers of a given size"),
 		newWorkload(bench.OneWay, "Post messages of a given size without answers, until all have arrived"),
 	)
