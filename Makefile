@@ -201,6 +201,7 @@ bench-peers: build-peers ## Compare rdmad with raw sockets, gRPC and NATS, and w
 	mkdir -p $(RESULTS)
 	bin/peers --rdmad bin/rdmad --json $(RESULTS)/latest.json --plots $(RESULTS) \
 		--revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(PEERS)
+	@if [[ "$(RESULTS)" == bench/results ]]; then go test ./internal/repocheck -run '^TestFigures$$' -update; fi # in README.md
 
 # Up to Go 1.26 a run that ends by time may fail with "context deadline exceeded"
 # although no input failed (https://go.dev/issue/75804). A real failure always

@@ -22,14 +22,14 @@ var laneEvents = []Info{
 		Code: LaneNotOpened, Level: zerolog.WarnLevel,
 		Meaning: "A lane to a peer, or to services of this node, could not be opened; requests that need it fail.",
 		Cause:   "The peer refuses it, most often because its [[class]] differ; the fabric cannot connect; or there is no memory, such as huge pages where memory.hugepages requires them.",
-		Action:  "The field error has the reason, and the other node's line lane-refused has its own. To compare what both daemons use: `rdmad status --json | jq -r .config.toml > peer.toml` on the peer, and `rdmad config diff peer.toml` here. Memory: `rdmad doctor`.",
+		Action:  "The field error has the reason, and the other node's line lane-refused has its own. To compare what both daemons use: `rdmad status --json | jq -r .config.toml > peer.toml` on the peer, and with that file `rdmad config diff peer.toml` here. Memory: `rdmad doctor`.",
 		Shown:   "TestEventsOfLanes",
 	},
 	{
 		Code: LaneRefused, Level: zerolog.WarnLevel,
 		Meaning: "A lane that a peer wants to open was refused.",
 		Cause:   "The [[class]] or [[domain]] of the two nodes differ.",
-		Action:  "The field error says what differs. To compare all that both daemons use: `rdmad status --json | jq -r .config.toml > peer.toml` on the peer, and `rdmad config diff peer.toml` here. What a file says (`rdmad config show`) counts only after a restart.",
+		Action:  "The field error says what differs. To compare all that both daemons use: `rdmad status --json | jq -r .config.toml > peer.toml` on the peer, and with that file `rdmad config diff peer.toml` here. A changed [[class]], or name of a [[domain]], counts after a restart, whatever `rdmad config show` reads in the file.",
 		Shown:   "TestEventsOfLanes",
 	},
 	{
