@@ -18,7 +18,9 @@ import (
 
 // clientStream is a call, of any kind. One goroutine may send while another receives.
 type clientStream struct {
-	conn            *Conn
+	conn *Conn
+	// via is what the call goes through, unless that has ended before it was begun.
+	via             caller
 	desc            *grpc.StreamDesc
 	service, method string
 	info            *callInfo
@@ -120,9 +122,9 @@ func (s *clientStream) Context() context.Context {
 func (s *clientStream) peer() *peer.Peer {
 	node := s.from
 	if node == "" {
-		node = s.conn.caller.target()
+		node = s.via.target()
 	}
-	return &peer.Peer{Addr: Addr{Node: node}, LocalAddr: Addr{Node: s.conn.caller.node()}}
+	return &peer.Peer{Addr: Addr{Node: node}, LocalAddr: Addr{Node: s.via.node()}}
 }
 
 // SendMsg sends a message. It returns io.EOF when the call has ended; RecvMsg then
@@ -150,7 +152,7 @@ func (s *clientStream) SendMsg(m any) error {
 	case first && err != nil:
 		return s.abort(err)
 	case errors.Is(err, client.ErrTooLarge):
-		return s.abort(callError(s.caller, err)) // the stream lives on
+		return s.abort(s.conn.callError(s.caller, err)) // the stream lives on
 	case err == nil, !s.desc.ClientStreams:
 		return nil // RecvMsg will say why
 	}
@@ -329,7 +331,7 @@ func (s *clientStream) receive() (message []byte, ok bool) {
 		s.ended = status.Error(codes.Internal, "grpcx: the handler's end of the stream has ended without a status")
 		return nil, false
 	case err != nil:
-		s.ended = callError(s.caller, err)
+		s.ended = s.conn.callError(s.caller, err)
 		return nil, false
 	}
 	if message, ok, err = s.take(b); err != nil {

@@ -21,7 +21,9 @@ import (
 // the NewXClient functions that protoc-gen-go-grpc generates. It is safe for
 // concurrent use.
 type Conn struct {
+	// caller is what calls go through; nil if it changes, which is up to keeper then.
 	caller  caller
+	keeper  *keeper
 	options dialOptions
 	// shown is what interceptors are given in place of a connection; nil without
 	// interceptors.
@@ -56,13 +58,35 @@ func newConn(caller caller, o dialOptions) (*Conn, error) {
 }
 
 // Close ends the use of the Conn: new calls fail with codes.Canceled. Calls under
-// way go on, until their contexts or the client.Conn end. It may be called more than
-// once.
+// way go on, until their contexts or the client.Conn end; those of a Conn that was made by Dial end,
+// with codes.Canceled too, and so does its attachment. It may be called more than once.
 func (c *Conn) Close() error {
-	if c.closed.Swap(true) || c.shown == nil {
+	again := c.closed.Swap(true)
+	if c.keeper != nil {
+		c.keeper.close()
+	}
+	if again || c.shown == nil {
 		return nil
 	}
 	return c.shown.Close()
+}
+
+var errConnClosed = status.Error(codes.Canceled, "grpcx: the Conn is closed")
+
+// pick returns what a call goes through.
+func (c *Conn) pick(ctx context.Context, wait bool) (caller, error) {
+	if c.keeper == nil {
+		return c.caller, nil
+	}
+	return c.keeper.pick(ctx, wait)
+}
+
+// callError is callError for a call of the Conn, which may have ended it.
+func (c *Conn) callError(ctx context.Context, err error) error {
+	if c.keeper != nil && c.closed.Load() && ctx.Err() == nil && errors.Is(err, client.ErrClosed) {
+		return failed(codes.Canceled, fmt.Errorf("grpcx: the Conn is closed: %w", err))
+	}
+	return callError(ctx, err)
 }
 
 // Invoke makes a unary call and returns after its end; generated code calls it. All
@@ -133,18 +157,22 @@ func (c *Conn) begin(ctx context.Context, desc *grpc.StreamDesc, method string, 
 		return nil, err
 	}
 	if c.closed.Load() {
-		return nil, status.Error(codes.Canceled, "grpcx: the Conn is closed")
+		return nil, errConnClosed
 	}
 	service, name, err := splitMethod(method)
 	if err != nil {
 		return nil, status.Error(codes.Unimplemented, "grpcx: "+err.Error())
 	}
-	md, err := info.metadata(ctx, c.caller.target(), service)
+	via, err := c.pick(ctx, info.wait)
 	if err != nil {
 		return nil, err
 	}
-	s := &clientStream{conn: c, desc: desc, service: service, method: name, info: info, caller: ctx, ctx: ctx, opened: make(chan struct{}), headed: make(chan struct{})}
-	h := head{node: c.caller.node(), codec: info.subtype, md: md}
+	md, err := info.metadata(ctx, via.target(), service)
+	if err != nil {
+		return nil, err
+	}
+	s := &clientStream{conn: c, via: via, desc: desc, service: service, method: name, info: info, caller: ctx, ctx: ctx, opened: make(chan struct{}), headed: make(chan struct{})}
+	h := head{node: via.node(), codec: info.subtype, md: md}
 	if s.head, err = appendBlock(nil, h.append); err != nil {
 		return nil, status.Error(codes.Internal, "grpcx: "+err.Error())
 	}
@@ -161,14 +189,23 @@ const (
 // liberator being whoever registers it, or the end of the context.
 func (c *Conn) open(ctx context.Context, service, method string, wait bool, first []byte) (outgoing, error) {
 	pause := firstPause
+	var last caller
 	var since time.Time // when the service was seen without the method, which it is about to have
 	for attempt := 0; ; attempt++ {
-		out, err := c.caller.open(ctx, service, method, first)
+		via, err := c.pick(ctx, wait)
+		if err != nil {
+			return nil, err
+		}
+		if via != last { // of another attachment nothing is known
+			last, pause, since = via, firstPause, time.Time{}
+		}
+		out, err := via.open(ctx, service, method, first)
 		if err == nil {
 			c.seen.add(service, method)
 			return out, nil
 		}
-		patience, err := c.openError(ctx, service, method, err)
+		again := attempt == 0 && c.unsent(err)
+		patience, err := c.openError(ctx, via, service, method, err)
 		switch {
 		case patience != registering:
 			since = time.Time{}
@@ -178,8 +215,9 @@ func (c *Conn) open(ctx context.Context, service, method string, wait bool, firs
 		switch {
 		case ctx.Err() != nil:
 			return nil, callError(ctx, err)
-		case attempt == 0 && errors.Is(err, client.ErrNotExecuted) && !errors.Is(err, client.ErrNoService):
-			continue // as invoke; what nobody serves the client has tried again itself
+		case again && !errors.Is(err, client.ErrClosed):
+			continue
+		case again: // that the attachment has ended takes a moment to be known
 		case !wait, patience == notAtAll, patience == registering && time.Since(since) >= registering:
 			return nil, err
 		}
@@ -192,6 +230,15 @@ func (c *Conn) open(ctx context.Context, service, method string, wait bool, firs
 	}
 }
 
+// unsent reports whether a stream that could not be opened is to be tried once more, as invoke does. What nobody serves the
+// client has tried again itself.
+func (c *Conn) unsent(err error) bool {
+	if errors.Is(err, client.ErrMaybeExecuted) || errors.Is(err, client.ErrNoService) {
+		return false
+	}
+	return errors.Is(err, client.ErrNotExecuted) || c.keeper != nil && errors.Is(err, client.ErrClosed)
+}
+
 // How long it is worth while to wait for what is not there.
 const (
 	notAtAll = 0
@@ -202,16 +249,17 @@ const (
 
 // openError is how long it may be worth while to wait after an open that has failed, and
 // the status if nobody waits.
-func (c *Conn) openError(ctx context.Context, service, method string, err error) (time.Duration, error) {
+func (c *Conn) openError(ctx context.Context, via caller, service, method string, err error) (time.Duration, error) {
 	if !errors.Is(err, client.ErrNoService) || ctx.Err() != nil {
-		err = callError(ctx, err)
-		// What may have been executed is not sent again, whatever it waits for.
-		if status.Code(err) == codes.Unavailable && !errors.Is(err, client.ErrClosed) && !errors.Is(err, client.ErrMaybeExecuted) {
+		err = c.callError(ctx, err)
+		// What may have been executed is not sent again, whatever it waits for. An attachment that has ended is
+		// followed by another if the Conn sees to that.
+		if status.Code(err) == codes.Unavailable && (c.keeper != nil || !errors.Is(err, client.ErrClosed)) && !errors.Is(err, client.ErrMaybeExecuted) {
 			return forever, err
 		}
 		return notAtAll, err
 	}
-	switch c.absent(ctx, service, method, err) {
+	switch c.absent(ctx, via, service, method, err) {
 	case noMethod:
 		return registering, failed(codes.Unimplemented, fmt.Errorf("unknown method %s for service %s: %w", method, service, err))
 	case noService:
@@ -223,17 +271,17 @@ func (c *Conn) openError(ctx context.Context, service, method string, err error)
 }
 
 // absent says what is not there, after an open that has failed with err.
-func (c *Conn) absent(ctx context.Context, service, method string, err error) absence {
+func (c *Conn) absent(ctx context.Context, via caller, service, method string, err error) absence {
 	if refusedStream(err) {
 		return noMethod // for gRPC, whatever is served by its name
 	}
 	failed := time.Now()
-	found := c.caller.absent(ctx, service, method, time.Time{})
+	found := via.absent(ctx, service, method, time.Time{})
 	if found != noMethod || !c.seen.method(service, method) {
 		return found
 	}
 	// It was there, and perhaps all of the service is gone since somebody has looked last.
-	if found = c.caller.absent(ctx, service, method, failed); found == noMethod {
+	if found = via.absent(ctx, service, method, failed); found == noMethod {
 		c.seen.forget(service, method) // or each call would look
 	}
 	return found

@@ -1,8 +1,14 @@
 package grpcx
 
-import "google.golang.org/grpc"
+import (
+	"fmt"
 
-// DialOption changes how a Conn calls; see NewClient.
+	"google.golang.org/grpc"
+
+	"github.com/rdmad/rdmad/client"
+)
+
+// DialOption changes how a Conn calls; see Dial and NewClient.
 type DialOption func(*dialOptions)
 
 type dialOptions struct {
@@ -10,6 +16,20 @@ type dialOptions struct {
 	unary   []grpc.UnaryClientInterceptor
 	streams []grpc.StreamClientInterceptor
 	calls   []grpc.CallOption
+	attach  []client.Option
+}
+
+func readDialOptions(opts []DialOption) (o dialOptions, err error) {
+	for _, f := range opts {
+		f(&o)
+	}
+	if o.node == "" {
+		return o, nil
+	}
+	if err := checkName("node", o.node); err != nil {
+		return o, fmt.Errorf("grpcx: %w: %w", client.ErrInvalid, err)
+	}
+	return o, nil
 }
 
 // Node makes all calls go to the named node. Without it a call goes to whatever
@@ -33,4 +53,9 @@ func WithChainStreamInterceptor(interceptors ...grpc.StreamClientInterceptor) Di
 // WithDefaultCallOptions adds options for all calls; those of a call come after them.
 func WithDefaultCallOptions(options ...grpc.CallOption) DialOption {
 	return func(o *dialOptions) { o.calls = append(o.calls, options...) }
+}
+
+// AttachOptions are the options of the attachments that a Conn of Dial makes. NewClient, which is given one, refuses them.
+func AttachOptions(options ...client.Option) DialOption {
+	return func(o *dialOptions) { o.attach = append(o.attach, options...) }
 }

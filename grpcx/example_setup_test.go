@@ -58,32 +58,41 @@ func (polite) Chat(stream grpc.BidiStreamingServer[greeter.HelloRequest, greeter
 // nodes starts two nodes. A program finds its node's socket in the environment or in
 // the default place, and attaches with an empty one.
 func nodes() (socketA, socketB string, stop func()) {
+	n := startNodes()
+	return n.A.Socket, n.B.Socket, func() { must(n.Stop()) }
+}
+
+func startNodes() *daemontest.Nodes {
 	n, err := daemontest.Start("")
+	must(err)
+	return n
+}
+
+func must(err error) {
 	if err != nil {
 		log.Fatal(err)
-	}
-	return n.A.Socket, n.B.Socket, func() {
-		if err := n.Stop(); err != nil {
-			log.Fatal(err)
-		}
 	}
 }
 
 // served starts two nodes and serves Greeter on node b.
 func served(opts ...grpcx.ServerOption) (socketA string, stop func()) {
-	socketA, socketB, stopNodes := nodes()
-	rdma, err := server.Attach(context.Background(), socketB)
-	if err != nil {
-		log.Fatal(err)
-	}
+	socketA, _, stop = servedAgain(opts...)
+	return socketA, stop
+}
+
+// servedAgain is served, with what restarts the daemon of node a.
+func servedAgain(opts ...grpcx.ServerOption) (socketA string, restart, stop func()) {
+	n := startNodes()
+	rdma, err := server.Attach(context.Background(), n.B.Socket)
+	must(err)
 	srv := grpcx.NewServer(rdma, opts...)
 	greeter.RegisterGreeterServer(srv, polite{})
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(context.Background()) }()
-	return socketA, func() {
+	return n.A.Socket, func() { must(n.A.Restart()) }, func() {
 		_ = rdma.Close()
 		<-done
-		stopNodes()
+		must(n.Stop())
 	}
 }
 

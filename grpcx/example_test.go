@@ -84,6 +84,37 @@ func ExampleNewClient() {
 	// true
 }
 
+// The daemon of the caller's node ends and is started again, as by an operator; a Conn of Dial goes on.
+func ExampleDial() {
+	socket, restart, stop := servedAgain()
+	defer stop()
+	conn, err := grpcx.Dial(socket, grpcx.Node("b"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	greet(conn, "first") // which waits until the service is there
+	restart()
+	greet(conn, "second")
+	// Output:
+	// hello, first
+	// hello, second
+}
+
+func ExampleAttachOptions() {
+	socket, stop := served()
+	defer stop()
+	// The name is what "rdmad workers" shows.
+	conn, err := grpcx.Dial(socket, grpcx.AttachOptions(client.Name("greeter-client")))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	greet(conn, "anybody")
+	// Output:
+	// hello, anybody
+}
+
 func ExampleNode() {
 	conn, stop := dialled(nil, grpcx.Node("b"))
 	defer stop()

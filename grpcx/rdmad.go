@@ -13,17 +13,16 @@ import (
 	"github.com/rdmad/rdmad/server"
 )
 
-// NewClient makes calls go over c, which stays the caller's: it must outlive the Conn.
-// The error is an ErrInvalid for a node's name that cannot be one.
+// NewClient makes calls go over c, which stays the caller's: it must outlive the Conn. When c has ended, because the daemon of this
+// node has gone, all calls fail with codes.Unavailable, also those that wait: a Conn made by Dial attaches again.
+// The error is an ErrInvalid for a node's name that cannot be one, and for AttachOptions.
 func NewClient(c *client.Conn, opts ...DialOption) (*Conn, error) {
-	var o dialOptions
-	for _, f := range opts {
-		f(&o)
+	o, err := readDialOptions(opts)
+	if err != nil {
+		return nil, err
 	}
-	if o.node != "" {
-		if err := checkName("node", o.node); err != nil {
-			return nil, fmt.Errorf("grpcx: %w: %w", client.ErrInvalid, err)
-		}
+	if len(o.attach) > 0 {
+		return nil, fmt.Errorf("grpcx: %w: AttachOptions are for Dial", client.ErrInvalid)
 	}
 	return newConn(newCaller(c, o.node), o)
 }
