@@ -86,8 +86,9 @@ func (c *Conn) Node() string { return c.session.Welcome.Node }
 func (c *Conn) Domain() string { return c.session.Welcome.Domain }
 
 // Done is closed when the connection has ended, by Close or because the daemon
-// is gone. Attach again to go on: methods, queues and regions belong to the connection, and
-// are to be made anew.
+// is gone; that a core of the daemon dies or is replaced does not end it. Requests under way have their outcomes then, and all
+// others are an ErrClosed. To go on Close it and Attach again, which is an ErrNotRunning until the next daemon runs:
+// methods, queues and regions belong to the connection, and are to be made anew.
 func (c *Conn) Done() <-chan struct{} { return c.session.Done() }
 
 // Call sends req to target and returns the answer, a new slice. It waits for

@@ -30,6 +30,11 @@
 // Method.Post sends a message without an outcome, Method.PostConfirmed one whose outcome
 // only says whether it was executed.
 //
+// # Attaching again
+//
+// The connection ends with the daemon, and is not made again by itself: see Conn.Done, and Dial of grpcx for one of gRPC
+// that is. A daemon that only replaces its core, after a crash or by "rdmad upgrade", has not gone.
+//
 // # Large messages and streams
 //
 // Requests and answers may have up to 1 GiB: what does not fit the slots of a ring

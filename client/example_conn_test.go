@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
 )
 
 func ExampleAttach() {
@@ -190,20 +191,41 @@ func ExampleConn_Ping() {
 	// true
 }
 
+// A program that goes on with the next daemon when its own has gone.
 func ExampleConn_Done() {
-	socket, stop := demo()
-	defer stop()
-	ctx := context.Background()
-	conn, err := client.Attach(ctx, socket)
+	nodes, err := daemontest.Start("")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer conn.Close()
-	go conn.Close()
-	<-conn.Done() // also when the daemon has gone: attach again
-	_, err = conn.Call(ctx, "b/demo/greet", nil)
-	fmt.Println(errors.Is(err, client.ErrClosed))
+	defer nodes.Stop()
+	ctx := context.Background()
+	attach := func() *client.Conn {
+		for {
+			conn, err := client.Attach(ctx, nodes.A.Socket)
+			if err == nil {
+				return conn
+			}
+			if !errors.Is(err, client.ErrNotRunning) && !errors.Is(err, client.ErrClosed) {
+				log.Fatal(err)
+			}
+			<-time.After(100 * time.Millisecond) // before the next attempt
+		}
+	}
+	for _, when := range []string{"at first", "again"} {
+		conn := attach()
+		fmt.Println("attached", when)
+		if err := nodes.A.Restart(); err != nil {
+			log.Fatal(err)
+		}
+		<-conn.Done()
+		_, err := conn.Status(ctx)
+		fmt.Println(errors.Is(err, client.ErrClosed))
+		_ = conn.Close()
+	}
 	// Output:
+	// attached at first
+	// true
+	// attached again
 	// true
 }
 

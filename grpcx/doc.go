@@ -2,17 +2,19 @@
 // unchanged, with a Conn in place of a grpc.ClientConn and a Server in place of a
 // grpc.Server.
 //
-//	rdma, err := client.Attach(ctx, "")
+//	conn, err := grpcx.Dial("", grpcx.Node("b"))
 //	if err != nil { ... }
-//	conn, err := grpcx.NewClient(rdma, grpcx.Node("b"))
-//	if err != nil { ... }
-//	reply, err := pb.NewGreeterClient(conn).SayHello(ctx, &pb.HelloRequest{Name: "world"})
+//	defer conn.Close()
+//	reply, err := pb.NewGreeterClient(conn).SayHello(ctx, &pb.HelloRequest{Name: "world"}, grpc.WaitForReady(true))
 //
 //	rdma, err := server.Attach(ctx, "")
 //	if err != nil { ... }
 //	srv := grpcx.NewServer(rdma)
 //	pb.RegisterGreeterServer(srv, impl)
 //	err = srv.Serve(ctx)
+//
+// Dial keeps a Conn attached, whatever becomes of the daemon. Serve returns when the daemon goes; examples/greeter has a
+// loop that goes on with the next one.
 //
 // The method "/package.Service/Method" of gRPC is the method "Method" of rdmad's
 // service "package.Service"; each has at most 63 letters, digits, dots, dashes or
@@ -53,7 +55,8 @@
 //	                          UNAVAILABLE, also for what is served and not reached
 //	ErrNotExecuted            UNAVAILABLE, after a second attempt
 //	ErrMaybeExecuted          UNAVAILABLE, as a connection that is lost in gRPC
-//	ErrClosed                 UNAVAILABLE
+//	ErrClosed                 UNAVAILABLE; CANCELED if it was Close of a Conn of Dial
+//	not attached (Dial)       UNAVAILABLE, with the error of client.Attach and ErrNotExecuted
 //	ErrBackpressure, ErrLimit RESOURCE_EXHAUSTED
 //	ErrTooLarge               RESOURCE_EXHAUSTED
 //	ErrRemote                 UNKNOWN: the handler panicked

@@ -71,7 +71,8 @@ func (s *Server) Err() error {
 // Serve answers calls until ctx ends, the underlying server is closed or the daemon is
 // gone, as Serve of package server, whose place it takes; the contexts of calls that
 // run end. If a service could not be registered it returns that error at once. Use
-// GracefulStop before to let calls finish.
+// GracefulStop before to let calls finish. It returns nil when ctx ended and otherwise an ErrClosed: to go on with the
+// next daemon, attach and register again, as examples/greeter does.
 func (s *Server) Serve(ctx context.Context) error {
 	if err := s.Err(); err != nil {
 		return err

@@ -26,6 +26,12 @@
 // A server without requests sleeps until the daemon wakes it, on one thread, however
 // many workers it has. It polls for a moment before it sleeps (DefaultWait); WaitMode makes it sleep at once, or poll only.
 //
+// # Attaching again
+//
+// Serve returns an ErrClosed when the daemon has gone. To go on with the next one, Close the Server, Attach again, which is an
+// ErrNotRunning until that runs, and register all methods anew: see the example "again" of Serve. Or end with an error, and have the service manager start the
+// program again. A daemon that only replaces its core, after a crash or by "rdmad upgrade", has not gone.
+//
 // # In the core
 //
 // A program that is the daemon of its node (package node) has a server in the daemon's core, whose agent calls

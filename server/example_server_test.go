@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/rdmad/rdmad/client"
+	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/server"
 )
 
@@ -129,6 +131,58 @@ func ExampleServer_Serve() {
 	fmt.Println(srv.Serve(ctx))
 	// Output:
 	// <nil>
+}
+
+// A service that goes on with the next daemon when its own has gone.
+func ExampleServer_Serve_again() {
+	nodes, err := daemontest.Start("")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer nodes.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	registered := make(chan string)
+	serve := func() error { // until the daemon goes, or ctx ends
+		srv, err := server.Attach(ctx, nodes.A.Socket)
+		if err != nil {
+			return err
+		}
+		defer srv.Close()
+		err = srv.Handle("greeter", "greet", func(c *server.Call) error {
+			return c.Reply(fmt.Appendf(nil, "hello, %s", c.Request()))
+		})
+		if err != nil {
+			return err
+		}
+		registered <- "registered"
+		return srv.Serve(ctx)
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := serve()
+		for errors.Is(err, server.ErrClosed) || errors.Is(err, server.ErrNotRunning) {
+			<-time.After(100 * time.Millisecond) // before the next attempt
+			err = serve()
+		}
+		done <- err
+	}()
+
+	fmt.Println(<-registered)
+	call(nodes.A.Socket, "greeter/greet", "world")
+	if err := nodes.A.Restart(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-registered)
+	call(nodes.A.Socket, "greeter/greet", "world again")
+	cancel()
+	fmt.Println("served:", <-done)
+	// Output:
+	// registered
+	// answer: hello, world
+	// registered
+	// answer: hello, world again
+	// served: <nil>
 }
 
 func ExampleServer_Close() {

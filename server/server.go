@@ -181,7 +181,8 @@ func (s *Server) handlersOf(id uint32) handlers {
 // and returns after the last handler has; the context of the calls ends first, and
 // new requests go to other processes from then on, as after Withdraw. When it returns the server is
 // detached: what callers still wait for has its outcome, Handle and AllocRegion return an ErrClosed, and Close
-// has nothing left to do but to unmap. It returns nil when ctx ended and an ErrClosed otherwise. It may be called once.
+// has nothing left to do but to unmap. It returns nil when ctx ended and an ErrClosed otherwise,
+// as when the daemon has gone: then attach again, or end with an error. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	if ctx == nil {
 		panic("server: nil context") // here, where Close does not wait for it

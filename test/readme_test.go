@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rdmad/rdmad/cmd/rdmad/sandbox"
 )
@@ -52,6 +53,16 @@ func TestReadmePrograms(t *testing.T) {
 	call.Env = []string{"RDMAD_SOCKET=" + c.socket("a")}
 	if r := run(t, call); r.out != "hello world\n" {
 		t.Errorf("the README's client printed %q, %q", r.out, r.errOut)
+	}
+	// A service manager starts again what has failed, and not what has ended well.
+	c.stop("b")
+	select {
+	case <-serve.Done():
+	case <-time.After(limit):
+		t.Fatal("the README's server goes on without its daemon")
+	}
+	if err := serve.Ended(); err == nil || !strings.Contains(err.Error(), "exit status 1") {
+		t.Errorf("%v, want status 1", err)
 	}
 }
 

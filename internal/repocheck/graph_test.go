@@ -17,7 +17,7 @@ const (
 
 // notInGraph are directories whose packages the figure leaves out: tests, examples, and
 // what is not linked into programs.
-var notInGraph = []string{"test", "examples", "bench", "packaging", "deploy", "internal/repocheck", "internal/slotmodel", "internal/daemontest", "internal/leaktest", "internal/fabric/fabrictest", "grpcx/internal"}
+var notInGraph = []string{"test", "examples", "bench", "packaging", "deploy", "internal/repocheck", "internal/slotmodel", "internal/daemontest", "internal/leaktest", "internal/fabric/fabrictest", "grpcx/internal", "grpcx/examples"}
 
 // packageGraph returns which packages of this repository each imports, tests aside.
 func packageGraph(all []goFile) map[string][]string {
