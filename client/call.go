@@ -246,7 +246,7 @@ func (m *Method) elusive() error {
 	return fmt.Errorf("client: %s: %w: its lanes close as soon as they open", m.name, ErrNotExecuted)
 }
 
-func (m *Method) closed() error { return fmt.Errorf("client: %s: %w", m.name, ErrClosed) }
+func (m *Method) closed() error { return fmt.Errorf("client: %s: %w", m.name, m.conn.endError()) }
 
 // Request is a request that is written in place: Reserve, fill Bytes, Commit. It
 // belongs to one goroutine at a time.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -165,6 +166,14 @@ func (c *Conn) Close() error {
 		return fmt.Errorf("client: close: %w", err)
 	}
 	return nil
+}
+
+// endError is an ErrClosed that says why, as far as that is known: the same, whoever notices first.
+func (c *Conn) endError() error {
+	if c.session == nil {
+		return ErrClosed
+	}
+	return cmp.Or(c.session.Err(), ErrClosed)
 }
 
 // outcome waits, at a gate that is shut, for the outcome that Close gives, or for the end of ctx. Close waits for all who have entered,

@@ -45,6 +45,29 @@ func ended(t *testing.T, fs []*client.Future) {
 	})
 }
 
+// Whoever calls when the daemon has stopped hears that it has, whatever is called.
+func TestStoppedDaemonIsNamed(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b, 1, handlers{"m": func(c *server.Call) error { return c.Reply(nil) }})
+	c := attach(t, a)
+	m := method(t, c, "b/t/m")
+	if err := a.Halt(); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Done()
+	for name, call := range map[string]func() error{
+		"a method":  func() error { _, err := m.Call(t.Context(), nil); return err },
+		"a stream":  func() error { _, err := m.Stream(t.Context()); return err },
+		"a post":    func() error { return m.Post(t.Context(), nil) },
+		"a new one": func() error { _, err := c.Method(t.Context(), "b/t/other"); return err },
+		"a status":  func() error { _, err := c.Status(t.Context()); return err },
+	} {
+		if err := call(); !errors.Is(err, client.ErrClosed) || !strings.Contains(err.Error(), "the daemon is stopping") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestCloseWithOutstandingCalls(t *testing.T) {
 	a, b := daemontest.Pair(t, "")
 	g := newGate()

@@ -179,7 +179,7 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 	}
 	for mine, waited := false, false; !mine; waited = true {
 		if l.conn.ended.Load() {
-			return slots.Run{}, ErrClosed // nobody closes the lanes of a dead daemon
+			return slots.Run{}, l.conn.endError() // nobody closes the lanes of a dead daemon
 		}
 		kept := l.kept.Load()
 		if kept > 0 {
@@ -238,7 +238,7 @@ func (l *lane) turn(ctx context.Context, why error, run int, kept, leave int64) 
 	case <-ctx.Done():
 		return false, l.overdue(why, context.Cause(ctx))
 	case <-l.conn.session.Done():
-		return false, ErrClosed
+		return false, l.conn.endError()
 	}
 }
 
@@ -263,7 +263,7 @@ func (l *lane) await(ctx context.Context, k int, since, leave int64) (slots.Run,
 			return u, err
 		}
 		if l.conn.ended.Load() {
-			return u, ErrClosed
+			return u, l.conn.endError()
 		}
 		if ctx.Err() != nil {
 			return u, l.overdue(err, context.Cause(ctx))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -63,16 +64,21 @@ func newWorkload(w bench.Workload, short string) *cobra.Command {
 			if isTerminal(os.Stderr) {
 				fmt.Fprint(os.Stderr, "\r\033[K")
 			}
-			if err != nil {
+			if r == nil {
 				return unwelcome(c.Context(), err, spec.Socket)
 			}
+			show := r.Table
 			if asJSON {
-				err = writeJSON(c.OutOrStdout(), r)
-			} else {
-				err = r.Table(c.OutOrStdout())
+				show = func(out io.Writer) error { return writeJSON(out, r) }
 			}
-			if err == nil && r.Mismatches > 0 {
-				err = fmt.Errorf("bench: %d of %d answers had the wrong content", r.Mismatches, r.Messages)
+			if unshown := show(c.OutOrStdout()); unshown != nil {
+				return unshown
+			}
+			if r.Mismatches > 0 {
+				return fmt.Errorf("bench: %d of %d answers had the wrong content", r.Mismatches, r.Messages)
+			}
+			if err != nil {
+				err = fmt.Errorf("bench: %w", err)
 			}
 			return err
 		},

@@ -34,8 +34,18 @@ func start(spec *Spec, command []string, progress bool) (*crew, error) {
 // each takes reports until take has returned true once for every process. A
 // process that fails or ends before fails the run.
 func (c *crew) each(ctx context.Context, take func(i int, r report) bool) error {
-	taken := make([]bool, c.Len())
-	for missing := c.Len(); missing > 0; {
+	return c.rest(ctx, make([]bool, c.Len()), take)
+}
+
+// rest is each for the processes of which taken is not true yet.
+func (c *crew) rest(ctx context.Context, taken []bool, take func(i int, r report) bool) error {
+	missing := 0
+	for _, t := range taken {
+		if !t {
+			missing++
+		}
+	}
+	for missing > 0 {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%d of %d worker processes did not finish: %w", missing, c.Len(), context.Cause(ctx))

@@ -18,6 +18,7 @@ type Result struct {
 	// Node is the node that the workers were on, Target the called method.
 	Node   string `json:"node"`
 	Target string `json:"target"`
+	// Fabric is empty if the node has no peers: then all stays within it.
 	Fabric string `json:"fabric"`
 	// Version is the daemon's.
 	Version string `json:"version"`
@@ -48,6 +49,8 @@ type Result struct {
 	// Ended are the roles of processes that took part and ended before the workers did: a core that was replaced.
 	// CPU is without what they have used.
 	Ended []string `json:"ended,omitempty"`
+	// Interrupted: the run was ended by a signal, and this is what was measured until then.
+	Interrupted bool `json:"interrupted,omitempty"`
 }
 
 // Latency is the distribution of full round trips, from before the call to after
@@ -100,6 +103,7 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 	for i, w := range workers {
 		r.Messages += w.Messages
 		r.Mismatches += w.Mismatches
+		r.Interrupted = r.Interrupted || w.Interrupted
 		used += w.CPU
 		if spec.Workload == OneWay {
 			continue
@@ -111,6 +115,9 @@ func summarize(spec *Spec, workers []*workerResult, elapsed time.Duration, befor
 	}
 	if spec.Workload != OneWay {
 		elapsed = time.Duration(end - begin)
+	}
+	if r.Messages == 0 && r.Interrupted {
+		return nil, ErrInterrupted
 	}
 	if r.Messages == 0 || elapsed <= 0 {
 		return nil, fmt.Errorf("no message was finished in %v", spec.Duration)

@@ -114,6 +114,11 @@ func TestOutput(t *testing.T) {
 			t.Errorf("no %q in:\n%s", want, table.String())
 		}
 	}
+	r.Fabric = "" // of a node without peers
+	table.Reset()
+	if err := r.Table(&table); err != nil || !strings.Contains(table.String(), "from node a within the node, 1.00 s") {
+		t.Errorf("%v:\n%s", err, table.String())
+	}
 	data, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)

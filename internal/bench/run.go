@@ -32,8 +32,15 @@ const (
 	foreverLimit = 365 * 24 * time.Hour
 )
 
+// ErrInterrupted is that of a run which a signal has ended.
+var ErrInterrupted = errors.New("interrupted before its end")
+
+// interruptedLimit bounds how long the end of a run takes that was interrupted.
+const interruptedLimit = 3 * time.Second
+
 // Run carries out a run: it starts the worker processes, lets all begin at once
-// after their warm-up, and adds up what they measured.
+// after their warm-up, and adds up what they measured. One that ctx ends while it measures has a result and ErrInterrupted,
+// unless nothing was measured or the messages are one-way.
 func Run(ctx context.Context, spec Spec, o Options) (*Result, error) {
 	if err := spec.Check(); err != nil {
 		return nil, err
@@ -107,15 +114,14 @@ func (r *run) measure(ctx context.Context) (*Result, error) {
 	if err := r.crew.Proceed(r.spec.Clients); err != nil {
 		return nil, err
 	}
-	results := make([]*workerResult, r.spec.Clients)
-	progress := newProgress(r.spec.Clients, begin, r.options.Progress)
-	if err := r.crew.each(limited, func(i int, p report) bool {
-		if results[i] = p.Result; p.Result == nil {
-			progress.add(i, p.Done)
-		}
-		return p.Result != nil
-	}); err != nil {
+	results, err := r.results(limited, newProgress(r.spec.Clients, begin, r.options.Progress))
+	if err != nil {
 		return nil, err
+	}
+	if ctx.Err() != nil && r.spec.Workload != OneWay {
+		var end context.CancelFunc
+		ctx, end = within(context.WithoutCancel(ctx), interruptedLimit, "the end of the run")
+		defer end()
 	}
 	elapsed := time.Duration(0)
 	if r.spec.Workload == OneWay {
@@ -131,7 +137,35 @@ func (r *run) measure(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return summarize(r.spec, results, elapsed, before, after)
+	result, err := summarize(r.spec, results, elapsed, before, after)
+	if err == nil && result.Interrupted {
+		err = ErrInterrupted
+	}
+	return result, err
+}
+
+// results collects what the processes have measured, also when ctx, which stands for a signal, has them end.
+func (r *run) results(ctx context.Context, progress *progress) ([]*workerResult, error) {
+	results, taken := make([]*workerResult, r.spec.Clients), make([]bool, r.spec.Clients)
+	take := func(i int, p report) bool {
+		if p.Result == nil {
+			progress.add(i, p.Done)
+			return false
+		}
+		results[i] = p.Result
+		return true
+	}
+	err := r.crew.rest(ctx, taken, take)
+	if err == nil || !errors.Is(ctx.Err(), context.Canceled) || r.spec.Workload == OneWay {
+		return results, err
+	}
+	r.crew.Interrupt()
+	late, cancel := within(context.WithoutCancel(ctx), interruptedLimit, "the end of the worker processes")
+	defer cancel()
+	if r.crew.rest(late, taken, take) != nil {
+		return nil, err
+	}
+	return results, nil
 }
 
 // count is what counted does.

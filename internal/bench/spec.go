@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,6 +86,9 @@ const (
 // Check reports what is wrong with the specification.
 func (s *Spec) Check() error {
 	switch {
+	case strings.Contains(s.Target, "/"):
+		node, _, _ := strings.Cut(s.Target, "/")
+		return fmt.Errorf("target %q: want the name of a node, such as %q: the service and its method go with the workload", s.Target, cmp.Or(node, "b"))
 	case s.Size < 0 || s.Size > maxSize:
 		return fmt.Errorf("size %d: want 0 to %d bytes", s.Size, maxSize)
 	case s.Clients < 1 || s.Clients > maxClients:
@@ -173,4 +178,6 @@ type workerResult struct {
 	// Histogram has the latencies in ns, in HdrHistogram's V2 compressed form.
 	// Empty for OneWay.
 	Histogram []byte `json:"histogram,omitempty"`
+	// Interrupted: the process was told to end before it had made all its calls.
+	Interrupted bool `json:"interrupted,omitempty"`
 }

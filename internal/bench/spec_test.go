@@ -16,6 +16,7 @@ func TestSpecCheck(t *testing.T) {
 		want   string
 	}{
 		{func(s *Spec) { s.Size = -1 }, "size -1"},
+		{func(s *Spec) { s.Target = "b/echo/echo" }, `target "b/echo/echo": want the name of a node, such as "b"`},
 		{func(s *Spec) { s.Size = 1<<30 + 1 }, "size 1073741825"},
 		{func(s *Spec) { s.Clients = 0 }, "0 clients"},
 		{func(s *Spec) { s.Depth = 0 }, "depth 0"},

@@ -14,8 +14,12 @@ func (r *Result) Table(out io.Writer) error {
 	if r.Workload == OneWay {
 		outstanding = ""
 	}
-	fmt.Fprintf(&b, "%s: %d processes%s, %d bytes, %s from node %s over %s, %.2f s\n\n",
-		r.Workload, r.Clients, outstanding, r.Size, r.Target, r.Node, r.Fabric, r.Elapsed)
+	way := "over " + r.Fabric
+	if r.Fabric == "" {
+		way = "within the node"
+	}
+	fmt.Fprintf(&b, "%s: %d processes%s, %d bytes, %s from node %s %s, %.2f s\n\n",
+		r.Workload, r.Clients, outstanding, r.Size, r.Target, r.Node, way, r.Elapsed)
 	if l := r.Latency; l != nil {
 		b.WriteString("latency is the full round trip, in us\n")
 		columns(&b, []string{"min", "avg", "p50", "p90", "p99", "p99.9", "max"},
@@ -43,6 +47,9 @@ func (r *Result) Table(out io.Writer) error {
 	}
 	if len(r.Ended) > 0 {
 		fmt.Fprintf(&b, "ended during the measurement, and what it used is missing: %s\n", strings.Join(r.Ended, ", "))
+	}
+	if r.Interrupted {
+		b.WriteString("interrupted: this is what was measured until then\n")
 	}
 	if r.Mismatches > 0 {
 		fmt.Fprintf(&b, "%d of %d answers had the wrong content\n", r.Mismatches, r.Messages)

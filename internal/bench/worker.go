@@ -81,7 +81,10 @@ func (w *worker) run(ctx context.Context) error {
 		return err
 	}
 	begin := shm.Nanotime()
-	if err := w.supervised(ctx, l, w.job.Share, w.job.Duration, w.job.Progress); err != nil {
+	err = w.supervised(ctx, l, w.job.Share, w.job.Duration, w.job.Progress)
+	// What was measured until a signal counts. How much of what is one-way has arrived by then is not known.
+	interrupted := err != nil && ctx.Err() != nil && w.job.Workload != OneWay
+	if err != nil && !interrupted {
 		return err
 	}
 	end := shm.Nanotime()
@@ -90,11 +93,12 @@ func (w *worker) run(ctx context.Context) error {
 		return err
 	}
 	r := &workerResult{
-		Messages:   l.done.Load(),
-		Mismatches: l.mismatches,
-		Begin:      begin,
-		End:        end,
-		CPU:        after - before,
+		Messages:    l.done.Load(),
+		Mismatches:  l.mismatches,
+		Begin:       begin,
+		End:         end,
+		CPU:         after - before,
+		Interrupted: interrupted,
 	}
 	if w.job.Workload != OneWay {
 		if r.Histogram, err = latency.Encode(l.latency.Histogram()); err != nil {

@@ -121,6 +121,13 @@ func (c *Crew[R]) tell(i int, line []byte) error {
 	return err
 }
 
+// Interrupt has all processes that have not ended stop what they do.
+func (c *Crew[R]) Interrupt() {
+	for _, p := range c.procs {
+		_ = p.cmd.Process.Signal(syscall.SIGINT) // an error if it has ended
+	}
+}
+
 // Dismiss ends the input of all processes but the first n, which lets them end: their last events follow.
 // Forget them then.
 func (c *Crew[R]) Dismiss(n int) {
