@@ -35,6 +35,10 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"", 0, []string{"Usage:", "sandbox", "bench", "status"}},
 		{"help call", 0, []string{"Usage:", "--answer-size"}},
+		{"help rdmad", 0, []string{"Usage:", "Look at a node:"}},
+		{"help rdmad call", 0, []string{"Usage:", "--answer-size"}},
+		{"help rdma", 2, []string{"no command is called \"rdma\""}},
+		{"status --socket " + good, 1, []string{good + " is no socket"}},
 		{"completion bash", 0, []string{"complete"}},
 		{"version", 0, []string{"rdmad " + version.Version, "revision ", runtime.Version(), "providers: tcp", "ABI 4.4", "peer protocol "}},
 		{"--version", 0, []string{"rdmad " + version.Version, "revision ", "peer protocol "}},

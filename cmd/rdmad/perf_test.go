@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,6 +174,24 @@ func children(t *testing.T, pid int) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// A client without a server says what to do about it.
+func TestPerfWithoutServer(t *testing.T) {
+	f := newFixture(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close() // the port is nobody's
+	for _, tool := range []string{"pingpong", "rc"} {
+		r := f.run("rdmad perf "+tool, "127.0.0.1 --port "+port)
+		r.oneLine(exitFailure, "connection refused (no server listens there: start it first, on that machine, with: rdmad perf "+tool+")")
+	}
 }
 
 // The JSON has perftest's keys, and what was really used.

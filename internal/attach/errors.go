@@ -105,9 +105,17 @@ func (e *remoteText) Unwrap() error { return e.base }
 // maxSocket is how long the path of a socket may be: the kernel's 108 bytes, less the zero at the end.
 const maxSocket = 107
 
+// noSocket reports that there is something at the path, and that it is no socket.
+func noSocket(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&os.ModeSocket == 0
+}
+
 // DialError explains why the socket could not be reached.
 func DialError(socket string, err error) error {
 	switch {
+	case errors.Is(err, unix.ECONNREFUSED) && noSocket(socket): // as the kernel has it
+		return fmt.Errorf("%w: %s is no socket (name that of a daemon, which is its node.socket: RDMAD_SOCKET)", ErrNotRunning, socket)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%w: nothing listens on %s (start it with: rdmad run -c config.toml; or name its socket: RDMAD_SOCKET)", ErrNotRunning, socket)
 	case errors.Is(err, unix.EPROTOTYPE):

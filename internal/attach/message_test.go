@@ -146,6 +146,21 @@ func TestDialError(t *testing.T) {
 	}
 }
 
+// What is no socket, the kernel says, refuses the connection.
+func TestFileInPlaceOfSocket(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, dir} {
+		_, err := attach.Open(t.Context(), path, attach.Hello{Role: attach.RoleTool}, attach.Events{})
+		if !errors.Is(err, attach.ErrNotRunning) || !strings.Contains(err.Error(), path+" is no socket") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 // Where no socket can be nobody listens, and the error says why: the kernel only has "invalid argument" for it.
 func TestSocketPathTooLong(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), strings.Repeat("s", 120))

@@ -168,6 +168,9 @@ type override struct {
 // variablePrefix is that of the variables for keys.
 const variablePrefix = "RDMAD_"
 
+// socketVariable is the one that everybody sets who uses rdmad: it is meant by those that are nearly it.
+const socketVariable = variablePrefix + "SOCKET"
+
 // otherVariables are variables that are no keys, whatever their values: those of rdmad's own
 // tools, and most of those that Kubernetes and Docker make for a service whose name begins with rdmad.
 var otherVariables = regexp.MustCompile(`^RDMAD_(SOCKET|SOCKET_B|PROFILE|KILL_AT|(SANDBOX|FAULT|FAULTPOINT|TEST|LAB|TORTURE|PEERS|SHM|SLOTS|DEPOT|VERBS_SHIM|VERBS_CM)_.*|LAB|` +
@@ -218,7 +221,7 @@ func (s Sources) overrides() (map[string]override, Errors) {
 		origin := Origin{From: fromEnvironment, Name: name}
 		switch path, known := paths[name]; {
 		case !known:
-			errs = append(errs, Error{File: origin.String(), Reason: unknownOverride("variable", name, names)})
+			errs = append(errs, Error{File: origin.String(), Reason: unknownOverride("variable", name, append(names, socketVariable))})
 		case !utf8.ValidString(text):
 			errs = append(errs, Error{File: origin.String(), Key: path, Reason: notUTF8})
 		default:

@@ -59,7 +59,7 @@ func TestSourcesRefuse(t *testing.T) {
 	file := sourceFile(t, "[agent]\ncuont=1\n")
 	_, err := Sources{
 		File: file,
-		Environ: []string{"RDMAD_LIMITS_WORKERS=0", "RDMAD_LIMITS_WORKRES=1", "RDMAD_PEER_NAME=b", "RDMAD_NONSENSE_NAME=1",
+		Environ: []string{"RDMAD_LIMITS_WORKERS=0", "RDMAD_LIMITS_WORKRES=1", "RDMAD_PEER_NAME=b", "RDMAD_NONSENSE_NAME=1", "RDMAD_SOCKETS=/y",
 			"RDMAD_LIMITS_STRIKES=many", "RDMAD_GROUP_SEND_ENABLED=yes", "RDMAD_TLS_CERT=/\xff",
 			"RDMAD_LIMITS_SERVICES=99999999999999999999"},
 		Set: []string{"limits.servics=1", "log.level", "log.level=loud", "domain.name=x", "node.socket=/\xff", "agent.count=-99999999999999999999"},
@@ -73,6 +73,7 @@ func TestSourcesRefuse(t *testing.T) {
 		`environment RDMAD_LIMITS_WORKRES: unknown variable, did you mean "RDMAD_LIMITS_WORKERS"?`,
 		`environment RDMAD_PEER_NAME: [[peer]] is a list, which can only be in the file`,
 		`environment RDMAD_NONSENSE_NAME: unknown variable`,
+		`environment RDMAD_SOCKETS: unknown variable, did you mean "RDMAD_SOCKET"?`,
 		`environment RDMAD_LIMITS_STRIKES: limits.strikes: must be an integer, got a string`,
 		`environment RDMAD_LIMITS_SERVICES: limits.services: must be 1 to 65535, got 99999999999999999999`,
 		`flag --set agent.count: agent.count: must be 1 to 64, got -99999999999999999999`,

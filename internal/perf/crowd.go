@@ -58,7 +58,7 @@ func (d *Lead) Ending() {
 // Join with the other end of the connection that start returns; connected may be nil. Errors for
 // which IsInput is true have done nothing.
 func Muster(ctx context.Context, src Source, address string, tool Crowd, start func(context.Context) (net.Conn, error), connected func(own, theirs Used)) (any, error) {
-	l, err := link.Dial(ctx, address, src.greeting(tool))
+	l, err := dial(ctx, src, address, tool)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmad/rdmad/internal/fabric"
 	"github.com/rdmad/rdmad/internal/perf/link"
 )
@@ -80,12 +82,21 @@ func Client(ctx context.Context, n *Node, address string, tool Tool, connected O
 	if err := tool.Check(n.Caps()); err != nil {
 		return nil, err
 	}
-	l, err := link.Dial(ctx, address, n.source.greeting(tool))
+	l, err := dial(ctx, n.source, address, tool)
 	if err != nil {
 		return nil, err
 	}
 	result, err := asClient(ctx, n, l, tool, connected)
 	return result, finish(l, err)
+}
+
+// dial reaches the server at address.
+func dial(ctx context.Context, src Source, address string, tool Tool) (*link.Link, error) {
+	l, err := link.Dial(ctx, address, src.greeting(tool))
+	if errors.Is(err, unix.ECONNREFUSED) {
+		err = fmt.Errorf("%w (no server listens there: start it first, on that machine, with: rdmad perf %s)", err, tool.Name())
+	}
+	return l, err
 }
 
 func asClient(ctx context.Context, n *Node, l *link.Link, tool Tool, connected Observer) (any, error) {

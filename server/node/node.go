@@ -64,6 +64,9 @@ func Run(ctx context.Context, c Config, register Register) error {
 		sources.File = DefaultFile
 	}
 	loaded, err := sources.Load(ctx)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w (print one to begin with: rdmad config example)", err)
+	}
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}

@@ -266,7 +266,8 @@ func TestRefusal(t *testing.T) {
 // What is wrong with the configuration is said before anything is started.
 func TestBadConfig(t *testing.T) {
 	for what, c := range map[string]node.Config{
-		"no such file":      {File: "/nonexistent/config.toml"},
+		"no such file": {File: "/nonexistent/config.toml"},
+		"print one to begin with: rdmad config example": {File: "/nonexistent/config.toml"},
 		"node.surname":      {File: os.DevNull, Set: []string{"node.surname=x"}},
 		"RegisterLimit":     {File: "/nonexistent/config.toml", RegisterLimit: -time.Second},
 		"registers methods": {},

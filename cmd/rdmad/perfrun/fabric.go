@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -112,6 +113,15 @@ func (f Fabric) noRDMA(useless func(string, bool) error) error {
 		useless("--mtu", f.MTU != 0), useless("--rdma-cm", f.CM))
 }
 
+// withDevices says where to look for devices, unless the error has done so.
+func withDevices(err error) error {
+	const command = "rdmad devices"
+	if strings.Contains(err.Error(), command) {
+		return err
+	}
+	return fmt.Errorf("%w (see: %s)", err, command)
+}
+
 // open opens a device, and calls it bad input if what the flags name is not there.
 func open(s perf.Source, host string) (*perf.Node, error) {
 	n, err := s.Open(host)
@@ -119,7 +129,7 @@ func open(s perf.Source, host string) (*perf.Node, error) {
 	var nothing *libfabric.OpenError
 	var refused *verbs.ConfigError
 	if errors.As(err, &missing) || errors.As(err, &nothing) || errors.As(err, &refused) || errors.Is(err, fabric.ErrNotSupported) {
-		return nil, perf.Inputf("%w (see: rdmad devices)", err)
+		return nil, perf.Inputf("%w", withDevices(err))
 	}
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
 		return nil, perf.Inputf("%w: want an IP address of this machine (--source)", err)

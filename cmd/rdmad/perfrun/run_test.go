@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/rdmad/rdmad/internal/perf/pingpong"
@@ -28,5 +29,14 @@ func TestInterruptedWhileResolving(t *testing.T) {
 	_, err := Run(ctx, Options{Fabric: Fabric{Name: "tcp", GIDIndex: -1}, Host: "server.invalid", Port: 1, Out: io.Discard, Remarks: io.Discard}, &pingpong.Tool{})
 	if why := <-given; !errors.Is(err, context.Canceled) || !errors.Is(why, context.Canceled) {
 		t.Errorf("%v; the question has ended with: %v", err, why) // a deadline: the resolver's, of 5 s
+	}
+}
+
+// Where devices are to be seen is said once.
+func TestDevicesAreNamedOnce(t *testing.T) {
+	for _, text := range []string{"no such device", "no such device (see: rdmad devices): no reason"} {
+		if got := withDevices(errors.New(text)).Error(); strings.Count(got, "rdmad devices") != 1 {
+			t.Error(got)
+		}
 	}
 }
