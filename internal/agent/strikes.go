@@ -111,13 +111,16 @@ func (d *Domain) Offence(w *Worker, what Misdeed) {
 // damage counts an error in the memory of a lane, which all workers of the domain can
 // write to: owners and headers there say nothing about who it was. Only if a single
 // process of the domain is left, and attached, and nothing is left that another one may
-// have written before it died, it was that one. here says that no peer
+// have written before it died, it was that one. It was never this process, which writes what is
+// right: a service in it is alone with the memory that another one has given to its children. here says that no peer
 // can have done it: what a peer's daemon can write to are slots of lanes to and from it,
 // and no words.
 func (d *Domain) damage(here bool) {
-	if here && !d.mixed && len(d.present) == 1 && !d.present[0].Gone && !d.parted.live(d.present[0].PID) {
-		d.Offence(d.present[0], badSlots)
-		return
+	if here && !d.mixed && len(d.present) == 1 {
+		if w := d.present[0]; !w.Gone && w.PID != ownPID && !d.parted.live(w.PID) {
+			d.Offence(w, badSlots)
+			return
+		}
 	}
 	d.agent.Count.Damages++
 	now := shm.Nanotime()

@@ -132,10 +132,10 @@ func TestWordsBesideOneThatHasParted(t *testing.T) {
 		lane   bool
 		blamed bool
 	}{
-		"alive":            {parent, true, false},
-		"without a lane":   {parent, false, true},
+		"alive":            {os.Getpid(), true, false},
+		"without a lane":   {os.Getpid(), false, true},
 		"dead":             {dead.Process.Pid, true, true},
-		"the same process": {os.Getpid(), true, true},
+		"the same process": {parent, true, true},
 		"unknown":          {0, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestWordsBesideOneThatHasParted(t *testing.T) {
 			out, _ := s.localLane(t)
 			k := s.judged(5, 0)
 			a, b := s.addWorker(7), s.addWorker(8)
-			a.view.PID, b.view.PID = os.Getpid(), x.pid
+			a.view.PID, b.view.PID = parent, x.pid
 			if x.lane {
 				b.view.uses[0] = 1
 			}
@@ -156,6 +156,21 @@ func TestWordsBesideOneThatHasParted(t *testing.T) {
 				t.Errorf("blamed: %v; %d damages", blamed, s.a.Count.Damages)
 			}
 		})
+	}
+}
+
+// A service in the core is blamed for nothing that others can have written, also when it is the only process of the domain: one that has
+// died may have given the memory to its children.
+func TestWordsBesideAServiceInTheCore(t *testing.T) {
+	s := newSide(t, nil)
+	out, _ := s.localLane(t)
+	k := s.judged(5, 0)
+	own, hostile := s.addWorker(7), s.addWorker(8)
+	own.view.PID, hostile.view.PID = os.Getpid(), os.Getppid()
+	s.bury(hostile) // it has died, without a goodbye
+	s.spoil(t, own, out.Ring, 64)
+	if len(k.out) != 0 || own.view.offences.Total != 0 || s.a.Count.Damages != 64 {
+		t.Errorf("%d are blamed, %d offences, %d damages", len(k.out), own.view.offences.Total, s.a.Count.Damages)
 	}
 }
 

@@ -2,6 +2,9 @@ package agent
 
 import "os"
 
+// ownPID is the process id of the core, and of the services in it.
+var ownPID = os.Getpid()
+
 // ExpectNone ends the wait for tenants.
 func (d *Domain) ExpectNone() {
 	d.Expecting = false
@@ -14,9 +17,8 @@ func (d *Domain) ExpectNone() {
 
 // DismissOwn lets services of this process take no new requests, and returns how many they have.
 func (d *Domain) DismissOwn() (busy int) {
-	own := os.Getpid()
 	for _, w := range d.present {
-		if w.PID == own {
+		if w.PID == ownPID {
 			w.leaving = true
 			busy += w.outstanding
 		}

@@ -28,7 +28,7 @@ func TestIDsOfTheGone(t *testing.T) {
 		workers: map[int]*worker{}, leaving: map[int]int{1: 1, 2: 1, 4: 2}, lastID: slots.MaxOwner - 1,
 	}
 	for _, want := range []int{slots.MaxOwner, 3, 5} {
-		if id, err := d.freeID(1); id != want || err != nil {
+		if id, err := d.freeID(&worker{pid: 1}); id != want || err != nil {
 			t.Errorf("id %d, %v, want %d", id, err, want)
 		}
 	}

@@ -15,6 +15,14 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 )
 
+// ofOthers makes the processes of a test those of others until it ends: what holds for services in the core holds for none of them.
+func ofOthers(t *testing.T) {
+	t.Helper()
+	own := ownPID
+	t.Cleanup(func() { ownPID = own })
+	ownPID = -1 // no process has it
+}
+
 // served starts the next core with a socket for workers.
 func served(t *testing.T, cfg *config.Config, core func() (*conductor, func())) (c *conductor, end func()) {
 	t.Helper()
@@ -40,6 +48,7 @@ func attached(t *testing.T, cfg *config.Config, c *conductor) (*client.Conn, *wo
 // A process that was disconnected for its offences is kept out by every later core, also when its domain has got other memory
 // since, and until it is dead.
 func TestOutcastsOfOtherMemory(t *testing.T) {
+	ofOthers(t)
 	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
 	core := successors(t, cfg)
 	serve := func() (*conductor, func()) { return served(t, cfg, core) }
@@ -100,6 +109,7 @@ func TestOutcastsOfOtherMemory(t *testing.T) {
 
 // So it is if its domain gets other memory in the moment before it is disconnected: nothing is kept of it as a worker then.
 func TestOutcastOfMemoryThatWasReplacedJustNow(t *testing.T) {
+	ofOthers(t)
 	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
 	core := successors(t, cfg)
 	first, end := served(t, cfg, core)

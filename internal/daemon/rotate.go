@@ -54,11 +54,12 @@ func (w *worker) offend() {
 	}
 }
 
-// strikeOut disconnects a worker that has n offences, of which it says what the last one was.
+// strikeOut disconnects a worker that has n offences, of which it says what the last one was. A service in the core stays: it is this
+// process that would be kept out, and the core, which ends without the service, with it.
 func (c *conductor) strikeOut(d *domain, view *agent.Worker, n int, last agent.Misdeed) {
 	c.mu.Lock()
 	w := d.workers[view.ID]
-	if w == nil || w.view != view || w.struck > 0 {
+	if w == nil || w.view != view || w.struck > 0 || w.own() {
 		c.mu.Unlock()
 		return
 	}
@@ -83,10 +84,16 @@ func (w *worker) offended() string {
 
 // castOut keeps the process of a worker that was disconnected for its offences from attaching again, until departed. mu is held.
 func (c *conductor) castOut(w *worker) {
-	if w.pid > 0 { // 0: of another namespace, whoever it is
+	if w.canBeCastOut() {
 		c.outcasts[w.pid]++
 	}
 }
+
+// own reports whether the worker is a service in the core.
+func (w *worker) own() bool { return w.pid == ownPID }
+
+// canBeCastOut: not who has no number here, being of another namespace, nor this process, of which an earlier core may have left the number.
+func (w *worker) canBeCastOut() bool { return w.pid > 0 && !w.own() }
 
 // dismiss ends the attachment, whose serveWorker cleans up. A worker that does not read
 // is not waited for.
@@ -264,7 +271,7 @@ func (c *conductor) replace(d, next *domain, why string) (ends []agent.Ending, w
 func (c *conductor) departed(w *worker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.struck > 0 && w.pid > 0 {
+	if w.struck > 0 && w.canBeCastOut() {
 		if c.outcasts[w.pid]--; c.outcasts[w.pid] == 0 {
 			delete(c.outcasts, w.pid)
 			c.keepNoMore(w.outcastKey())

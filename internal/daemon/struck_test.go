@@ -13,6 +13,7 @@ import (
 // A process that was disconnected for its offences, and lives on, is that for the next core, too: it may not attach, and its
 // word that it touches its slots no more counts for nothing. So it is if the core dies before it has disconnected it.
 func TestNextCoreKnowsOffenders(t *testing.T) {
+	ofOthers(t)
 	for name, dismissed := range map[string]bool{"disconnected": true, "about to be disconnected": false} {
 		t.Run(name, func(t *testing.T) {
 			cfg := parsed(t, "[limits]\ndomain_strikes = 0\n[observe]\ncounters = \"off\"\n") // it keeps its memory

@@ -132,7 +132,7 @@ func (c *conductor) identify() {
 // not before it has to be, which is long before the core serves while tenants take their time: the program before can be started again
 // until then. Tools and tenants leave nothing behind when the core ends.
 func (c *conductor) identifyFor(w *worker) {
-	if w.role == attach.RoleTool || w.pid == ownPID {
+	if w.role == attach.RoleTool || w.own() {
 		return
 	}
 	c.identifying.Lock()

@@ -230,7 +230,7 @@ func (c *conductor) enlist(w *worker) error {
 // bell is what wakes the agent of the worker's domain. All of its processes share one, and each can have it keep those who ring it waiting (F_SETFL,
 // and a full counter): who is in this process gets the agent's own, or a worker could stop the core.
 func (w *worker) bell() *shm.Bell {
-	if w.pid == ownPID {
+	if w.own() {
 		return w.domain.agent.Commands.Bell()
 	}
 	return w.domain.bell
@@ -335,7 +335,7 @@ func (d *domain) enlist(w *worker) error {
 		return withoutMemory(err)
 	}
 	c.mu.Lock()
-	w.id, err = d.freeID(w.pid)
+	w.id, err = d.freeID(w)
 	if err == nil && d.retired {
 		err = agent.ErrRetired
 	}
@@ -374,12 +374,12 @@ func (d *domain) enlist(w *worker) error {
 	return nil
 }
 
-// freeID finds an attach id for a process that no slot word carries any more. The limit of
+// freeID finds an attach id for w that no slot word carries any more. The limit of
 // processes does not hold for services in the core, without which it would end. conductor.mu is
 // held, and the agent never waits for that.
-func (d *domain) freeID(process int) (int, error) {
+func (d *domain) freeID(w *worker) (int, error) {
 	limit := d.conductor.live().Limits.Workers
-	if len(d.workers) >= limit && process != ownPID {
+	if len(d.workers) >= limit && !w.own() {
 		return 0, fmt.Errorf("%w: %d workers are attached to domain %s (limits.workers)", attach.ErrLimit, limit, d.name)
 	}
 	id := 0
