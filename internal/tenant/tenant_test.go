@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/internal/tenant"
 	"github.com/rdmad/rdmad/server"
@@ -93,5 +97,71 @@ func TestTenantLeaves(t *testing.T) {
 				t.Errorf("it has settled %d times, want %d", n, c.settled)
 			}
 		})
+	}
+}
+
+// A core that lacks what an attachment takes when its domain has got new memory refuses its own services, too. They try again, and the
+// core goes on.
+func TestRefusedWhenItAttachesAgain(t *testing.T) {
+	a, _ := daemontest.Pair(t, "")
+	dir := t.TempDir()
+	socket, other := filepath.Join(dir, "s"), filepath.Join(dir, "o")
+	if err := os.Symlink(a.Socket, socket); err != nil {
+		t.Fatal(err)
+	}
+	// point makes socket lead somewhere else, in one step.
+	point := func(to string) {
+		t.Helper()
+		if err := errors.Join(os.Symlink(to, socket+"~"), os.Rename(socket+"~", socket)); err != nil {
+			t.Error(err)
+		}
+	}
+	full, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: other, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	refused := make(chan error, 1)
+	go func() {
+		sock, err := full.AcceptUnix()
+		if err != nil {
+			refused <- err
+			return
+		}
+		c := attach.NewConn(sock)
+		defer c.Close()
+		if _, _, err = c.Recv(); err == nil {
+			point(a.Socket)
+			err = c.Send(&attach.Message{Type: attach.TypeFail, Fail: attach.FailFor(attach.ErrLimit)})
+		}
+		refused <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	registered, left := make(chan int, 2), make(chan error, 1)
+	n := 0
+	serves := tenant.Of(func(_ context.Context, s *server.Server) error {
+		n++
+		registered <- n
+		if n == 1 {
+			point(other)
+			return s.Close() // Serve returns as it does when the daemon has ended the attachment
+		}
+		return nil
+	})
+	go func() { left <- serves(ctx, socket, func() {}) }()
+	for range 2 {
+		select {
+		case <-registered:
+		case err := <-left:
+			t.Fatalf("the tenant has left: %v", err)
+		}
+	}
+	if err := <-refused; err != nil {
+		t.Errorf("it was not refused: %v", err)
+	}
+	cancel()
+	if err := <-left; err != nil {
+		t.Errorf("a tenant that is told to stop: %v", err)
 	}
 }
