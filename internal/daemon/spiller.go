@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,11 +34,13 @@ type spiller struct {
 	// running counts the tasks that may look at slots, or have the agent do so.
 	running sync.WaitGroup
 
+	// unread is the size of sent. It is changed with mu held, and read also without: mu is held while memory is made and something is
+	// sent, for which who holds conductor.mu must not wait.
+	unread atomic.Int64
+	// mu is held by who changes what was sent.
 	mu sync.Mutex
-	// sent are the spills that the worker has not said to have read, oldest first;
-	// unread is their size.
+	// sent are the spills that the worker has not said to have read, oldest first.
 	sent     []sentSpill
-	unread   int
 	seq      uint64
 	watching bool
 	over     bool // the worker is disconnected
@@ -123,11 +126,11 @@ func (s *spiller) send(spill []byte) error {
 	if len(s.sent) == mostSent {
 		return errMuch
 	}
-	if s.unread > 0 && s.unread+len(spill) > s.most {
+	if unread := s.held(); unread > 0 && unread+len(spill) > s.most {
 		if time.Since(s.sent[0].at) < s.grace {
 			return errMuch // it may be about to read
 		}
-		return s.disconnect(fmt.Sprintf("the process has left %d bytes of answers unread, and %d more wait (limits.spill_bytes is %d)", s.unread, len(spill), s.most))
+		return s.disconnect(fmt.Sprintf("the process has left %d bytes of answers unread, and %d more wait (limits.spill_bytes is %d)", unread, len(spill), s.most))
 	}
 	fd, err := s.store(spill)
 	if err != nil {
@@ -138,7 +141,7 @@ func (s *spiller) send(spill []byte) error {
 		return err
 	}
 	s.seq++
-	s.unread += len(spill)
+	s.unread.Add(int64(len(spill)))
 	s.sent = append(s.sent, sentSpill{s.seq, fd, len(spill), time.Now()})
 	return nil
 }
@@ -162,7 +165,7 @@ func (s *spiller) taken(seq uint64) {
 func (s *spiller) drop(cut bool) {
 	o := s.sent[0]
 	s.sent = slices.Delete(s.sent, 0, 1)
-	s.unread -= o.bytes
+	s.unread.Add(-int64(o.bytes))
 	if cut {
 		_ = unix.Ftruncate(o.fd, 0)
 	}
@@ -175,11 +178,11 @@ func (s *spiller) look() error {
 	if s.over {
 		return errSlow
 	}
-	if s.unread == 0 || s.patience == 0 {
+	if len(s.sent) == 0 || s.patience == 0 {
 		return nil
 	}
 	if waited := time.Since(s.sent[0].at); waited > s.patience {
-		return s.disconnect(fmt.Sprintf("the process has left %d bytes of answers unread for %s (limits.spill_timeout)", s.unread, waited.Round(time.Millisecond)))
+		return s.disconnect(fmt.Sprintf("the process has left %d bytes of answers unread for %s (limits.spill_timeout)", s.held(), waited.Round(time.Millisecond)))
 	}
 	return nil
 }
@@ -213,7 +216,7 @@ func (s *spiller) watch() {
 	}
 	for {
 		s.mu.Lock()
-		if s.look() != nil || s.unread == 0 {
+		if s.look() != nil || len(s.sent) == 0 {
 			s.watching = false
 			s.mu.Unlock()
 			return
@@ -226,11 +229,7 @@ func (s *spiller) watch() {
 }
 
 // held returns the bytes that the worker has not read.
-func (s *spiller) held() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unread
-}
+func (s *spiller) held() int { return int(s.unread.Load()) }
 
 // end gives up the descriptors of a worker that is detached. It may still read what it
 // was sent, unless that is cut, because it has said goodbye or is not trusted: its id is free then, and with the next one it

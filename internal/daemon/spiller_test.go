@@ -416,3 +416,34 @@ func TestSpillInParts(t *testing.T) {
 		t.Errorf("%d answers; %+v", got, r.counts())
 	}
 }
+
+// A status waits for nobody whose answers are just being moved: it is put together with conductor.mu held, for which all wait.
+func TestStatusBesideASpill(t *testing.T) {
+	r := newSpillerRig(t, config.Limits{SpillBytes: 1 << 20})
+	store, begun, goOn := r.s.store, make(chan bool), make(chan bool)
+	r.s.store = func(spill []byte) (int, error) {
+		begun <- true
+		<-goOn
+		return store(spill)
+	}
+	sent, told := make(chan error, 1), make(chan int, 1)
+	r.s.w.spiller = r.s
+	go func() { sent <- r.s.send(slots.NewSpill(0)) }()
+	<-begun
+	go func() { told <- r.s.w.status(agent.Flight{}).SpillUnread }()
+	select {
+	case n := <-told:
+		if n != 0 {
+			t.Errorf("%d bytes are unread, and nothing was sent", n)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the status waits for the memory of a spill")
+	}
+	close(goOn)
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	if n := r.s.w.status(agent.Flight{}).SpillUnread; n != len(slots.NewSpill(0)) {
+		t.Errorf("%d bytes are unread", n)
+	}
+}
