@@ -79,8 +79,8 @@ func (c *conductor) freeUntold(w *worker, h *attach.Have) {
 	}
 	c.mu.Lock()
 	var free []*region
-	for _, r := range w.domain.regions.list {
-		if r != nil && r.adopted && r.owner == w && !known[*attach.InfoOf(r.view.ID)] && !slices.Contains(h.Asking, r.seq) {
+	for r := range w.regions.own {
+		if r.adopted && !known[*attach.InfoOf(r.view.ID)] && !slices.Contains(h.Asking, r.seq) {
 			free = append(free, r)
 		}
 	}

@@ -65,6 +65,9 @@ const maxRegions = 1 << 24
 // regionUse is what a worker has of regions. Guarded by conductor.mu.
 type regionUse struct {
 	bytes, count int
+	// own are those that exist. Who needs a worker's does not look through the domain's, of which there may be very many: all
+	// others wait for conductor.mu meanwhile.
+	own map[*region]struct{}
 	// freed is how many of them are free and still needed; changed is closed and
 	// replaced when there is one less.
 	freed   int
@@ -114,20 +117,21 @@ func (c *conductor) sendRegion(r *region, seq uint64) {
 	}
 }
 
-// regionFor returns the region that was made for a question, with mu held for reading, or nil.
+// regionFor returns the region that was made for a question, with mu held for reading, or nil. Only a worker that has seen a core die
+// asks a question again.
 func (c *conductor) regionFor(w *worker, m *attach.Message) *region {
+	if !w.adopted || m.Seq == 0 {
+		return nil
+	}
 	c.mu.Lock()
 	var found *region
-	for _, r := range w.domain.regions.list {
-		if r != nil && r.owner == w && r.seq == m.Seq && r.want == m.Region.Size && !r.freeing {
+	for r := range w.regions.own {
+		if r.seq == m.Seq && r.want == m.Region.Size && !r.freeing {
 			found = r
 		}
 	}
 	c.mu.Unlock()
-	if found == nil || m.Seq == 0 {
-		return nil
-	}
-	if !found.hold() {
+	if found == nil || !found.hold() {
 		return nil
 	}
 	return found
@@ -255,6 +259,7 @@ func (t *regionTable) grow(n int) {
 func (t *regionTable) restore(r *region, i, generation uint32) slots.RegionID {
 	t.grow(int(i) + 1)
 	t.list[i], t.generations[i] = r, generation
+	r.owner.regions.add(r)
 	return slots.MakeRegionID(i, generation)
 }
 
@@ -269,9 +274,25 @@ func (t *regionTable) enter(r *region) slots.RegionID {
 		t.grow(len(t.list) + 1)
 	}
 	t.list[i] = r
+	r.owner.regions.add(r)
 	t.generations[i]++
 	t.lastGeneration = max(t.lastGeneration, t.generations[i])
 	return slots.MakeRegionID(i, t.generations[i])
+}
+
+// remove ends what enter or restore began.
+func (t *regionTable) remove(r *region) {
+	i := r.view.ID.Index()
+	t.list[i] = nil
+	t.free = append(t.free, i)
+	delete(r.owner.regions.own, r)
+}
+
+func (u *regionUse) add(r *region) {
+	if u.own == nil {
+		u.own = make(map[*region]struct{})
+	}
+	u.own[r] = struct{}{}
 }
 
 // find returns the region with the given id if w owns it, else nil.
@@ -320,12 +341,7 @@ func (r *region) free() {
 // freeRegions frees the regions of a worker that is gone.
 func (c *conductor) freeRegions(w *worker) {
 	c.mu.Lock()
-	var mine []*region
-	for _, r := range w.domain.regions.list {
-		if r != nil && r.owner == w {
-			mine = append(mine, r)
-		}
-	}
+	mine := slices.Collect(maps.Keys(w.regions.own))
 	c.mu.Unlock()
 	for _, r := range mine {
 		r.free()
@@ -398,8 +414,7 @@ func (c *conductor) release(r *region) {
 		})
 	}
 	c.mu.Lock()
-	d.regions.list[r.view.ID.Index()] = nil
-	d.regions.free = append(d.regions.free, r.view.ID.Index())
+	d.regions.remove(r)
 	d.keepNoMore(r.key())
 	// One step with the counts: who finds a full quota and nothing freed gives up.
 	r.owner.regions.freed--
