@@ -115,3 +115,26 @@ func TestSealedIsPromised(t *testing.T) {
 		t.Errorf("%d bytes are promised, and the room was looked at %d times", promised.bytes, asked)
 	}
 }
+
+// Huge pages that are to be left are not asked of the kernel.
+func TestHugePagesAreLeft(t *testing.T) {
+	few := func() (uint64, string) { return hugepageSize - 1, "the test" }
+	options := CreateOptions{Name: "test", Kind: KindTest, Size: HeaderSize + 1, Hugepages: HugepagesRequire, HugeAvailable: few}
+	if _, err := Create(options); !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), "the test leaves") {
+		t.Errorf("one that is required: %v", err)
+	}
+	options.Hugepages = HugepagesTry
+	s, err := Create(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Huge() || len(s.Bytes()) != Whole(options.Size, false) {
+		t.Errorf("huge: %v, %d bytes", s.Huge(), len(s.Bytes()))
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := enoughHuge(hugepageSize-1, few); err != nil {
+		t.Errorf("as many as there are: %v", err)
+	}
+}

@@ -54,6 +54,17 @@ type CreateOptions struct {
 	// needs more of them is refused. To find out by trying, in a control group with a limit, would bring the kernel's
 	// out-of-memory killer on this process: since Linux 4.19 also where fallocate could fail instead.
 	Available func() (bytes uint64, by string)
+	// HugeAvailable, if it is not nil, is Available for huge pages: what others need of them is left.
+	HugeAvailable func() (bytes uint64, by string)
+}
+
+// Whole returns how many bytes a segment takes of which so many are wanted: whole pages, huge ones or not.
+func Whole(size int, huge bool) int {
+	page := os.Getpagesize()
+	if huge {
+		page = hugepageSize
+	}
+	return (size + page - 1) / page * page
 }
 
 // Create makes, prefaults, seals and maps a segment and writes its header. All
@@ -76,11 +87,13 @@ func Create(o CreateOptions) (*Segment, error) {
 }
 
 func create(o CreateOptions, huge bool) (_ *Segment, err error) {
-	flags, page := unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING, os.Getpagesize()
+	flags, available, size := unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING, o.Available, Whole(o.Size, huge)
 	if huge {
-		flags, page = flags|unix.MFD_HUGETLB, hugepageSize
+		flags, available = flags|unix.MFD_HUGETLB, nil
+		if err := enoughHuge(size, o.HugeAvailable); err != nil {
+			return nil, fmt.Errorf("shm: segment %q: prefault %d bytes: %w", o.Name, size, err)
+		}
 	}
-	size := (o.Size + page - 1) / page * page
 	fd, err := unix.MemfdCreate(o.Name, flags)
 	if err != nil {
 		return nil, fmt.Errorf("shm: memfd_create %q: %w", o.Name, err)
@@ -93,10 +106,6 @@ func create(o CreateOptions, huge bool) (_ *Segment, err error) {
 	}()
 	if err = f.Truncate(int64(size)); err != nil {
 		return nil, fmt.Errorf("shm: segment %q: set size %d: %w", o.Name, size, err)
-	}
-	available := o.Available
-	if huge {
-		available = nil
 	}
 	if err = takePages(fd, size, available); err != nil {
 		return nil, fmt.Errorf("shm: segment %q: prefault %d bytes: %w", o.Name, size, err)
@@ -132,6 +141,18 @@ func checkMemory(size int) error {
 	}
 	if total := uint64(info.Totalram) * uint64(info.Unit); uint64(size) > total {
 		return fmt.Errorf("the machine has %d bytes: %w", total, unix.ENOMEM)
+	}
+	return nil
+}
+
+// enoughHuge refuses a segment for which there are too few huge pages. Unlike ordinary ones these are no promise: what two that are made
+// at once are told to be there for each, the kernel gives to one.
+func enoughHuge(size int, available func() (uint64, string)) error {
+	if available == nil {
+		return nil
+	}
+	if n, by := available(); uint64(size) > n {
+		return fmt.Errorf("%s leaves %d bytes: %w", by, n, unix.ENOMEM)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"io/fs"
+	"math/bits"
 	"strings"
 )
 
@@ -60,4 +61,23 @@ func cached(stat, prefix string) (n uint64) {
 		}
 	}
 	return n
+}
+
+// HugePages returns how many bytes there are in huge pages of the default size that nobody has or has reserved, and the file that
+// says so; none if the kernel has no such pages.
+func HugePages(root fs.FS) (bytes uint64, where string) {
+	m := make(map[string]uint64)
+	for line := range strings.Lines(read(root, "proc", "meminfo")) {
+		if f := strings.Fields(line); len(f) >= 2 {
+			if n, ok := value(f[1]); ok {
+				m[f[0]] = n
+			}
+		}
+	}
+	free := m["HugePages_Free:"] - min(m["HugePages_Free:"], m["HugePages_Rsvd:"])
+	high, bytes := bits.Mul64(free, m["Hugepagesize:"]<<10)
+	if high > 0 {
+		bytes = Unlimited
+	}
+	return bytes, "/proc/meminfo (HugePages_Free)"
 }

@@ -46,3 +46,17 @@ func TestMemory(t *testing.T) {
 	files["proc/meminfo"] = "MemAvailable: 99999999999999999999 kB\nMemAvailable: 18446744073709551615 kB\nMemAvailable:\n"
 	expect("the machine says nonsense", 200, "/"+v1+"old/memory.limit_in_bytes")
 }
+
+func TestHugePages(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"": 0,
+		"HugePages_Free: 5\nHugePages_Rsvd: 2\nHugepagesize: 2048 kB\n":                  3 * (2 << 20),
+		"HugePages_Free: 5\nHugePages_Rsvd: 7\nHugepagesize: 2048 kB\n":                  0,
+		"HugePages_Free: x\nHugepagesize: 2048 kB\n":                                     0,
+		"HugePages_Free: 18446744073709551615\nHugepagesize: 18446744073709551615 kB\nx": Unlimited,
+	} {
+		if got, where := HugePages(machine(map[string]string{"proc/meminfo": text})); got != want || where == "" {
+			t.Errorf("%q: %d by %q, want %d", text, got, where, want)
+		}
+	}
+}

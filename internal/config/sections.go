@@ -295,7 +295,8 @@ func memoryKeys() []key {
 	return []key{
 		bind("hugepages", "off", func(m *Memory) *shm.HugepageMode { return &m.Hugepages },
 			hugepages(),
-			`Huge pages for segments: "require" fails without them, "try" uses ordinary pages when none are free.`),
+			`Huge pages for the slots of lanes, and for regions of 16 MiB and more, which leave 64 MiB of them to lanes: "require" fails without `+
+				`them, "try" uses ordinary pages when none are free.`),
 	}
 }
 
@@ -383,7 +384,7 @@ func limitKeys() []key {
 			"How long a call waits for a configured peer that is not connected; 0s fails it at once."),
 		bind("region_bytes", int64(1<<30), func(l *Limits) *int { return &l.RegionBytes },
 			number(0, 1<<40, 1),
-			"The most memory in regions of one process, in bytes, in whole pages. It is taken when a region is made, and "+
+			"The most memory in regions of one process, in bytes, in whole pages, of 2 MiB each where a region is of huge ones (memory.hugepages). It is taken when a region is made, and "+
 				"registered with the fabric device when it is used. A service that operates on regions needs 4 MiB of its own; "+
 				"large messages use what else there is, up to 256 MiB of it, and do without where there is none."),
 		bind("region_count", int64(256), func(l *Limits) *int { return &l.RegionCount },

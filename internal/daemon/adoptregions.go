@@ -52,11 +52,11 @@ func (d *domain) adoptRegion(l *leftover[regionMeta]) (*region, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &region{domain: d, owner: w, size: m.Size, want: m.Want, seq: m.Seq, adopted: true, seg: seg, freeing: m.Freed}
+	r := &region{domain: d, owner: w, regionMemory: regionMemory{size: m.Size, charged: chargeFor(m.Size, len(seg.Bytes()))}, want: m.Want, seq: m.Seq, adopted: true, seg: seg, freeing: m.Freed}
 	r.owned, r.disown = context.WithCancel(c.ctx)
 	c.mu.Lock()
 	r.view = d.newRegionView(r, d.regions.restore(r, uint32(l.n), m.Generation))
-	w.regions.bytes += r.size
+	w.regions.bytes += r.charged
 	w.regions.count++
 	d.regions.count++
 	c.mu.Unlock()

@@ -81,3 +81,45 @@ func TestNoSpillWithoutMemory(t *testing.T) {
 	}
 	shm.CloseFDs([]int{fd})
 }
+
+// What counts against limits.region_bytes is at least what is taken, also where huge pages are wanted: in small regions of these there
+// would be much that nobody has asked for.
+func TestRegionsCountWhatTheyTake(t *testing.T) {
+	const mib, limit = 1 << 20, 1 << 30
+	for _, mode := range []shm.HugepageMode{shm.HugepagesOff, shm.HugepagesTry, shm.HugepagesRequire} {
+		for _, want := range []int{1, 4096, 4097, 2 * mib, hugeRegion - 4096, hugeRegion, 20*mib - 4096, 20 * mib, 100*mib + 1, limit - 2*mib, limit} {
+			m := memoryOf(want, limit, mode)
+			taken, header := shm.Whole(shm.HeaderSize+m.size, m.pages != shm.HugepagesOff), shm.HeaderSize
+			if m.pages != shm.HugepagesOff {
+				header = 0
+			}
+			if m.size < want || m.charged < taken-header || m.charged > want+want/8+4096 {
+				t.Errorf("mode %d, %d bytes: %+v, and %d are taken", mode, want, m, taken)
+			}
+			if huge := m.pages == mode && mode != shm.HugepagesOff; huge != (mode == shm.HugepagesRequire && want >= hugeRegion || mode == shm.HugepagesTry && want >= hugeRegion && want < limit) {
+				t.Errorf("mode %d, %d bytes of %d: of huge pages: %v", mode, want, limit, huge)
+			}
+			if again := chargeFor(m.size, taken); again < taken-shm.HeaderSize || again > m.charged {
+				t.Errorf("mode %d, %d bytes: %d count, and %d for the next core", mode, want, m.charged, again)
+			}
+		}
+	}
+}
+
+// Regions leave some huge pages to lanes, as they do of other memory.
+func TestRegionsLeaveHugePages(t *testing.T) {
+	defer func(f func() (uint64, string)) { hugePages = f }(hugePages)
+	hugePages = func() (uint64, string) { return config.LeftByRegions + hugeRegion, "/proc/meminfo (HugePages_Free)" }
+	c, err := newConductor(parsed(t, "[observe]\ncounters = \"off\"\n[memory]\nhugepages = \"require\"\n"), 0, nil, nil, nil, false, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.stop)
+	p := pose(t, c, c.allDomains()[0], 1)
+	if _, err := p.allocOf(hugeRegion); !errors.Is(err, attach.ErrLimit) || !strings.Contains(err.Error(), "HugePages_Free) leaves 16777216 bytes") {
+		t.Errorf("a region that needs one page more: %v", err)
+	}
+	if _, err := p.alloc(); err != nil || p.w.regions.bytes != shm.Whole(1, false) {
+		t.Errorf("a small one: %v, %d bytes count", err, p.w.regions.bytes)
+	}
+}

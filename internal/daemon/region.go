@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +23,7 @@ import (
 type region struct {
 	domain *domain
 	owner  *worker
-	size   int // of the segment without its header page
+	regionMemory
 	seg    *shm.Segment
 	view   *agent.Region
 	// want is how many bytes the worker has asked for, with the question seq.
@@ -89,17 +88,16 @@ func (c *conductor) alloc(w *worker, m *attach.Message) error {
 		c.sendRegion(r, m.Seq)
 		return nil
 	}
-	page := int64(os.Getpagesize())
 	if limit := int64(c.live().Limits.RegionBytes); m.Region.Size > limit {
 		return fmt.Errorf("%w: a region of %d bytes, a process has at most %d (limits.region_bytes)", attach.ErrLimit, m.Region.Size, limit)
 	}
-	size := int((m.Region.Size + page - 1) / page * page)
-	if err := c.reserve(w, size); err != nil {
+	mem := memoryOf(int(m.Region.Size), c.live().Limits.RegionBytes, c.cfg.Memory.Hugepages)
+	if err := c.reserve(w, mem.charged); err != nil {
 		return err
 	}
-	r, err := c.newRegion(w, size, m)
+	r, err := c.newRegion(w, mem, m)
 	if err != nil {
-		c.unreserve(w, size)
+		c.unreserve(w, mem.charged)
 		return err
 	}
 	defer r.mu.RUnlock()
@@ -210,16 +208,16 @@ func (c *conductor) unreserveLocked(w *worker, size int) {
 
 // newRegion makes a region, with mu held for reading, and makes the agent know it. From then on
 // its worker, or the worker's death, can free it.
-func (c *conductor) newRegion(w *worker, size int, m *attach.Message) (*region, error) {
+func (c *conductor) newRegion(w *worker, mem regionMemory, m *attach.Message) (*region, error) {
 	d := w.domain
 	seg, err := shm.Create(shm.CreateOptions{
-		Name: "rdmad-region", Kind: shm.KindRegion, Size: shm.HeaderSize + size, Hugepages: c.cfg.Memory.Hugepages,
-		Available: leaving(config.LeftByRegions),
+		Name: "rdmad-region", Kind: shm.KindRegion, Size: shm.HeaderSize + mem.size, Hugepages: mem.pages,
+		Available: leaving(config.LeftByRegions), HugeAvailable: leavingOf(hugePages, config.LeftByRegions),
 	})
 	if err != nil {
 		return nil, withoutMemory(err)
 	}
-	r := &region{domain: d, owner: w, size: size, want: m.Region.Size, seq: m.Seq, seg: seg}
+	r := &region{domain: d, owner: w, regionMemory: mem, want: m.Region.Size, seq: m.Seq, seg: seg}
 	r.owned, r.disown = context.WithCancel(c.ctx)
 	r.mu.RLock()
 	c.mu.Lock()
@@ -418,7 +416,7 @@ func (c *conductor) release(r *region) {
 	d.keepNoMore(r.key())
 	// One step with the counts: who finds a full quota and nothing freed gives up.
 	r.owner.regions.freed--
-	c.unreserveLocked(r.owner, r.size)
+	c.unreserveLocked(r.owner, r.charged)
 	c.mu.Unlock()
 	r.disown()
 	// Its owner may hold it for ever, and that must not count for nobody.

@@ -55,9 +55,15 @@ func pose(t *testing.T, c *conductor, d *domain, id int) *posed {
 // alloc asks for a region.
 func (p *posed) alloc() (*attach.RegionInfo, error) {
 	p.t.Helper()
+	return p.allocOf(1)
+}
+
+// allocOf asks for a region of so many bytes.
+func (p *posed) allocOf(size int64) (*attach.RegionInfo, error) {
+	p.t.Helper()
 	p.seq++
 	c := p.w.domain.conductor
-	if err := c.alloc(p.w, &attach.Message{Type: attach.TypeAlloc, Seq: p.seq, Region: &attach.RegionInfo{Size: 1}}); err != nil {
+	if err := c.alloc(p.w, &attach.Message{Type: attach.TypeAlloc, Seq: p.seq, Region: &attach.RegionInfo{Size: size}}); err != nil {
 		return nil, err
 	}
 	m, fds, err := p.conn.Recv()
