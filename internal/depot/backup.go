@@ -246,10 +246,11 @@ func (b *Backup) takeItem(r record) *Item {
 
 func fdName(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// errFull and errMissed are why an item is not kept.
+// These are why an item is not kept.
 var (
-	errFull   = errors.New("no room")
-	errMissed = errors.New("it did not take it, and is told again")
+	errFull     = errors.New("no room")
+	errMissed   = errors.New("it did not take it, and is told again")
+	errUnlisted = errors.New("it is not in the catalog, and is told again")
 )
 
 // put keeps an item, whose key is not kept. The functions of a nil Backup do nothing;
@@ -261,7 +262,7 @@ func (b *Backup) put(i *Item) {
 	if err := b.keep(i, false); err != nil {
 		b.report(fmt.Errorf("depot: %s is not kept by the service manager: %w", i.Key, err))
 		b.unkept[i.Key] = true
-		b.due = b.due || errors.Is(err, errMissed)
+		b.due = b.due || !errors.Is(err, errFull)
 	}
 }
 
@@ -275,8 +276,15 @@ func (b *Backup) keep(i *Item, hurry bool) (err error) {
 		err = errMissed
 	default:
 		// After the descriptors: what is in the catalog is complete.
-		b.record(putOf(i))
-		return nil
+		r := putOf(i)
+		if err = b.catalog.append(&r); err == nil {
+			return nil
+		}
+		// Without it the descriptors are those of nothing.
+		for n := range i.FDs {
+			b.remove(fdName(i.Key, n))
+		}
+		err = fmt.Errorf("%w: %w", errUnlisted, err)
 	}
 	b.count(i, -1)
 	return err

@@ -424,6 +424,30 @@ func TestCatalogThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// An item that could not be written into the catalog is not taken for kept: it is put again.
+func TestItemThatCannotBeWritten(t *testing.T) {
+	r := newDeafRig(t)
+	r.put("a", "1")
+	undo := full(t)
+	r.put("b", strings.Repeat("1", 200))
+	undo()
+	if errs := r.said.take(); len(errs) != 1 || !errors.Is(errs[0], unix.EFBIG) && !errors.Is(errs[0], unix.ENOSPC) {
+		t.Errorf("it says %v", errs)
+	}
+	if !r.Owes() {
+		t.Error("nothing is to be told again")
+	}
+	r.reads()
+	if r.kept[fdName("b", 0)] != 0 {
+		t.Error("the manager has descriptors of what is in no catalog")
+	}
+	r.Heed()
+	r.reads()
+	if got := r.restart(); r.Owes() || got != "a1 b"+strings.Repeat("1", 200) {
+		t.Errorf("owes: %v; the next supervisor gets %q", r.Owes(), got)
+	}
+}
+
 // A catalog that the manager has not heard of is stored later, and only then those before it are removed.
 func TestRestoreNotHeard(t *testing.T) {
 	r := newDeafRig(t)
