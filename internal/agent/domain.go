@@ -15,8 +15,10 @@ type Domain struct {
 	ins      [slots.MaxLanes]*InLane
 	OutLanes []*OutLane
 	InLanes  []*InLane
-	Workers  [slots.MaxOwner + 1]*Worker
-	methods  []*Method // by the number in the method id
+	// displaced are lanes within the node that the last core has left and that have no place any more.
+	displaced []*OutLane
+	Workers   [slots.MaxOwner + 1]*Worker
+	methods   []*Method // by the number in the method id
 	// MethodBits is how many low bits of a method id are its number; the
 	// others tell methods apart that had it one after the other.
 	MethodBits int

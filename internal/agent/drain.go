@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -43,8 +45,17 @@ func (l *OutLane) SetDraining() {
 	}
 }
 
-// Undrain lets workers make requests again on a lane that is not down.
+// Displace makes workers look for another way for good: what is under way in the lane goes on.
+func (l *OutLane) Displace() {
+	l.domain.displaced = append(l.domain.displaced, l)
+	l.SetDraining()
+}
+
+// Undrain lets workers make requests again on a lane that is not down, nor displaced.
 func (l *OutLane) Undrain() {
+	if slices.Contains(l.domain.displaced, l) {
+		return
+	}
 	l.Draining = false
 	if l.Ring.State() == slots.LaneDraining && !l.IsClosed() {
 		l.Ring.SetState(slots.LaneOpen)

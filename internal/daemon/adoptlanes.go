@@ -45,7 +45,7 @@ func (d *domain) adoptLanes(left []leftover[laneMeta]) {
 			continue
 		}
 		d.lanes[info.ID] = info
-		placed, peered := c.places(info)
+		placed, peered := c.places(info, l.meta.Direction)
 		d.agent.Commands.Call(func() {
 			switch l.meta.Direction {
 			case laneOut:
@@ -70,7 +70,7 @@ func (a *laneAdoption) out(info *laneInfo, ring *slots.Ring, v *vault.Vault, pla
 	out.Peer = d.view.Peer(info.Peer)
 	switch {
 	case !placed:
-		out.Down("class " + info.Class + " has changed")
+		out.Down("class " + info.Class + ", or the node's name, has changed")
 		d.former = append(d.former, &outgoing{info: info, lane: out})
 	case !peered: // the lane is used again if it comes back
 		out.Down("node " + info.Peer + " is not a peer any more")
@@ -106,6 +106,9 @@ func (a *laneAdoption) within(info *laneInfo, ring *slots.Ring, v *vault.Vault, 
 	if out.IsClosed() { // the last core died while it gave up the domain's memory
 		out.Closed.Store(0)
 		ring.SetState(slots.LaneOpen)
+	}
+	if !placed { // what is under way goes on here, and nothing new comes: its name may be another node's now
+		out.Displace()
 	}
 	a.local = append(a.local, out)
 	a.waiting = append(a.waiting, in.Adopt()...)
@@ -174,8 +177,12 @@ func (d *domain) checkStrangers(info *laneInfo, ring *slots.Ring, v *vault.Vault
 	return fmt.Errorf("%w: process %d is at work in it, or may be, and was not adopted", errKept, stranger)
 }
 
-// places reports whether the node has a class for the lane, and whether its peer.
-func (c *conductor) places(l *laneInfo) (class, peer bool) {
+// places reports whether the node has a class for the lane, and whether its peer. A node that has another name now, such as that of a peer,
+// has no place for lanes whose ends are not where their names say.
+func (c *conductor) places(l *laneInfo, direction string) (class, peer bool) {
+	if (direction == laneLocal) != (l.Peer == c.node) {
+		return false, false
+	}
 	n := slices.IndexFunc(c.cfg.Classes, func(x config.Class) bool { return x.Name == l.Class })
 	peer = slices.ContainsFunc(c.live().Peers, func(p config.Peer) bool { return p.Name == l.Peer })
 	return n >= 0 && geometryOf(c.cfg.Classes[n]) == l.Geometry, peer || l.Peer == c.node

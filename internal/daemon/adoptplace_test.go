@@ -120,6 +120,33 @@ func TestAdoptedLaneOfRemovedPeer(t *testing.T) {
 	}
 }
 
+// A core that has another name than the last one, such as that of a peer which has its name now, has no place for the lanes that there
+// were: who calls the one node by its name must not come to the other.
+func TestAdoptedLanesOfAnotherName(t *testing.T) {
+	class := config.Class{Name: "same", SlotSize: 128, Slots: 64, MaxRun: 4}
+	a := newAdoption(t, &config.Config{Classes: []config.Class{class}, Peers: []config.Peer{{Name: "b"}}}) // it is node a, and was b
+	var left []leftover[laneMeta]
+	states := make(map[string]func() slots.LaneState)
+	for direction, peer := range map[string]string{laneLocal: "b", laneOut: "a"} {
+		info, ring, _, err := a.before.newLane(peer, class, 0, direction == laneLocal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, a.leave(t, info, direction))
+		states[direction] = ring.State
+	}
+	a.next.adoptLanes(left)
+	list := []*domain{a.next}
+	a.conductor.domains.Store(&list)
+	a.conductor.applyService(false) // the node is in service
+	if len(a.next.lanes) != 2 || len(a.next.outs) != 0 {
+		t.Errorf("%d lanes are adopted, and %d have places", len(a.next.lanes), len(a.next.outs))
+	}
+	if local, out := states[laneLocal](), states[laneOut](); local != slots.LaneDraining || out != slots.LaneClosed {
+		t.Errorf("within the node %v, to a peer %v", local, out)
+	}
+}
+
 // A process that says it has a lane which is just being dropped is told that it is gone, and is
 // given another one that gets the same number.
 func TestHaveOfDroppedLane(t *testing.T) {

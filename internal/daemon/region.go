@@ -24,8 +24,8 @@ type region struct {
 	domain *domain
 	owner  *worker
 	regionMemory
-	seg    *shm.Segment
-	view   *agent.Region
+	seg  *shm.Segment
+	view *agent.Region
 	// want is how many bytes the worker has asked for, with the question seq.
 	want int64
 	seq  uint64
