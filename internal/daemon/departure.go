@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync/atomic"
 	"time"
@@ -16,13 +17,33 @@ import (
 )
 
 // detach ends an attachment. What the worker held is cleaned up at once if it
-// has said goodbye, else when the kernel says that the process is dead.
+// has said goodbye, else when the kernel says that the process is dead, or when it says so later.
 func (c *conductor) detach(w *worker) {
+	hangup := shm.Nanotime()
+	c.delist(w)
+	defer w.closePidfd()
+	if w.role == attach.RoleTool {
+		return
+	}
+	w.endService()
+	gone, certain := c.awaitEnd(w)
+	if !certain {
+		return // the core is stopping: nobody will use the slots again
+	}
+	c.bury(w, gone, hangup)
+	c.giveBack(w, gone)
+	if gone || w.awaitDeath(c.ctx, nil) {
+		c.departed(w)
+	}
+}
+
+// delist takes a worker out of the lists of those that are attached, and serve something.
+func (c *conductor) delist(w *worker) {
 	c.mu.Lock()
 	delete(c.attached, w)
 	c.countWorkers()
 	w.endTrace()
-	hangup, served := shm.Nanotime(), false
+	served := false
 	for _, m := range w.domain.methods {
 		served = served || m.workers[w]
 		delete(m.workers, w)
@@ -32,17 +53,19 @@ func (c *conductor) detach(w *worker) {
 		c.directoryChanged()
 	}
 	w.lent.end(c.ctx.Err() != nil)
-	defer w.closePidfd()
-	if w.role == attach.RoleTool {
-		return
-	}
-	if w.spiller != nil {
-		c.mu.Lock()
-		cut := w.bye || w.struck > 0
-		c.mu.Unlock()
-		w.spiller.end(cut)
-	}
+}
+
+// endService ends what the agent and others do for a worker.
+func (w *worker) endService() {
 	d := w.domain
+	if w.spiller != nil {
+		d.conductor.mu.Lock()
+		cut := w.bye || w.struck > 0
+		d.conductor.mu.Unlock()
+		if w.spiller.stop(); cut {
+			w.spiller.end(true)
+		}
+	}
 	faultpoint.Here("detach.begun")
 	d.agent.Commands.Call(func() {
 		w.view.Rings.Down.SetPager(nil)
@@ -53,21 +76,38 @@ func (c *conductor) detach(w *worker) {
 	}
 	w.pager.close() // its process has learnt of the end from its own end of the connection
 	faultpoint.Here("detach.done")
+}
+
+// awaitEnd waits until nobody is to touch what a worker has, which is certain if its process is gone, or the memory is not the domain's
+// any more.
+func (c *conductor) awaitEnd(w *worker) (gone, certain bool) {
+	d := w.domain
 	stop := c.rotateIfItStays(w)
-	c.mu.Lock()
-	// A core that has died may have had its goodbye. The word of one that was disconnected for what it has written
-	// counts for nothing: it may go on writing.
-	w.bye = w.struck == 0 && (w.bye || w.view.Rings.Departed())
-	c.mu.Unlock()
-	dead := w.bye || w.awaitDeath(d.alive)
+	gone = w.hasLeft() || w.awaitDeath(d.alive, w.hasLeft)
 	stop()
 	c.mu.Lock()
-	retired := d.retired
+	bye, retired := w.bye, d.retired
 	c.mu.Unlock()
-	if !dead && !retired {
-		return // the core is stopping: nobody will use the slots again
+	if w.spiller != nil {
+		w.spiller.end(bye)
 	}
-	c.bury(w, dead, hangup)
+	return gone, gone || retired
+}
+
+// hasLeft reports whether the worker has said that it touches its slots no more. It may do so when its connection has ended, and a core that
+// has died may have had its goodbye. The word of one that was disconnected for what it has written counts for nothing: it may go
+// on writing.
+func (w *worker) hasLeft() bool {
+	c := w.domain.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.bye = w.struck == 0 && (w.bye || w.view.Rings.Departed())
+	return w.bye
+}
+
+// giveBack gives up the memory and the id of a worker that is buried. gone: nobody is to touch the memory any more.
+func (c *conductor) giveBack(w *worker, gone bool) {
+	d := w.domain
 	c.freeRegions(w)
 	faultpoint.Here("bury.freed")
 	c.mu.Lock()
@@ -75,17 +115,13 @@ func (c *conductor) detach(w *worker) {
 	d.keepNoMore(keyOf(kindWorker, d, w.id))
 	c.mu.Unlock()
 	c.mapping.Lock()
-	if dead {
+	if gone {
 		_ = w.seg.Discard() // a process that has said goodbye may hold on to it
 	}
 	_ = w.seg.Close()
 	c.mapping.Unlock()
 	d.dropUnused()
 	c.dispose(d)
-	if !dead && !w.awaitDeath(c.ctx) {
-		return
-	}
-	c.departed(w)
 }
 
 // bury has the agent free what a worker held that is certain not to touch it any more, and
@@ -114,15 +150,15 @@ func (c *conductor) bury(w *worker, dead bool, hangup int64) {
 	faultpoint.Here("bury.told")
 }
 
-// deathLook is how often a process is looked at whose end nobody can tell of.
+// deathLook is how often a process is looked at whose end nobody can tell of, or that may say that it has left.
 const deathLook = time.Second
 
-// awaitDeath returns true when the process is dead. A process that has closed
+// awaitDeath returns true when the process is dead, or left, if there is that, says so. A process that has closed
 // its socket but lives keeps its slots, because it may still write to them. The
 // wait is the Go poller's: a thread for each such process would be too much. It takes
 // no descriptor, of which there may be none left just then.
 // It returns false when ctx ends. One goroutine waits at a time.
-func (w *worker) awaitDeath(ctx context.Context) bool {
+func (w *worker) awaitDeath(ctx context.Context, left func() bool) bool {
 	if w.pidfd < 0 {
 		return true // a kernel without pidfds: the closed socket has to do
 	}
@@ -131,20 +167,30 @@ func (w *worker) awaitDeath(ctx context.Context) bool {
 		w.death = os.NewFile(uintptr(w.pidfd), "pidfd")
 	}
 	f := w.death
-	_ = f.SetReadDeadline(time.Time{}) // of an earlier wait
 	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
 	dead := false
 	raw, err := f.SyscallConn()
-	if err == nil {
+	for err == nil && !dead {
+		look := time.Time{}
+		if left != nil {
+			look = time.Now().Add(deathLook)
+		}
+		_ = f.SetReadDeadline(look)
+		if ctx.Err() != nil { // whose deadline that may have undone
+			return false
+		}
 		err = raw.Read(func(uintptr) bool {
 			dead = w.isDead()
 			return dead
 		})
+		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil { // that of an earlier wait may have come late
+			dead, err = left != nil && left(), nil
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		event.WorkerWatch.On(&w.domain.conductor.log).Err(err).Int("pid", w.pid).Msg("cannot be told of the end of a worker")
 		for !dead && sleep(ctx, deathLook) {
-			dead = w.isDead()
+			dead = w.isDead() || left != nil && left()
 		}
 	}
 	return dead

@@ -57,11 +57,11 @@ func TestDeathIsNoticedWithoutDescriptors(t *testing.T) {
 	withoutDescriptors(t, func() {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if w.awaitDeath(ended) {
+		if w.awaitDeath(ended, nil) {
 			t.Error("a process that lives is dead")
 		}
 		_ = held.Close()
-		if !w.awaitDeath(t.Context()) {
+		if !w.awaitDeath(t.Context(), nil) {
 			t.Error("the process is dead, and this is not noticed")
 		}
 	})
@@ -102,4 +102,41 @@ func TestProcessesWithoutNumber(t *testing.T) {
 			t.Errorf("%q, want %q", w.String(), want)
 		}
 	}
+}
+
+// A process whose attachment the daemon has ended, such as one that was slow, may close it later. It is no worker from then on, also as
+// long as it lives: one that attaches again each time would use up limits.workers.
+func TestClosedAfterTheEnd(t *testing.T) {
+	cfg := parsed(t, "[observe]\ncounters = \"off\"\n")
+	c, end := served(t, cfg, successors(t, cfg))
+	defer end()
+	conn, w := attached(t, cfg, c)
+	d := w.domain
+	w.dismiss("it was slow")
+	<-conn.Done()
+	eventually(t, "the agent knows that its attachment has ended", func() (err error) {
+		d.agent.Commands.Call(func() {
+			if !w.view.Gone {
+				err = errors.New("it does not")
+			}
+		})
+		return err
+	})
+	known := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return d.workers[w.id] != nil
+	}
+	if !known() {
+		t.Error("a process that may write to its slots is no worker any more")
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "it is no worker any more", func() error {
+		if known() {
+			return errors.New("it is")
+		}
+		return nil
+	})
 }

@@ -50,7 +50,7 @@ func (d *domain) adoptOutcasts(left []leftover[outcastMeta]) {
 		c.mu.Unlock()
 		if !c.spawn(func() {
 			defer w.closePidfd()
-			if w.awaitDeath(c.ctx) {
+			if w.awaitDeath(c.ctx, nil) {
 				c.departed(w)
 			}
 		}) {

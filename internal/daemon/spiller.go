@@ -231,6 +231,13 @@ func (s *spiller) watch() {
 // held returns the bytes that the worker has not read.
 func (s *spiller) held() int { return int(s.unread.Load()) }
 
+// stop sends a worker nothing more that is detached. What it was sent is kept until it is known who may read that: see end.
+func (s *spiller) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+}
+
 // end gives up the descriptors of a worker that is detached. It may still read what it
 // was sent, unless that is cut, because it has said goodbye or is not trusted: its id is free then, and with the next one it
 // may be sent as much again.

@@ -447,3 +447,34 @@ func TestStatusBesideASpill(t *testing.T) {
 		t.Errorf("%d bytes are unread", n)
 	}
 }
+
+// What a worker was sent that is detached without a goodbye stays to be read, and is cut if it says so later: its id is free then, and it
+// may be sent as much again.
+func TestSpillsOfOneThatLeavesLater(t *testing.T) {
+	for _, left := range []bool{true, false} {
+		r := newSpillerRig(t, config.Limits{SpillBytes: 1 << 20})
+		if err := r.s.send(slots.NewSpill(0)); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := unix.FcntlInt(uintptr(r.s.sent[0].fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(kept)
+		size := func() int64 {
+			var st unix.Stat_t
+			if err := unix.Fstat(kept, &st); err != nil {
+				t.Fatal(err)
+			}
+			return st.Size
+		}
+		r.s.stop()
+		if err := r.s.send(slots.NewSpill(0)); !errors.Is(err, errSlow) || size() == 0 {
+			t.Errorf("detached: %v, %d bytes are left", err, size())
+		}
+		r.s.end(left)
+		if cut := size() == 0; cut != left || len(r.s.sent) != 0 {
+			t.Errorf("left: %v; cut: %v, and %d are kept", left, cut, len(r.s.sent))
+		}
+	}
+}
