@@ -109,41 +109,8 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 		return errors.Join(err, w.conn.Close())
 	}
 	w.pidfd = take(l.item, 2)
-	w.view = &agent.Worker{ID: w.id, PID: w.pid, Stale: true, Withdrawn: w.withdrawn, Rings: slots.ResumeWorkerRings(w.seg.Bytes())}
-	w.bytes = c.live().Limits.WorkerBytes
-	if m.Bytes != nil {
-		w.bytes = *m.Bytes
-	}
-	w.view.Told, w.view.MostBytes = true, w.bytes
-	w.makePager()
-	if w.role == attach.RoleClient {
-		w.spiller = newSpiller(w)
-		w.view.Spill = w.spiller.start
-	}
-	if w.role == attach.RoleService {
-		ring := slots.ResumeOpRing(w.seg.Bytes())
-		w.view.Handlers = min(max(w.handlers, 0), slots.HintEntries)
-		w.opsLeft, w.opsTaken = &agent.WorkerOps{Ring: ring}, ring.Taken()
-	}
-	var serves []uint32
-	var rows []*counters.Service
-	c.mu.Lock()
-	d.workers[w.id] = w
-	c.attached[w] = struct{}{}
-	c.countWorkers()
-	if w.struck > 0 {
-		c.castOut(w)
-	}
-	for key, method := range d.methods {
-		if n := d.view.MethodNumber(method.id); n/8 < len(w.serves) && w.serves[n/8]&(1<<(n%8)) != 0 {
-			if !w.withdrawn {
-				method.workers[w] = true
-			}
-			serves = append(serves, method.id)
-			rows = append(rows, d.rowFor(key))
-		}
-	}
-	c.mu.Unlock()
+	w.resume(m)
+	serves, rows := d.enlistAdopted(w)
 	d.agent.Commands.Call(func() {
 		d.view.AddWorker(w.view)
 		for i, id := range serves {
@@ -159,6 +126,49 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 	c.adopted = append(c.adopted, w)
 	faultpoint.Here("adopt.worker")
 	return nil
+}
+
+// resume makes what the agent is to know of an adopted worker, of which its last core has kept m.
+func (w *worker) resume(m *workerMeta) {
+	w.view = &agent.Worker{ID: w.id, PID: w.pid, Stale: true, Withdrawn: w.withdrawn, Rings: slots.ResumeWorkerRings(w.seg.Bytes())}
+	w.bytes = w.domain.conductor.live().Limits.WorkerBytes
+	if m.Bytes != nil {
+		w.bytes = *m.Bytes
+	}
+	w.view.Told, w.view.MostBytes = true, w.bytes
+	w.makePager()
+	if w.role == attach.RoleClient {
+		w.spiller = newSpiller(w)
+		w.view.Spill = w.spiller.start
+	}
+	if w.role == attach.RoleService {
+		ring := slots.ResumeOpRing(w.seg.Bytes())
+		w.view.Handlers = min(max(w.handlers, 0), slots.HintEntries)
+		w.opsLeft, w.opsTaken = &agent.WorkerOps{Ring: ring}, ring.Taken()
+	}
+}
+
+// enlistAdopted enters an adopted worker, and returns the methods that it serves with their counters.
+func (d *domain) enlistAdopted(w *worker) (serves []uint32, rows []*counters.Service) {
+	c := d.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d.workers[w.id] = w
+	c.attached[w] = struct{}{}
+	c.countWorkers()
+	if w.struck > 0 {
+		c.castOut(w)
+	}
+	for key, method := range d.methods {
+		if n := d.view.MethodNumber(method.id); n/8 < len(w.serves) && w.serves[n/8]&(1<<(n%8)) != 0 {
+			if !w.withdrawn {
+				method.workers[w] = true
+			}
+			serves = append(serves, method.id)
+			rows = append(rows, d.rowFor(key))
+		}
+	}
+	return serves, rows
 }
 
 // serveAdopted goes on with an attachment that another core has begun.

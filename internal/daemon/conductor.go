@@ -147,46 +147,14 @@ func newConductor(cfg *config.Config, supervisor int, orphaned <-chan struct{}, 
 	if c.guard, err = peerauth.NewGuard(cfg, again, log); err != nil {
 		return nil, err
 	}
-	// A node without peers needs no fabric: its lanes are all local.
-	if len(cfg.Peers) > 0 {
-		o := fabrics.NewOpener(cfg, log, c.dataSecurity())
-		o.Again = again
-		if c.fabrics, err = o.Open(); err != nil {
-			return nil, err
-		}
-		c.warnOfPlainData()
+	if err := c.openFabrics(again); err != nil {
+		return nil, err
 	}
-	var devices []fabric.Device
-	for _, f := range c.fabrics {
-		devices = append(devices, f.Device)
-	}
-	idle := agent.IdleFor(cfg)
 	if err := c.openCounters(); err != nil {
 		return nil, err
 	}
-	groupMax := cfg.GroupSend.MaxMessages
-	if !cfg.GroupSend.Enabled {
-		groupMax = 1
-	}
-	if err := checkProcessors(cfg.Agent.CPUs); err != nil && !again { // else settle says it
+	if err := c.startAgents(again); err != nil {
 		return nil, err
-	}
-	for i := range cfg.Agent.Count {
-		a, err := agent.New(fmt.Sprintf("agent%d", i), idle, groupMax, devices, log)
-		if err != nil {
-			return nil, err
-		}
-		a.Processor = processorOf(cfg.Agent.CPUs, i)
-		if cfg.Agent.IOUring {
-			a.Wakes = shm.NewWakes()
-		}
-		if err := a.DelayGroups(cfg.GroupSend.MaxGroupDelay); err != nil {
-			a.Release()
-			return nil, err
-		}
-		a.CountIn(c.counters.Agent(i))
-		c.agents = append(c.agents, a)
-		a.Start(&c.agentsDone)
 	}
 	for i, d := range cfg.Domains {
 		if err := c.addDomain(d, c.agents[i%len(c.agents)], left.domains[d.Name]); err != nil {
@@ -197,6 +165,54 @@ func newConductor(cfg *config.Config, supervisor int, orphaned <-chan struct{}, 
 		c.links[p.Name] = newLink(c, p)
 	}
 	return c, nil
+}
+
+// openFabrics opens what moves data to peers; again: as another core has done before. A node without peers needs no fabric: its lanes
+// are all local.
+func (c *conductor) openFabrics(again bool) (err error) {
+	if len(c.cfg.Peers) == 0 {
+		return nil
+	}
+	o := fabrics.NewOpener(c.cfg, c.log, c.dataSecurity())
+	o.Again = again
+	if c.fabrics, err = o.Open(); err != nil {
+		return err
+	}
+	c.warnOfPlainData()
+	return nil
+}
+
+// startAgents makes the agents and has them run; again: another core had some.
+func (c *conductor) startAgents(again bool) error {
+	var devices []fabric.Device
+	for _, f := range c.fabrics {
+		devices = append(devices, f.Device)
+	}
+	cfg, idle, groupMax := c.cfg, agent.IdleFor(c.cfg), c.cfg.GroupSend.MaxMessages
+	if !cfg.GroupSend.Enabled {
+		groupMax = 1
+	}
+	if err := checkProcessors(cfg.Agent.CPUs); err != nil && !again { // else settle says it
+		return err
+	}
+	for i := range cfg.Agent.Count {
+		a, err := agent.New(fmt.Sprintf("agent%d", i), idle, groupMax, devices, c.log)
+		if err != nil {
+			return err
+		}
+		a.Processor = processorOf(cfg.Agent.CPUs, i)
+		if cfg.Agent.IOUring {
+			a.Wakes = shm.NewWakes()
+		}
+		if err := a.DelayGroups(cfg.GroupSend.MaxGroupDelay); err != nil {
+			a.Release()
+			return err
+		}
+		a.CountIn(c.counters.Agent(i))
+		c.agents = append(c.agents, a)
+		a.Start(&c.agentsDone)
+	}
+	return nil
 }
 
 // open lets workers attach on socket, and those that are attached go on.

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/depot"
 	"github.com/rdmad/rdmad/internal/event"
@@ -79,6 +81,18 @@ func Core(ctx context.Context, tenants ...Tenant) error {
 	return err
 }
 
+// awaitSupervisor calls gone, on another goroutine, when the supervisor is gone, and closes orphaned before.
+func awaitSupervisor(log *zerolog.Logger, gone func()) (orphaned <-chan struct{}) {
+	end := make(chan struct{})
+	go func() {
+		awaitOrphanhood()
+		close(end)
+		event.SupervisorGone.On(log).Msg("the supervisor is gone")
+		gone()
+	}()
+	return end
+}
+
 // core is Core with what the supervisor has handed over.
 func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) error {
 	defer nodelog.OutliveReader()()
@@ -96,6 +110,7 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	}
 	// The memory of the beats stays until the process ends: what tells the supervisor that all is well may be at work when this
 	// core hands over.
+
 	// An agent in a short wait keeps its processor: leave enough for the rest.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), 2) + cfg.Agent.Count)
 
@@ -107,18 +122,14 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running atomic.Pointer[conductor]
-	orphaned := make(chan struct{})
-	go func() {
-		awaitOrphanhood()
-		close(orphaned)
-		event.SupervisorGone.On(&log).Msg("the supervisor is gone")
+	orphaned := awaitSupervisor(&log, func() {
 		if h.Backup {
 			handOver <- syscall.SIGUSR1 // another one comes, and its core goes on
 			return
 		}
 		cancel()
 		endInTime(&running, events, &log)
-	}()
+	})
 	told := handoff.NewBriefing(h.Source, h.Overrides)
 	store, items, err := depot.Open(os.NewFile(handoff.DepotFD, "depot"), told.Take)
 	if err != nil {
@@ -132,14 +143,7 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	}
 	faultpoint.Here("core.adopted")
 	running.Store(c)
-	c.told, c.events = told, events
-	c.toldAs.Store(&h.Digest)
-	events.Restore(c.identity.Errors)
-	c.pulse, c.beatEvery = given.beats, time.Duration(h.BeatNS)
-	c.open(given.workers)
-	if c.beatEvery > 0 {
-		c.spawn(c.watchProgress) // also while tenants take their time
-	}
+	c.begin(h, told, events, given)
 	if err := c.settle(ctx, tenants); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop before it has begun
@@ -155,4 +159,16 @@ func core(ctx context.Context, h *handoff.Start, tenants []Tenant, ready *bool) 
 	faultpoint.Here("core.ready")
 	c.show(given.observe)
 	return c.serve(ctx, given.bootstrap, handOver)
+}
+
+// begin takes what the supervisor has said and given, and lets workers attach.
+func (c *conductor) begin(h *handoff.Start, told *handoff.Briefing, events *event.Log, given *inheritance) {
+	c.told, c.events = told, events
+	c.toldAs.Store(&h.Digest)
+	events.Restore(c.identity.Errors)
+	c.pulse, c.beatEvery = given.beats, time.Duration(h.BeatNS)
+	c.open(given.workers)
+	if c.beatEvery > 0 {
+		c.spawn(c.watchProgress) // also while tenants take their time
+	}
 }
