@@ -30,18 +30,17 @@ func takeInheritance(h *handoff.Start) (*inheritance, error) {
 		return nil, errors.New("the worker socket is not a Unix socket")
 	}
 	workers.SetUnlinkOnClose(false) // the supervisor's
-	i := &inheritance{workers: workers}
-	if h.Bootstrap {
-		if i.bootstrap, err = handoff.Listener(handoff.BootstrapFD); err != nil {
+	i, fds := &inheritance{workers: workers}, h.Descriptors()
+	if fds.Bootstrap != 0 {
+		if i.bootstrap, err = handoff.Listener(uintptr(fds.Bootstrap)); err != nil {
 			return nil, fmt.Errorf("bootstrap socket: %w", err)
 		}
 	}
-	var next int
-	if i.observe, next, err = h.ObserveListeners(); err != nil {
+	if i.observe, err = fds.ObserveListeners(); err != nil {
 		return nil, err
 	}
-	if h.BeatNS > 0 {
-		if i.beats, err = handoff.OpenPulse(next); err != nil {
+	if fds.Pulse != 0 {
+		if i.beats, err = handoff.OpenPulse(fds.Pulse); err != nil {
 			return nil, fmt.Errorf("the supervisor's pulse: %w", err)
 		}
 	}

@@ -16,22 +16,6 @@ import (
 	"github.com/rdmad/rdmad/internal/config"
 )
 
-// The descriptors that the supervisor hands to the core.
-const (
-	// startFD is a pipe with the Start as JSON.
-	startFD = 3 + iota
-	// LifelineFD is a pipe whose other end only the supervisor holds: it ends
-	// when the supervisor dies.
-	LifelineFD
-	// SocketFD is the listening Unix socket for workers.
-	SocketFD
-	// DepotFD is the core's end of the socket to the depot.
-	DepotFD
-	// BootstrapFD is the listening TCP socket for peers; absent without one. Behind it, or
-	// in its place, are those for HTTP, as far as they are there, and then the pulse.
-	BootstrapFD
-)
-
 // Start is what the supervisor tells a core that it starts.
 type Start struct {
 	// Supervisor is its process id.
@@ -53,7 +37,7 @@ type Start struct {
 	// Backup: what is kept survives the supervisor.
 	Backup bool `json:"backup"`
 	// BeatNS is how often the supervisor must know that all is well, in nanoseconds; 0: it need
-	// not. Else the last descriptor is that of the pulse.
+	// not. Else there is a pulse.
 	BeatNS int64 `json:"beat_ns,omitempty"`
 }
 
@@ -107,26 +91,20 @@ const (
 	Observers // how many there can be
 )
 
-// ObserveListeners returns the core's listeners for HTTP, nil for those that there are not, and the
-// descriptor behind them.
-func (h *Start) ObserveListeners() (list [Observers]net.Listener, next int, err error) {
-	fd := uintptr(BootstrapFD)
-	if h.Bootstrap {
-		fd++
-	}
-	for i, there := range h.Observe {
-		if !there {
+// ObserveListeners returns the core's listeners for HTTP, nil for those that there are not.
+func (d *Descriptors) ObserveListeners() (list [Observers]net.Listener, err error) {
+	for i, fd := range d.Observe {
+		if fd == 0 {
 			continue
 		}
-		if list[i], err = Listener(fd); err != nil {
-			return list, 0, fmt.Errorf("socket for HTTP: %w", err)
+		if list[i], err = Listener(uintptr(fd)); err != nil {
+			return list, fmt.Errorf("socket for HTTP: %w", err)
 		}
-		fd++
 	}
 	if l, ok := list[ObserveUnix].(*net.UnixListener); ok {
 		l.SetUnlinkOnClose(false) // the supervisor's
 	}
-	return list, int(fd), nil
+	return list, nil
 }
 
 // What a supervisor starts a program with: CoreCommand as the first argument, and behind it those that

@@ -128,24 +128,15 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 	defer theirs.Close()
 	kept, _ := s.depot.Size()
 	c := &runningCore{began: time.Now(), heir: kept > 0, cmd: exe.command(context.Background(), append([]string{handoff.CoreCommand}, s.setup.CoreArgs...)...), link: link, ended: make(chan struct{})}
-	c.cmd.ExtraFiles = []*os.File{handoffR, lifelineR, s.socket, theirs}
-	if s.bootstrap != nil {
-		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, s.bootstrap)
-	}
-	for _, f := range s.observe {
-		if f != nil {
-			c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, f)
-		}
-	}
+	files := handoff.Files{Start: handoffR, Lifeline: lifelineR, Socket: s.socket, Depot: theirs, Bootstrap: s.bootstrap, Observe: s.observe}
 	if s.pulse != nil {
-		f, err := s.pulse.File()
-		if err != nil {
+		if files.Pulse, err = s.pulse.File(); err != nil {
 			link.Abort()
 			return nil, errors.Join(err, lifelineW.Close())
 		}
-		defer f.Close()
-		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, f)
+		defer files.Pulse.Close()
 	}
+	c.cmd.ExtraFiles = files.List()
 	if err := c.cmd.Start(); err != nil {
 		link.Abort()
 		return nil, errors.Join(fmt.Errorf("start the core: %w", err), lifelineW.Close())
