@@ -29,18 +29,23 @@ type cable struct {
 func newCable(t *testing.T) (c *cable, section string) {
 	t.Helper()
 	const node, end = "127.0.0.4", "127.0.0.3"
-	l, err := net.Listen("tcp", net.JoinHostPort(end, "0"))
-	if err != nil {
-		t.Fatal(err)
+	for range 20 { // a port that is free at both ends
+		l, err := net.Listen("tcp", net.JoinHostPort(end, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		c = &cable{listener: l, to: net.JoinHostPort(node, port)}
+		free, err := net.Listen("tcp", c.to)
+		if err == nil {
+			_ = free.Close()
+			break
+		}
+		_ = l.Close()
 	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c = &cable{listener: l, to: net.JoinHostPort(node, port)}
 	c.all.Go(c.accept)
 	t.Cleanup(func() {
-		_ = l.Close()
+		_ = c.listener.Close()
 		c.all.Wait()
 	})
 	return c, fmt.Sprintf("[fabric]\nprovider=\"tcp\"\nlisten=%q\nadvertise=%q\n", c.to, end)

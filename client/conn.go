@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,8 +172,18 @@ func (c *Conn) endError() error {
 	if c.session == nil {
 		return ErrClosed
 	}
-	return cmp.Or(c.session.Err(), ErrClosed)
+	if err := c.session.Err(); err != nil {
+		return &endedError{err.Error()}
+	}
+	return ErrClosed
 }
+
+// endedError is an ErrClosed with a reason for people. What that wraps, which may be an ErrLimit, is not what became of a call.
+type endedError struct{ text string }
+
+func (e *endedError) Error() string { return e.text }
+
+func (e *endedError) Unwrap() error { return ErrClosed }
 
 // outcome waits, at a gate that is shut, for the outcome that Close gives, or for the end of ctx. Close waits for all who have entered,
 // and the caller may be one of them, elsewhere: it gives outcomes before.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -75,5 +76,19 @@ func TestRoomElsewhere(t *testing.T) {
 	}
 	if quickest > 100*time.Millisecond {
 		t.Errorf("it took %v at best to find room that was there after 10 ms", quickest)
+	}
+}
+
+// A patient claim that has waited for long looks for room also where it goes from lane to lane.
+func TestPatientClaimInSeveralLanes(t *testing.T) {
+	s := &laneSet{lanes: []*lane{dueLane(t, 0), dueLane(t, 0)}}
+	for _, l := range s.lanes {
+		l.claimers.turn <- struct{}{} // a longer claim waits in each
+		l.claimers.wants(4)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, _, _, err := s.claim(ctx, wish{run: 1, patient: true}); err != nil {
+		t.Errorf("with free slots in both: %v", err)
 	}
 }

@@ -166,6 +166,8 @@ type wish struct {
 	// elsewhere: there are other lanes, so that a wait for room ends with errElsewhere after freeSleep, but not while the ring
 	// is kept for it: what has become free for it would be others' when it goes to look there.
 	elsewhere bool
+	// waited: a patient one has waited for keptFor, and looks whether there is what is too little for those before it.
+	waited bool
 }
 
 // errElsewhere is why a wait for room has ended that is to go on in another lane.
@@ -177,7 +179,7 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 	if w.elsewhere {
 		leave = shm.Nanotime() + int64(freeSleep)
 	}
-	for mine, waited := false, false; !mine; waited = true {
+	for mine, waited := false, w.waited; !mine; waited = true {
 		if l.conn.ended.Load() {
 			return slots.Run{}, l.conn.endError() // nobody closes the lanes of a dead daemon
 		}

@@ -71,7 +71,7 @@ func (s *laneSet) claim(ctx context.Context, w wish) (l *lane, u slots.Run, clos
 		closed = false
 		for i := range n {
 			l = s.lanes[(first+i)%n]
-			u, err = l.claim(ctx, wish{run: w.run, noWait: true, patient: w.patient})
+			u, err = l.claim(ctx, wish{run: w.run, noWait: true, patient: w.patient, waited: w.waited})
 			switch {
 			case errors.Is(err, slots.ErrClosed):
 				closed = true
@@ -93,6 +93,7 @@ func (s *laneSet) claim(ctx context.Context, w wish) (l *lane, u slots.Run, clos
 			w.since = shm.Nanotime()
 		}
 		w.elsewhere = true
+		w.waited = shm.Nanotime()-w.since >= int64(keptFor)
 		u, err = full.claim(ctx, w)
 		if !errors.Is(err, errElsewhere) && (!errors.Is(err, slots.ErrClosed) || ctx.Err() != nil) {
 			return full, u, closed, err

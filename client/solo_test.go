@@ -320,3 +320,40 @@ func TestSpilledAnswersOfALostLane(t *testing.T) {
 		t.Errorf("%d answers wait for whoever gets their slots in the next lane", n)
 	}
 }
+
+// A request that somebody holds when its lane is lost, and lets go because its answer has been moved, has that answer.
+func TestHeldRequestOfALostLane(t *testing.T) {
+	s := newSolo(t)
+	f, err := s.method.Go(t.Context(), []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := f.run
+	s.conn.wait.lead.Lock() // the test leads
+	if s.lane.hold(u.Index, u.Ticket) != f {
+		t.Fatal("the request is not there")
+	}
+	s.conn.spilled([]slots.Spilled{{Lane: s.lane.id, Run: u, Header: slots.Header{Ticket: u.Ticket, Run: uint16(u.Len), Kind: slots.KindAnswer}}})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.conn.laneClosed(s.lane.id, nil)
+	}()
+	for end := time.Now().Add(20 * time.Millisecond); time.Now().Before(end); {
+		select {
+		case <-over:
+			t.Fatal("it did not wait for the one that holds the request")
+		default:
+			runtime.Gosched()
+		}
+	}
+	s.lane.letGo(f)
+	<-over
+	s.conn.wait.lead.Unlock()
+	if _, err := f.Wait(t.Context()); err != nil {
+		t.Errorf("the answer is lost: %v", err)
+	}
+	if n := len(s.conn.spills.answers); n != 0 {
+		t.Errorf("%d answers are left", n)
+	}
+}

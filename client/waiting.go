@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"maps"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,8 @@ var followers = sync.Pool{New: func() any { return &follower{ch: make(chan struc
 
 func (f *follower) poke() { poke(f.ch) }
 
-// until returns when f is settled or ctx has ended. An answer that is here by then settles it, however long ctx has ended.
+// until returns when f is settled or ctx has ended. An answer that is here by then settles it, however long ctx has ended,
+// unless another goroutine leads, which is about to take it.
 func (w *waiting) until(ctx context.Context, f *Future) {
 	followed := false
 	for !f.settled() && ctx.Err() == nil {
@@ -345,6 +347,15 @@ func (w *waiting) failAll() {
 
 // failLane is failAll for the requests of a lane that the daemon has lost.
 func (w *waiting) failLane(l *lane) {
+	for !w.failThose(l) { // somebody holds a request for a moment
+		runtime.Gosched()
+	}
+}
+
+// failThose is failLane for the requests that nobody holds, and reports whether those were all. Then nothing is left of the lane's
+// answers, for one of which a held request may be let go again: the next lane of this id may have requests with the same slots and
+// tickets.
+func (w *waiting) failThose(l *lane) (all bool) {
 	s := &w.conn.spills
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,8 +370,13 @@ func (w *waiting) failLane(l *lane) {
 			f.abandoned(errLaneLost)
 		}
 	}
-	// The next lane of this id may have requests with the same slots and tickets.
+	for i := range l.calls {
+		if l.calls[i].ticket.Load() != noCall { // held, or let go just now
+			return false
+		}
+	}
 	maps.DeleteFunc(s.answers, func(key spillKey, _ slots.Spilled) bool { return key.lane == l.id })
+	return true
 }
 
 func (w *waiting) each(do func(l *lane, i int, ticket uint64)) {

@@ -106,8 +106,8 @@ func (k *keeper) set(c *rdmadCaller, err error) {
 	k.changed = make(chan struct{})
 }
 
-// pick returns what calls go through. While there is nothing it waits, with wait until there is and otherwise for the attempt
-// under way. The liberator is run, or close.
+// pick returns what calls go through. While there is nothing it waits, with wait until there is, and otherwise for the attempt
+// under way, or the next one if there was none since the last attachment. The liberator is run, or close.
 func (k *keeper) pick(ctx context.Context, wait bool) (caller, error) {
 	for {
 		k.mu.Lock()
@@ -116,7 +116,7 @@ func (k *keeper) pick(ctx context.Context, wait bool) (caller, error) {
 		switch {
 		case k.life.Err() != nil:
 			return nil, errConnClosed
-		case c != nil:
+		case c != nil && !c.over():
 			return c, nil
 		case err != nil && !wait:
 			return nil, failed(codes.Unavailable, unattached(err))
@@ -132,6 +132,16 @@ func (k *keeper) pick(ctx context.Context, wait bool) (caller, error) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), unattached(err))
 			return nil, failed(status.Code(callError(ctx, ctx.Err())), err)
 		}
+	}
+}
+
+// over reports whether the attachment has ended, which the keeper may not have noticed.
+func (c *rdmadCaller) over() bool {
+	select {
+	case <-c.conn.Done():
+		return true
+	default:
+		return false
 	}
 }
 

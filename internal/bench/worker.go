@@ -83,7 +83,7 @@ func (w *worker) run(ctx context.Context) error {
 	begin := shm.Nanotime()
 	err = w.supervised(ctx, l, w.job.Share, w.job.Duration, w.job.Progress)
 	// What was measured until a signal counts. How much of what is one-way has arrived by then is not known.
-	interrupted := err != nil && ctx.Err() != nil && w.job.Workload != OneWay
+	interrupted := ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, client.ErrDeadline)) && w.job.Workload != OneWay
 	if err != nil && !interrupted {
 		return err
 	}

@@ -271,11 +271,14 @@ func (c *conductor) replace(d, next *domain, why string) (ends []agent.Ending, w
 func (c *conductor) departed(w *worker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.struck > 0 && w.canBeCastOut() {
+	switch {
+	case w.struck > 0 && w.canBeCastOut():
 		if c.outcasts[w.pid]--; c.outcasts[w.pid] == 0 {
 			delete(c.outcasts, w.pid)
 			c.keepNoMore(w.outcastKey())
 		}
+	case w.struck > 0 && w.own(): // an outcast of an earlier core, which had the number
+		c.keepNoMore(w.outcastKey())
 	}
 	if d := w.domain; w.holds {
 		if d.holders--; d.holders == 0 {

@@ -281,9 +281,7 @@ func (b *Backup) keep(i *Item, hurry bool) (err error) {
 			return nil
 		}
 		// Without it the descriptors are those of nothing.
-		for n := range i.FDs {
-			b.remove(fdName(i.Key, n))
-		}
+		b.removeItem(i, hurry)
 		err = fmt.Errorf("%w: %w", errUnlisted, err)
 	}
 	b.count(i, -1)
@@ -299,7 +297,7 @@ func (b *Backup) again() bool {
 	if !b.due {
 		return true
 	}
-	n := 0
+	n, unlisted := 0, false
 	for i := range b.source.items.all() {
 		if len(b.unkept) == 0 {
 			break
@@ -314,12 +312,16 @@ func (b *Backup) again() bool {
 		if errors.Is(err, errFull) {
 			break // until something is dropped
 		}
+		if errors.Is(err, errUnlisted) { // what comes next may take less
+			unlisted = true
+			continue
+		}
 		if err != nil {
 			return false
 		}
 		delete(b.unkept, i.Key)
 	}
-	b.due = false
+	b.due = unlisted
 	return true
 }
 

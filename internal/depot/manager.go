@@ -130,6 +130,17 @@ func (m *manager) storeItem(i *Item, hurry bool) bool {
 	return true
 }
 
+// removeItem has what storeItem has stored forgotten.
+func (m *manager) removeItem(i *Item, hurry bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hurry = hurry
+	defer func() { m.hurry = false }()
+	for n := range i.FDs {
+		m.removeLocked(fdName(i.Key, n))
+	}
+}
+
 // storeAtOnce is store for a name that is not obsolete and belongs to nothing else.
 func (m *manager) storeAtOnce(name string, fd int) {
 	m.mu.Lock()

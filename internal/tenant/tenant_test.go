@@ -122,19 +122,26 @@ func TestRefusedWhenItAttachesAgain(t *testing.T) {
 	}
 	defer full.Close()
 	refused := make(chan error, 1)
-	go func() {
+	refuse := func(m *attach.Message) error {
 		sock, err := full.AcceptUnix()
 		if err != nil {
-			refused <- err
-			return
+			return err
 		}
 		c := attach.NewConn(sock)
 		defer c.Close()
-		if _, _, err = c.Recv(); err == nil {
-			point(a.Socket)
-			err = c.Send(&attach.Message{Type: attach.TypeFail, Fail: attach.FailFor(attach.ErrLimit)})
+		if _, _, err = c.Recv(); err != nil {
+			return err
 		}
-		refused <- err
+		if m.Type == attach.TypeFail { // the last one
+			point(a.Socket)
+		}
+		return c.Send(m)
+	}
+	go func() {
+		// As when the domain gets new memory once more, and then as when the core lacks descriptors.
+		refused <- errors.Join(
+			refuse(&attach.Message{Type: attach.TypeGoodbye, Reason: "the domain has new memory"}),
+			refuse(&attach.Message{Type: attach.TypeFail, Fail: attach.FailFor(attach.ErrLimit)}))
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

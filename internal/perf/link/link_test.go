@@ -185,7 +185,7 @@ func TestStrangers(t *testing.T) {
 // Connections that say nothing, such as those of a scanner, keep no client waiting, however many they are, and end with the wait.
 func TestSilentStrangers(t *testing.T) {
 	ctx, ln := within(t), listen(t)
-	displaced := make(chan error, 1)
+	displaced := make(chan error, mostSilent+1)
 	done := make(chan outcome)
 	go func() {
 		l, err := Accept(ctx, ln, usual, func(err error) { displaced <- err })
