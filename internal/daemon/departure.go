@@ -83,7 +83,11 @@ func (w *worker) endService() {
 func (c *conductor) awaitEnd(w *worker) (gone, certain bool) {
 	d := w.domain
 	stop := c.rotateIfItStays(w)
-	gone = w.hasLeft() || w.awaitDeath(d.alive, w.hasLeft)
+	later := w.hasLeft
+	if !w.ended.Load() {
+		later = nil // the library says goodbye before it closes its end: what such a process writes afterwards is none
+	}
+	gone = w.hasLeft() || w.awaitDeath(d.alive, later)
 	stop()
 	c.mu.Lock()
 	bye, retired := w.bye, d.retired

@@ -99,6 +99,12 @@ func (w *worker) canBeCastOut() bool { return w.pid > 0 && !w.own() }
 // is not waited for.
 func (w *worker) dismiss(why string) {
 	_ = w.conn.Offer(&attach.Message{Type: attach.TypeGoodbye, Reason: why})
+	w.hangUp()
+}
+
+// hangUp ends the attachment without a word.
+func (w *worker) hangUp() {
+	w.ended.Store(true)
 	_ = w.conn.Close()
 }
 

@@ -197,8 +197,7 @@ func (s *spiller) disconnect(why string) error {
 	d := s.w.domain
 	event.WorkerSlow.On(&d.conductor.log).Int("worker", s.w.id).Str("name", s.w.name).Int("pid", s.w.pid).Str("domain", d.name).Msg("slow worker disconnected: " + why)
 	d.agent.Commands.Do(func() { d.agent.Count.SlowWorkers++ })
-	_ = s.w.conn.Offer(&attach.Message{Type: attach.TypeGoodbye, Reason: why})
-	_ = s.w.conn.Close()
+	s.w.dismiss(why)
 	return fmt.Errorf("%w: %s", errSlow, why)
 }
 

@@ -45,6 +45,8 @@ type worker struct {
 	spiller *spiller
 	bytes   int  // the most bytes of slots that it was told it may hold
 	bye     bool // it has said that it touches its slots no more
+	// ended: the daemon has ended the attachment, and not the process, which may say goodbye later.
+	ended atomic.Bool
 	// struck are the errors for which it was disconnected. holds: it is one of the holders of
 	// its domain, which is retired. Both are guarded by conductor.mu.
 	struck int
@@ -139,6 +141,7 @@ func (c *conductor) converse(w *worker) {
 		}
 		if err != nil {
 			if !errors.Is(err, attach.ErrClosed) && !errors.Is(err, attach.ErrBusy) {
+				w.ended.Store(true)
 				atomic.AddUint64(&c.counts().RefusedConnections, 1)
 				event.WorkerProtocol.On(&log).Err(err).Msg("worker broke the protocol")
 				_ = conn.Send(&attach.Message{Type: attach.TypeGoodbye, Reason: err.Error()})
@@ -425,7 +428,7 @@ func (w *worker) giveLocked(l *laneInfo) {
 // still to be read: without it it would count as a worker for as long as its process lives.
 func (w *worker) untold(err error) {
 	if !errors.Is(err, unix.EPIPE) {
-		_ = w.conn.Close()
+		w.hangUp()
 	}
 }
 
