@@ -166,7 +166,7 @@ type wish struct {
 	// elsewhere: there are other lanes, so that a wait for room ends with errElsewhere after freeSleep, but not while the ring
 	// is kept for it: what has become free for it would be others' when it goes to look there.
 	elsewhere bool
-	// waited: a patient one has waited for keptFor, and looks whether there is what is too little for those before it.
+	// waited: a patient one has waited for keptFor, or behind claims of more slots, and looks whether there is what is too little for those.
 	waited bool
 }
 

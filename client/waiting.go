@@ -347,7 +347,8 @@ func (w *waiting) failAll() {
 
 // failLane is failAll for the requests of a lane that the daemon has lost.
 func (w *waiting) failLane(l *lane) {
-	for !w.failThose(l) { // somebody holds a request for a moment
+	// Somebody holds a request for a moment, without waiting for anything. No new ones come: the lane is closed.
+	for !w.failThose(l) {
 		runtime.Gosched()
 	}
 }

@@ -38,7 +38,8 @@ const (
 )
 
 // passing are the errors of an attempt to attach that another one, later, need not have: the domain has got new memory once more, or the
-// core lacks something, and its descriptors and memory are those of this process, or has no time. Why a process may not attach at all, and versions that do not fit, are none.
+// core lacks something, and its descriptors and memory are those of this process, or has no time. Why a process may not attach at all, and
+// versions that do not fit, are none.
 var passing = []error{
 	server.ErrClosed, server.ErrLimit, server.ErrNotRunning, os.ErrDeadlineExceeded, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EAGAIN,
 }
