@@ -19,7 +19,7 @@ func TestShortClaimBehindALongOne(t *testing.T) {
 		t.Fatalf("behind a longer claim: mine %v, %v", mine, err)
 	}
 	for _, run := range []int{4, 5} {
-		if more, _ := l.claimers.ahead(run); more {
+		if look, _ := l.claimers.ahead(run, 0); look != 0 {
 			t.Errorf("a claim of 4 slots is longer than one of %d", run)
 		}
 	}
@@ -49,5 +49,27 @@ func TestShortClaimBehindALongOne(t *testing.T) {
 	l.claimers.wants(4) // another one has got the turn
 	if err := <-looked; err != nil {
 		t.Error(err)
+	}
+}
+
+// However many wait behind a claim of more slots, together they look at the full ring no more often than once in lookPace, and
+// the first of them after keptFor.
+func TestLooksBehindALongClaimArePaced(t *testing.T) {
+	var c claimers
+	c.wants(4)
+	const now, waiters = int64(1e9), 3000
+	last := now
+	for i := range waiters {
+		look, _ := c.ahead(1, now)
+		if look < now+keptFor || i > 0 && look < last+lookPace {
+			t.Fatalf("look %d is %d ns from now and %d after the one before", i, look-now, look-last)
+		}
+		if i == 0 && look != now+keptFor {
+			t.Errorf("the first looks after %d ns, not keptFor", look-now)
+		}
+		last = look
+	}
+	if look, _ := c.ahead(1, last); look != last+keptFor {
+		t.Errorf("once all have looked, the next one waits for %d ns", look-last)
 	}
 }

@@ -211,17 +211,18 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 
 // turn waits until the caller, who wants so many slots in a row, is the one that waits for room, which mine says and why is for, or
 // for as many nanoseconds as it is only kept from what there is, if that is not 0 or less. Behind a claim of more slots it waits for
-// keptFor: what is too little for that one may do for this one, and what holds the rest may need it to go on. At leave, by
-// shm.Nanotime, it returns errElsewhere.
+// keptFor, or a little longer with many others: what is too little for that one may do for this one, and what holds the rest may need it to go
+// on. At leave, by shm.Nanotime, it returns errElsewhere.
 func (l *lane) turn(ctx context.Context, why error, run int, kept, leave int64) (mine bool, err error) {
-	behind, longer := l.claimers.ahead(run)
-	if behind && kept <= 0 {
-		kept = int64(keptFor)
+	now := shm.Nanotime()
+	look, longer := l.claimers.ahead(run, now)
+	if look != 0 && kept <= 0 {
+		kept = look - now
 	}
 	var over <-chan time.Time
 	var end error // of over
 	if leave != math.MaxInt64 {
-		if left := max(leave-shm.Nanotime(), 0); kept <= 0 || left < kept {
+		if left := max(leave-now, 0); kept <= 0 || left < kept {
 			kept, end = max(left, 1), errElsewhere
 		}
 	}
