@@ -63,9 +63,9 @@ type conductor struct {
 	pulse     *handoff.Pulse
 	told      *handoff.Briefing // by the supervisor; may be nil
 	// toldAs is the supervisor's digest of the configuration in force, "" if it does not say; nil without a supervisor.
-	toldAs atomic.Pointer[string]
-	// statusTurn is held by whoever collects a status.
-	statusTurn sync.Mutex
+	toldAs   atomic.Pointer[string]
+	statuses statusRounds
+	askRoom  askRoom
 	// identity is what the depot has under handoff.NodeKey; after the start keepIdentity changes it.
 	identity    *handoff.Node
 	identifying sync.Mutex

@@ -13,7 +13,7 @@
 //
 // Lock order, from the outside in:
 //
-//  1. lent.turn of a worker, then conductor.statusTurn, with which nothing else is held;
+//  1. lent.turn of a worker, then statusRounds.turn and, for a moment, statusRounds.mu;
 //  2. conductor.serving (out of service), conductor.rotating, domain.using, domain.making;
 //  3. outgoing.mu, worker.mu, region.mu, session.publishing;
 //  4. bulk.mu, also with domain.making or region.mu held, and conductor.mapping, with worker.mu held or nothing;

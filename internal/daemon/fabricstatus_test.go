@@ -11,7 +11,7 @@ import (
 // What was wanted, what is used and why, as tools read it.
 func TestFabricStatus(t *testing.T) {
 	c := &conductor{cfg: config.Default(), fabrics: []*fabrics.Fabric{{Name: "tcp", Wanted: "auto", Fallback: "no device", Detail: "d"}}}
-	data, err := json.Marshal(c.status())
+	data, err := c.status().encoded()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/handoff"
 	"github.com/rdmad/rdmad/internal/observe"
-	"github.com/rdmad/rdmad/internal/status"
 	"github.com/rdmad/rdmad/internal/webpage"
 )
 
@@ -70,7 +69,7 @@ func (c *conductor) warnOfOpenHTTP(a net.Addr) {
 // Status implements observe.Source. Package observe waits for nobody when it closes, so the core does, before it gives back what
 // a status is made of.
 func (w watched) Status(context.Context) (json.RawMessage, error) {
-	var s *status.Node
+	var s *statusRound
 	done := make(chan struct{})
 	if !w.spawn(func() {
 		defer close(done)
@@ -79,7 +78,7 @@ func (w watched) Status(context.Context) (json.RawMessage, error) {
 		return nil, errStopping
 	}
 	<-done
-	return json.Marshal(s)
+	return s.encoded()
 }
 
 // Alive implements observe.Source.

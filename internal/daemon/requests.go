@@ -45,24 +45,46 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 	if !w.begins(m.Seq) {
 		return nil // asked again after a core's death; the first one is being answered
 	}
-	return c.beside(w, func() {
+	err := c.beside(w, func() {
 		defer w.answered(m.Seq)
 		c.answer(w, m)
 	})
+	if errors.Is(err, errNoRoom) {
+		w.answered(m.Seq)
+		// Not Send: a worker that is sending does not read.
+		err = w.conn.Offer(&attach.Message{Type: attach.TypeFail, Seq: m.Seq, Fail: attach.FailFor(err)})
+	}
+	return err
 }
 
+// errNoRoom is in the error of a question that others of the domain leave no room for.
+var errNoRoom = errors.New("too many questions wait")
+
 // beside does what a message of a worker asks for beside what the worker says next, of which
-// there is not more at a time than there may be questions.
+// there is not more at a time than there may be questions. While one waits, another one takes room of its domain:
+// errNoRoom is in the error if there is none.
 func (c *conductor) beside(w *worker, f func()) error {
 	select {
 	case w.asks <- struct{}{}:
 	default:
 		return fmt.Errorf("%w: more than %d questions at once", attach.ErrLimit, attach.MaxAsks)
 	}
+	leave := func() { <-w.asks }
+	if name := w.domain.name; len(w.asks) > 1 {
+		if err := c.askRoom.take(name, len(c.cfg.Domains)); err != nil {
+			leave()
+			return fmt.Errorf("%w: %w", err, errNoRoom)
+		}
+		leave = func() {
+			c.askRoom.leave(name)
+			<-w.asks
+		}
+	}
 	if !c.spawn(func() {
-		defer func() { <-w.asks }()
+		defer leave()
 		f()
 	}) {
+		leave()
 		return fmt.Errorf("%w: node %s is stopping", attach.ErrClosed, c.node)
 	}
 	return nil

@@ -14,12 +14,12 @@ import (
 	"github.com/rdmad/rdmad/internal/version"
 )
 
-// status collects the state of everything. Agents are asked first: mu is not
+// status returns the state of everything, and others who ask get the same.
+func (c *conductor) status() *statusRound { return c.statuses.get(c.collect) }
+
+// collect collects the state of everything. Agents are asked first: mu is not
 // held meanwhile.
-func (c *conductor) status() *status.Node {
-	// One at a time: agents have a part in each, and however many ask at once, they do no more than one between two cycles.
-	c.statusTurn.Lock()
-	defer c.statusTurn.Unlock()
+func (c *conductor) collect() *status.Node {
 	s := c.nodeStatus()
 	c.addAgents(s)
 	seen := c.addDomains(s)

@@ -20,7 +20,7 @@ const statusRoom = 256
 
 // sendStatus answers the question seq with the daemon's state.
 func (w *worker) sendStatus(seq uint64) error {
-	return w.sendJSON(seq, "status", func() (any, error) { return w.domain.conductor.status(), nil })
+	return w.sendJSON(seq, "status", func() ([]byte, error) { return w.domain.conductor.status().encoded() })
 }
 
 // stacksAsked answers with what the goroutines do.
@@ -28,24 +28,22 @@ func (c *conductor) stacksAsked(w *worker, m *attach.Message) error {
 	if w.role != attach.RoleTool || !mayOperate(w.uid) {
 		return fmt.Errorf("%w: only root and user %d, whose daemon it is, may see its goroutines", attach.ErrPermission, os.Geteuid())
 	}
-	return w.sendJSON(m.Seq, "stacks", func() (any, error) {
+	return w.sendJSON(m.Seq, "stacks", func() ([]byte, error) {
 		var text strings.Builder
 		// As a panic would print them; nothing of the Go runtime has a simpler form.
-		err := pprof.Lookup("goroutine").WriteTo(&text, 2)
-		return text.String(), err
+		if err := pprof.Lookup("goroutine").WriteTo(&text, 2); err != nil {
+			return nil, err
+		}
+		return json.Marshal(text.String())
 	})
 }
 
-// sendJSON answers the question seq, for what, with a value as JSON: in the message or, if it is too
+// sendJSON answers the question seq, for what, with JSON: in the message or, if it is too
 // large for that, in a memfd that comes with it. One is made at a time for each worker.
-func (w *worker) sendJSON(seq uint64, what string, value func() (any, error)) error {
+func (w *worker) sendJSON(seq uint64, what string, encoded func() ([]byte, error)) error {
 	w.lent.turn.Lock()
 	defer w.lent.turn.Unlock()
-	v, err := value()
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	data, err := json.Marshal(v)
+	data, err := encoded()
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ func TestUnreadAnswersEndTheAttachment(t *testing.T) {
 	peer := w.connect(t)
 	const asked = 8 // of a few KiB, which take up what an answer may find unread
 	for seq := uint64(1); seq <= asked; seq++ {
-		if err := w.sendJSON(seq, "status", func() (any, error) { return strings.Repeat("x", 4096), nil }); err != nil {
+		if err := w.sendJSON(seq, "status", func() ([]byte, error) { return json.Marshal(strings.Repeat("x", 4096)) }); err != nil {
 			t.Fatal(err)
 		}
 	}
