@@ -2,6 +2,7 @@ package test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,44 @@ func TestTraceCommand(t *testing.T) {
 	}
 	_ = load.cmd.Process.Kill()
 	_ = load.end()
+}
+
+// Commands that make one call and end have stamps, and their names.
+func TestTraceOfBriefCommands(t *testing.T) {
+	c := newPair(t, sandbox.Settings{})
+	startEcho(t, c, "b")
+	c.awaitService("a", "b", "echo", "echo", 0)
+	const calls = 3
+	r := begin(t, rdmad(t, "trace", "--count", fmt.Sprint(calls), "--service", "echo", "--timeout", "60s", "--json", "--socket", c.socket("a")))
+	traced := func() bool {
+		return slices.ContainsFunc(c.status("a").Workers, func(w status.Worker) bool { return w.Name == "rdmad-trace" })
+	}
+	eventually(t, "the trace has begun", traced)
+	pids := map[int]bool{}
+	for traced() {
+		call := begin(t, rdmad(t, "call", "b/echo/echo", "hello", "--socket", c.socket("a")))
+		call.end().check(t, "rdmad call", 0, "hello")
+		pids[call.cmd.Process.Pid] = true
+	}
+	got := r.end()
+	got.check(t, "rdmad trace", 0)
+	var list struct{ Traces []status.Trace }
+	if err := json.Unmarshal([]byte(got.out), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Traces) != calls {
+		t.Errorf("%d traces", len(list.Traces))
+	}
+	for _, tr := range list.Traces {
+		for _, s := range tr.Stages[:2] { // claim and queue
+			if !s.Known {
+				t.Errorf("nothing of %s: %v", s.Stage, tr.Notes)
+			}
+		}
+		if tr.Caller.Name != "rdmad-call" || !pids[tr.Caller.PID] {
+			t.Errorf("the caller is %+v", tr.Caller)
+		}
+	}
 }
 
 // A daemon that is upgraded ends the trace, with one clear line.

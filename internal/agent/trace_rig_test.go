@@ -277,3 +277,74 @@ func TestTraceOfResend(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// A worker that attaches while a trace runs is told to leave stamps at once, not when somebody looks: it may be gone by then.
+func TestTraceTellsWhoAttaches(t *testing.T) {
+	s := newSide(t, nil)
+	id := 0
+	told := func(name string, pid int) bool {
+		mem := shm.AlignedBytes(slots.WorkerSegmentSize)
+		id++
+		s.d.AddWorker(&Worker{ID: id, Name: name, PID: pid, Rings: slots.NewWorkerRings(mem)})
+		return slots.NewWorkerRings(mem).Tracing()
+	}
+	if told("before", 10) {
+		t.Error("told without a trace")
+	}
+	w := traced(s.d, 1)
+	if !told("any", 11) {
+		t.Error("not told of a trace of all")
+	}
+	for _, scope := range []TraceScope{{Watch: w, Name: "brief", PID: -1}, {Watch: w, Name: "12", PID: 12}} {
+		s.d.Tracer.Scopes[0] = &scope
+		if !told("brief", 12) || told("other", 13) {
+			t.Errorf("told wrongly of a trace of %q", scope.Name)
+		}
+	}
+	w.Left.Store(0)
+	if told("brief", 12) {
+		t.Error("told of a trace that has all that it wants")
+	}
+}
+
+// Who has sent and handled a request is known when both are gone, and others have their ids.
+func TestTraceKeepsNames(t *testing.T) {
+	s := newSide(t, nil)
+	out, _ := s.localLane(t)
+	caller, service := s.addWorker(1), s.addService()
+	caller.view.Name, caller.view.PID = "caller", 11
+	service.view.Name, service.view.PID = "service", 12
+	traced(s.d, 1)
+	s.post(t, out, caller, rigMethod)
+	settle(s)
+	hint, ok := service.rings.Down.Pop()
+	if !ok {
+		t.Fatal("not delivered")
+	}
+	picked, ok := out.Ring.PickHinted(hint, service.id)
+	if !ok {
+		t.Fatal("not picked")
+	}
+	a := slots.Header{Ticket: picked.Ticket, Run: 1, Kind: slots.KindAnswer}
+	a.Encode(out.Ring.Header(picked))
+	out.Ring.Finish(picked, service.id)
+	service.rings.Up.Push(hint)
+	s.bells.MarkWorker(service.id)
+	settle(s)
+	for _, w := range []*rigWorker{caller, service} {
+		s.bury(w)
+		s.addWorker(w.id).view.Name = "another"
+	}
+	list := s.d.Tracer.foundAll(false)
+	if len(list) != 1 || list[0].Near == nil {
+		t.Fatalf("%+v", list)
+	}
+	if f := &list[0]; f.Sent.Caller != (TraceProcess{"caller", 11}) || f.Near.Name != "service" || f.Near.PID != 12 {
+		t.Errorf("sent by %+v, handled by %s (pid %d)", f.Sent.Caller, f.Near.Name, f.Near.PID)
+	}
+	for i := range s.d.Tracer.sent {
+		if e := &s.d.Tracer.sent[i]; e.Caller.Name != "" {
+			t.Errorf("%q is kept when nobody waits for it any more", e.Caller.Name)
+		}
+	}
+}

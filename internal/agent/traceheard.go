@@ -36,6 +36,7 @@ type heardTrace struct {
 	// picked when it was first seen to have begun.
 	given, picked int64
 	worker        uint16
+	process       TraceProcess
 	again         int
 	// collected is when its answer was first seen, posted when that was handed to the
 	// provider, in a group of so many.
@@ -134,6 +135,7 @@ func (e *heardTrace) look(now int64) {
 			e.again++
 		}
 		e.worker, e.given, e.picked = rec.worker, now, 0
+		e.process = processOf(e.Lane.domain.Workers[rec.worker])
 	}
 	// The memory is there: a lane with a record that is active is not taken away.
 	if e.picked == 0 && e.Lane.Ring.AnswerWord(e.slot) == slots.MakeWord(slots.Picked, int(rec.run), int(rec.worker), rec.ticket) {
@@ -213,6 +215,6 @@ func (e *heardTrace) Stages(now int64) peerproto.Stage {
 	return peerproto.Stage{
 		Mark: e.mark, Given: since(e.given), Began: since(e.began), Ended: since(e.ended), Picked: since(e.picked),
 		Collected: since(e.collected), Posted: since(e.posted), Now: since(now),
-		Queued: e.queued, Again: e.again, Worker: int(e.worker), Answers: e.answers,
+		Queued: e.queued, Again: e.again, Worker: int(e.worker), Name: e.process.Name, PID: e.process.PID, Answers: e.answers,
 	}
 }

@@ -61,8 +61,10 @@ type TraceWatch struct {
 // replaced.
 type TraceScope struct {
 	Watch *TraceWatch
-	// Owners are the attach ids of the callers, Methods what they call; nil for all.
-	Owners  map[int]bool
+	// Name is that of the callers, or PID their process; they may be all if Name is empty. There is no list of who they are: it
+	// would lack those that have attached since it was made. Methods are what they call; nil for all.
+	Name    string
+	PID     int
 	Methods map[RemoteMethod]bool
 }
 
@@ -83,8 +85,25 @@ type SentTrace struct {
 	Slot int
 	Mark uint64
 	Word slots.Word
+	// Caller is whose it is.
+	Caller TraceProcess
 	// Request is what is known of it.
 	stages.Request
+}
+
+// TraceProcess is a process that has to do with a request, as of when that was seen: when somebody asks it may be gone, and
+// another have its id. It is zero if it was gone when the request was seen.
+type TraceProcess struct {
+	Name string
+	PID  int
+}
+
+// processOf says who a worker is; nil: it was buried.
+func processOf(w *Worker) TraceProcess {
+	if w == nil {
+		return TraceProcess{}
+	}
+	return TraceProcess{w.Name, w.PID}
 }
 
 // NewTracer returns a tracer for a domain, which follows nothing yet.
@@ -128,10 +147,10 @@ func (t *Tracer) consider(l *OutLane, i int, word slots.Word, now int64, shape *
 		e.Posted, e.Completed, e.Group = now, 0, *shape
 		return
 	}
-	wanted := uint8(0)
+	wanted, caller := uint8(0), t.domain.Workers[word.Owner()]
 	began, published, stamped := slots.UnpackStamps(h.Trace, now)
 	for k, s := range &t.Scopes {
-		if s == nil || !stamped && now-s.Watch.Since < stampsWithin || !s.includes(l, word.Owner(), h.Method) {
+		if s == nil || !stamped && now-s.Watch.Since < stampsWithin || !s.includes(l, caller, h.Method) {
 			continue
 		}
 		n := s.Watch.Seen.Add(1)
@@ -156,7 +175,7 @@ func (t *Tracer) consider(l *OutLane, i int, word slots.Word, now int64, shape *
 	}
 	t.open++
 	e := &t.sent[t.n%TraceEntries]
-	*e = SentTrace{wanted: wanted, lane: l, Slot: i, Mark: slots.MakeMark(t.Key, t.n), Word: word, Request: stages.Request{Header: h, Posted: now, Group: *shape}}
+	*e = SentTrace{wanted: wanted, lane: l, Slot: i, Mark: slots.MakeMark(t.Key, t.n), Word: word, Caller: processOf(caller), Request: stages.Request{Header: h, Posted: now, Group: *shape}}
 	if stamped {
 		e.Began, e.Published = began, published
 	}
@@ -189,9 +208,14 @@ func claim(left *atomic.Int64) bool {
 // have not seen yet that somebody asks.
 const stampsWithin = int64(100 * time.Millisecond)
 
+// concerns reports whether more requests of a worker are to be followed; it is nil if it was buried before they were sent.
+func (s *TraceScope) concerns(w *Worker) bool {
+	return s.Watch.Left.Load() > 0 && (s.Name == "" || w != nil && (w.Name == s.Name || w.PID == s.PID))
+}
+
 // includes reports whether the request of a caller to a method is one of the scope's.
-func (s *TraceScope) includes(l *OutLane, owner int, method uint32) bool {
-	if s.Watch.Left.Load() <= 0 || s.Owners != nil && !s.Owners[owner] {
+func (s *TraceScope) includes(l *OutLane, caller *Worker, method uint32) bool {
+	if !s.concerns(caller) {
 		return false
 	}
 	return s.Methods == nil || s.Methods[RemoteMethod{l.peerName(), method}]
@@ -304,7 +328,7 @@ func (t *Tracer) Harvest(k int, all bool, f func(*SentTrace)) {
 		t.Waits[k]--
 		if e.wanted &^= 1 << k; e.wanted == 0 {
 			t.open--
-			e.lane = nil
+			e.lane, e.Caller = nil, TraceProcess{}
 		}
 	}
 }
@@ -322,15 +346,19 @@ func (t *Tracer) Place(w *TraceWatch) int {
 // Tell makes the workers that somebody asks about leave stamps, and the others not.
 func (t *Tracer) Tell() {
 	for _, w := range t.domain.Workers {
-		if w == nil || w.Gone {
-			continue
+		if w != nil && !w.Gone {
+			t.tell(w)
 		}
-		wanted := false
-		for _, s := range &t.Scopes {
-			wanted = wanted || s != nil && s.Watch.Left.Load() > 0 && (s.Owners == nil || s.Owners[w.ID])
-		}
-		w.Rings.SetTracing(wanted)
 	}
+}
+
+// tell is Tell for one of them.
+func (t *Tracer) tell(w *Worker) {
+	wanted := false
+	for _, s := range &t.Scopes {
+		wanted = wanted || s != nil && s.concerns(w)
+	}
+	w.Rings.SetTracing(wanted)
 }
 
 // idle reports whether the tracer is not needed.

@@ -19,8 +19,9 @@ type Worker struct {
 	// highBytes: it has had so many bytes in lanes that it perhaps waits until it has less.
 	freed, freedBytes, postBytes int
 	untold, highBytes            bool
-	// PID is its process. wentAt is when it went, by CLOCK_MONOTONIC.
+	// PID is its process, and Name what that calls itself. wentAt is when it went, by CLOCK_MONOTONIC.
 	PID    int
+	Name   string
 	wentAt int64
 	// offences are what it did against the protocol; those of its process that are recent are Domain.offenders.
 	offences strikes
@@ -235,6 +236,9 @@ func (d *Domain) AddWorker(w *Worker) {
 	d.Workers[w.ID] = w
 	d.mixed = d.mixed || w.Stale || len(d.present) > 0
 	d.present = append(d.present, w)
+	if d.Tracer != nil {
+		d.Tracer.tell(w) // it has no welcome yet: its first request has stamps, too
+	}
 }
 
 // Detach ends the service of a worker whose connection has ended: it gets no

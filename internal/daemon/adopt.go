@@ -130,7 +130,7 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 
 // resume makes what the agent is to know of an adopted worker, of which its last core has kept m.
 func (w *worker) resume(m *workerMeta) {
-	w.view = &agent.Worker{ID: w.id, PID: w.pid, Stale: true, Withdrawn: w.withdrawn, Rings: slots.ResumeWorkerRings(w.seg.Bytes())}
+	w.view = &agent.Worker{ID: w.id, PID: w.pid, Name: w.name, Stale: true, Withdrawn: w.withdrawn, Rings: slots.ResumeWorkerRings(w.seg.Bytes())}
 	w.bytes = w.domain.conductor.live().Limits.WorkerBytes
 	if m.Bytes != nil {
 		w.bytes = *m.Bytes

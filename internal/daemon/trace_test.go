@@ -423,3 +423,54 @@ func TestTraceOfEverything(t *testing.T) {
 		}
 	}
 }
+
+// Processes that attach while a trace runs, make one call and go at once are asked for their stamps before they can send
+// anything, are followed also if the trace is of their name alone, and have it when they are gone.
+func TestTraceOfBriefProcesses(t *testing.T) {
+	a, b := daemontest.Pair(t, "")
+	serve(t, b)
+	brief := func() *client.Conn {
+		c, err := client.Attach(t.Context(), a.Socket, client.Name("brief"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	stays := brief()
+	defer stays.Close()
+	callable(t, stays, "b/text/upper")
+	const calls = 20
+	for _, spec := range []attach.Trace{{Service: "text"}, {Worker: "brief"}} {
+		var list []status.Trace
+		inTrace(t, 1000, func(millis int64, last bool) bool {
+			spec.Count, spec.TimeoutMillis = 10000, millis
+			collect, begun := followed(t, a, spec)
+			callUntil(t, stays, "b/text/upper", begun)
+			for range calls {
+				c := brief()
+				if _, err := c.Call(t.Context(), "b/text/upper", []byte("brief")); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			list = slices.DeleteFunc(collect(), func(tr status.Trace) bool { return tr.RequestBytes == 0 })
+			if last && len(list) != calls {
+				t.Errorf("%+v: %d traces of %d calls", spec, len(list), calls)
+			}
+			return len(list) == calls
+		})
+		for _, tr := range list {
+			stagesOf(t, &tr)
+			for _, s := range tr.Stages[:2] { // claim and queue
+				if !s.Known {
+					t.Errorf("%+v: nothing of %s: %v", spec, s.Stage, tr.Notes)
+				}
+			}
+			if tr.Caller.Name != "brief" || tr.Caller.PID != syscall.Getpid() {
+				t.Errorf("%+v: the caller is %+v", spec, tr.Caller)
+			}
+		}
+	}
+}

@@ -50,7 +50,7 @@ func (r *traceRun) describe(d *domain, f *agent.FoundTrace, p *peerproto.Stage, 
 	split := e.Split(p, shm.Nanotime())
 	t := status.Trace{
 		Domain: d.name, From: c.node, To: f.Node, Kind: e.Kind(), Outcome: e.Outcome(), Stage: split.Stage,
-		Caller:       status.TraceProcess{ID: e.Word.Owner()},
+		Caller:       status.TraceProcess{ID: e.Word.Owner(), Name: e.Caller.Name, PID: e.Caller.PID},
 		RequestBytes: int(e.Header.Length), TotalNS: split.Total, Detail: split.Detail, Notes: split.Notes,
 		Path: status.TracePath{
 			Local: f.Node == "", Provider: "local", Device: f.Device, Lane: f.Lane, Slot: e.Slot, Slots: e.Word.Run(),
@@ -83,11 +83,6 @@ func (r *traceRun) describe(d *domain, f *agent.FoundTrace, p *peerproto.Stage, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for process, w := range map[*status.TraceProcess]*worker{&t.Caller: d.workers[t.Caller.ID], &t.Handler: d.workers[t.Handler.ID]} {
-		if w != nil && (process == &t.Caller || t.Path.Local) {
-			process.Name, process.PID = w.name, w.pid
-		}
-	}
 	if l := d.lanes[f.Lane]; l != nil {
 		t.Path.Class, t.Path.Number = l.Class, l.Number
 	}

@@ -81,13 +81,6 @@ func (c *conductor) peerTrace(s *session, m *peerproto.Message) error {
 	answer := &peerproto.Trace{}
 	if d := c.domainNamed(b.Domain); d != nil {
 		d.peerTrace(s.link.name, b, answer)
-		c.mu.Lock()
-		for i := range answer.Stages {
-			if w := d.workers[answer.Stages[i].Worker]; w != nil {
-				answer.Stages[i].Name, answer.Stages[i].PID = w.name, w.pid
-			}
-		}
-		c.mu.Unlock()
 	}
 	return s.answer(&peerproto.Message{Type: peerproto.TypeTraced, Seq: m.Seq, Trace: answer})
 }

@@ -294,22 +294,16 @@ func (d *domain) onTracer(wanted bool, f func(*agent.Tracer)) {
 
 // scope returns which requests of the domain the trace is about, as of now.
 func (r *traceRun) scope(d *domain) *agent.TraceScope {
-	s := &agent.TraceScope{Watch: &r.watch}
-	c := r.conductor
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r.spec.Worker != "" {
-		s.Owners = make(map[int]bool)
-		pid, err := strconv.Atoi(r.spec.Worker)
-		for id, w := range d.workers {
-			if w.role == attach.RoleClient && (w.name == r.spec.Worker || err == nil && w.pid == pid) {
-				s.Owners[id] = true
-			}
-		}
+	s := &agent.TraceScope{Watch: &r.watch, Name: r.spec.Worker, PID: -1}
+	if pid, err := strconv.Atoi(r.spec.Worker); err == nil {
+		s.PID = pid
 	}
 	if r.spec.Service == "" && r.spec.Method == "" {
 		return s
 	}
+	c := r.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if r.known != c.changed {
 		r.methods, r.known = make(map[*domain]map[agent.RemoteMethod]bool), c.changed
 	}

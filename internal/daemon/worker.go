@@ -355,7 +355,7 @@ func (d *domain) enlist(w *worker) error {
 	}
 	w.seg = seg
 	w.bytes = c.live().Limits.WorkerBytes
-	w.view = &agent.Worker{ID: w.id, PID: w.pid, Told: true, MostBytes: w.bytes, Rings: slots.NewWorkerRings(seg.Bytes())}
+	w.view = &agent.Worker{ID: w.id, PID: w.pid, Name: w.name, Told: true, MostBytes: w.bytes, Rings: slots.NewWorkerRings(seg.Bytes())}
 	w.makePager()
 	if w.role == attach.RoleClient {
 		w.spiller = newSpiller(w)
