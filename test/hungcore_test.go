@@ -72,6 +72,46 @@ func TestHangingCoreIsReplaced(t *testing.T) {
 	}
 }
 
+// A core that hangs when the node is told to stop is replaced, too, and the next one drains what is under way: it would be lost
+// after node.drain_timeout, and everything would stand still until then.
+func TestCoreHangsWhileItStops(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{HangLimit: "2s"}, "a", "b")
+	c.edit("a", swap(t, `drain_timeout = "3s"`, `drain_timeout = "10m"`))
+	c.start("a", "b")
+	held := holdRequests(t, c, "b", 1)
+	c.awaitService("a", "b", "held", "hold", 0)
+	conn := c.attach("a")
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := conn.Call(bounded(t), "b/held/hold", nil)
+		outcome <- err
+	}()
+	eventually(t, "the request is with its handler", func() bool { return held.begun.Load() > 0 })
+	pids, err := c.nodes["a"].PIDs(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pids.Core, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pids.Supervisor, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	held.letGo()
+	if err := <-outcome; err != nil {
+		t.Errorf("the request that was under way: %v", err)
+	}
+	<-c.nodes["a"].Process().Done()
+	text, err := os.ReadFile(filepath.Join(c.dir, "a.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `"code":"core-hung"`) {
+		t.Error("the log does not say that the core hung")
+	}
+	c.start("a")
+}
+
 // haltThread stops one thread of a process, as a hanging driver would, until the process is
 // killed, and then closes reaped.
 func haltThread(t *testing.T, pid int, name string, reaped chan<- struct{}) {

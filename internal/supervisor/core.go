@@ -90,6 +90,9 @@ var errUntold = errors.New("it ended with status 0")
 // errKilled is wrapped by how a core has ended that had to be killed when it was to stop.
 var errKilled = errors.New("it did not stop in time")
 
+// errHung is what stop returns of a core that makes no progress.
+var errHung = errors.New("it makes no progress")
+
 // exitStatus returns the exit status of a core, -1 if it was killed.
 func exitStatus(err error) int {
 	var exit *exec.ExitError
@@ -165,15 +168,18 @@ func (s *supervisor) startCore(exe *executable) (*runningCore, error) {
 }
 
 // stop tells the core to drain and returns how it ended. It is killed after the given
-// time. One that has just been started, and does not listen to the signal yet, has nothing to
-// drain, unless it goes on where the one before it ended: that it has ended by it is what was wanted. Such a
-// one is waited for first, with calls of waiting now and then, and has all of its time from then on.
-func (c *runningCore) stop(patience time.Duration, log zerolog.Logger, waiting func()) error {
+// time. Once stuck is closed, which may be nil, it is left as it is, and the error is errHung. One that has just been started, and does
+// not listen to the signal yet, has nothing to drain, unless it goes on where the one before it ended: that it has ended by it
+// is what was wanted. Such a one is waited for first, with calls of waiting now and then, and has all of its time from then on.
+func (c *runningCore) stop(patience time.Duration, stuck <-chan struct{}, log zerolog.Logger, waiting func()) error {
 	if c.heir && !c.known {
 		log.Info().Msg("the core goes on where another one has ended; it is told to drain when it is ready")
 		c.awaitReady(waiting)
 	}
-	if !c.end(syscall.SIGTERM, patience) {
+	switch c.endUnless(stuck, syscall.SIGTERM, patience) {
+	case left:
+		return errHung
+	case killed:
 		event.CoreKilled.On(&log).Msg("the core does not stop; it was killed")
 		return fmt.Errorf("%w: %w", errKilled, cmp.Or(c.err, errUntold))
 	}
@@ -184,6 +190,16 @@ func (c *runningCore) stop(patience time.Duration, log zerolog.Logger, waiting f
 		}
 	}
 	return c.err
+}
+
+// ready reports whether the core has said that it serves.
+func (c *runningCore) ready() bool {
+	select {
+	case <-c.link.Ready():
+		return true
+	default:
+		return false
+	}
 }
 
 // awaitReady waits until a core is ready, or has had the time of any that starts: SIGTERM would end it, and what is under
@@ -211,15 +227,31 @@ func (c *runningCore) awaitReady(waiting func()) {
 // end sends the core a signal and waits for its end, with a SIGKILL after the given
 // time. It reports whether it needed none.
 func (c *runningCore) end(sig syscall.Signal, patience time.Duration) bool {
+	return c.endUnless(nil, sig, patience) == ended
+}
+
+// ending is what a signal has done to a core: it has ended, had to be killed, or was left as it is.
+type ending int
+
+const (
+	ended ending = iota
+	killed
+	left
+)
+
+// endUnless is end, but for a core that is left as it is once stuck is closed.
+func (c *runningCore) endUnless(stuck <-chan struct{}, sig syscall.Signal, patience time.Duration) ending {
 	_ = c.cmd.Process.Signal(sig)
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
 	case <-c.ended:
-		return true
+		return ended
+	case <-stuck:
+		return left
 	case <-late.C:
 		_ = c.cmd.Process.Kill()
 		<-c.ended
-		return false
+		return killed
 	}
 }

@@ -46,7 +46,7 @@ func TestStopOfACore(t *testing.T) {
 			core.err = cmd.Wait()
 			close(core.ended)
 		}()
-		if err := core.stop(time.Minute, zerolog.Nop(), func() {}); (err == nil) != c.well {
+		if err := core.stop(time.Minute, nil, zerolog.Nop(), func() {}); (err == nil) != c.well {
 			t.Errorf("%s: %v", c.script, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestStopOfAnHeir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := core.stop(time.Minute, zerolog.Nop(), func() {}); err != nil {
+	if err := core.stop(time.Minute, nil, zerolog.Nop(), func() {}); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "drained")); err != nil {
@@ -163,7 +163,7 @@ func stopLateHeir(t *testing.T, late, patience time.Duration) error {
 		t.Fatal(err)
 	}
 	told := 0
-	if err := core.stop(patience, zerolog.Nop(), func() { told++ }); err != nil {
+	if err := core.stop(patience, nil, zerolog.Nop(), func() { told++ }); err != nil {
 		return err
 	}
 	if _, err := os.Stat(drained); err != nil {
@@ -299,7 +299,7 @@ func TestNoneAfterACoreThatDoesNotStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-core.link.Ready() // the trap is set
-	if err := core.stop(time.Millisecond, zerolog.Nop(), func() {}); err == nil || s.undrained(err) || !s.undrained(core.err) {
+	if err := core.stop(time.Millisecond, nil, zerolog.Nop(), func() {}); err == nil || s.undrained(err) || !s.undrained(core.err) {
 		t.Errorf("%v, %v", err, core.err)
 	}
 }

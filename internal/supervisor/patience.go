@@ -66,11 +66,30 @@ func (p *patience) count(now time.Time, beats uint64, ready bool) (over, alive b
 	return p.most > 0 && (p.silent > p.most || p.starting > p.starts), alive
 }
 
+// stuck returns what is closed when patience with the core is over, which nobody else counts from now on.
+func (s *supervisor) stuck(p *patience) <-chan struct{} {
+	stuck, core := make(chan struct{}), s.core
+	go func() {
+		for {
+			select {
+			case <-core.ended:
+				return
+			case now := <-p.ticks:
+				if over, _ := p.count(now, s.pulse.Beats.Load(), core.ready()); over {
+					close(stuck)
+					return
+				}
+			}
+		}
+	}()
+	return stuck
+}
+
 // giveUp ends a core that hangs. What it says before goes to where the supervisor's own
 // errors go.
 func (s *supervisor) giveUp() error {
 	limit, what := s.cfg.Node.HangLimit, "the core makes no progress (node.hang_limit)"
-	if !s.core.known {
+	if !s.core.ready() {
 		limit, what = startLimit, "the core does not become ready"
 	}
 	event.CoreHung.On(&s.log).Int("pid", s.core.cmd.Process.Pid).Dur("for", limit).Msg(what + "; it is told to write its stacks and ended")
