@@ -27,22 +27,44 @@ func newDirectories() directories { return directories{sync.OnceValue(time.Now)}
 // lookUp finds the id of a user or a group: by library, which is os/user, and then by getent in the database "passwd" or
 // "group".
 func (d directories) lookUp(library func(name string) (id string, err error), database, name string) (uint32, error) {
-	id, err := library(name)
+	id, err, late := d.answer(library, name)
 	var noUser user.UnknownUserError
 	var noGroup user.UnknownGroupError
 	if errors.As(err, &noUser) || errors.As(err, &noGroup) {
-		known, late := d.getent(database, name)
-		switch {
-		case late:
-			return 0, fmt.Errorf("the system's directories have not answered within %v (try: getent %s %s), or write the number", getentTime, database, name)
-		case known != "":
+		var known string
+		if known, late = d.getent(database, name); known != "" {
 			id, err = known, nil
 		}
 	}
-	if err != nil {
+	switch {
+	case late:
+		return 0, fmt.Errorf("the system's directories have not answered within %v (try: getent %s %s), or write the number", getentTime, database, name)
+	case err != nil:
 		return 0, err
 	}
 	return numericID(id)
+}
+
+// answer returns what library says of a name, or that the time is up: in a program with cgo it asks the directories itself
+// (getpwnam), which may take minutes when one of them does not answer. Its goroutine ends when they do.
+func (d directories) answer(library func(name string) (id string, err error), name string) (id string, err error, late bool) {
+	type answer struct {
+		id  string
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		id, err := library(name)
+		answered <- answer{id, err}
+	}()
+	over := time.NewTimer(time.Until(d.asked().Add(getentTime)))
+	defer over.Stop()
+	select {
+	case a := <-answered:
+		return a.id, a.err, false
+	case <-over.C:
+		return "", nil, true
+	}
 }
 
 // getent returns the id of an entry, "" if there is none or nobody to ask, and whether the time is up. Names begin with no

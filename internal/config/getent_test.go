@@ -53,3 +53,25 @@ esac
 		t.Errorf("without getent: %v", err)
 	}
 }
+
+// Nor does what the C library asks the directories itself, in a program with cgo, keep a reload for longer.
+func TestLibraryThatDoesNotAnswer(t *testing.T) {
+	goOn := make(chan struct{})
+	defer close(goOn)
+	ended := make(chan struct{}, 2)
+	slow := func(string) (string, error) {
+		<-goOn
+		ended <- struct{}{}
+		return "7301", nil
+	}
+	t.Cleanup(func() { <-ended; <-ended })
+	d, began := newDirectories(), time.Now()
+	for range 2 {
+		if id, err := d.lookUp(slow, "passwd", "rdmad-far"); err == nil || !strings.Contains(err.Error(), "have not answered") {
+			t.Errorf("%d, %v", id, err)
+		}
+	}
+	if took := time.Since(began); took > 2*getentTime {
+		t.Errorf("two questions took %v", took)
+	}
+}
