@@ -140,7 +140,7 @@ func newCertsShow() *cobra.Command {
 		Example: "  rdmad certs show certs/ca.pem certs/a.pem",
 		Args:    wantArgs(1, math.MaxInt, "a PEM file or several"),
 		RunE: func(c *cobra.Command, args []string) error {
-			list := []nodecert.Info{}
+			var list []nodecert.Info
 			var failed, passedOver error
 			for _, file := range args {
 				infos, err := inTime(c.Context(), file, func() ([]nodecert.Info, error) { return nodecert.Show(file) })
@@ -154,14 +154,11 @@ func newCertsShow() *cobra.Command {
 				}
 				list = append(list, infos...)
 			}
-			if len(list) == 0 {
-				failed = errors.Join(failed, passedOver)
+			if len(list) == 0 { // an empty list would look like what the files have
+				return errors.Join(failed, passedOver)
 			}
 			if asJSON {
 				return errors.Join(writeJSON(c.OutOrStdout(), list), failed)
-			}
-			if len(list) == 0 {
-				return failed
 			}
 			_, err := io.WriteString(c.OutOrStdout(), certsText(list, time.Now()))
 			return errors.Join(err, failed)
