@@ -21,6 +21,8 @@ type Conn struct {
 	session *attach.Session
 	id      int
 	ended   atomic.Bool
+	// ending is why, for all whose outcome that is; nil before ended.
+	ending atomic.Pointer[endedError]
 	// bytes bounds what this process holds in all lanes.
 	bytes byteQuota
 	gate  gate
@@ -152,8 +154,8 @@ func (c *Conn) Close() error {
 		<-c.over
 		return nil
 	}
-	c.sessionEnded(ErrClosed) // frees every waiter
-	c.wait.failAll()          // who keeps the gate may wait for one of these
+	c.sessionEnded(errClosedHere) // frees every waiter
+	c.wait.failAll()              // who keeps the gate may wait for one of these
 	<-c.gate.idle
 	c.wait.watch.end() // nobody leads any more
 	c.wait.alarm.stop()
@@ -168,15 +170,16 @@ func (c *Conn) Close() error {
 }
 
 // endError is an ErrClosed that says why, as far as that is known: the same, whoever notices first.
+// It was made once, however many requests end with it.
 func (c *Conn) endError() error {
-	if c.session == nil {
-		return ErrClosed
+	if e := c.ending.Load(); e != nil {
+		return e
 	}
-	if err := c.session.Err(); err != nil {
-		return &endedError{err.Error()}
-	}
-	return ErrClosed
+	return errClosedHere // Close has begun
 }
+
+// errClosedHere is the end of a connection by Close.
+var errClosedHere = fmt.Errorf("%w: by this process", ErrClosed)
 
 // endedError is an ErrClosed with a reason for people. What that wraps, which may be an ErrLimit, is not what became of a call.
 type endedError struct{ text string }
@@ -222,7 +225,8 @@ var errLaneLost = errors.New("the daemon has lost the lane")
 
 // sessionEnded is the liberator of every wait in this process when the daemon
 // is gone or the connection is closed.
-func (c *Conn) sessionEnded(error) {
+func (c *Conn) sessionEnded(why error) {
+	c.ending.CompareAndSwap(nil, &endedError{why.Error()})
 	c.ended.Store(true)
 	c.endLife()
 	c.mu.Lock()

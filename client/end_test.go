@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,53 @@ func TestStoppedDaemonIsNamed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// What was under way says what has ended it, and of which daemon; the reason is one error for all.
+func TestRequestsSayWhatEndedThem(t *testing.T) {
+	a, b := daemontest.Pair(t, "drain_timeout=\"100ms\"\n")
+	g := newGate()
+	defer g.Open()
+	serve(t, b, 2, handlers{"gate": g.handle})
+	for _, c := range []struct {
+		name string
+		end  func(*client.Conn) error
+		says []string
+	}{
+		{"closed", (*client.Conn).Close, []string{"by this process"}},
+		{"stopped", func(conn *client.Conn) error {
+			if a.Halt() == nil {
+				return errors.New("the daemon has drained with requests under way")
+			}
+			<-conn.Done()
+			return nil
+		}, []string{"the daemon is stopping", a.Socket}},
+	} {
+		conn := attach(t, a)
+		fs := outstanding(t, method(t, conn, "b/t/gate"), 20)
+		if err := c.end(conn); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, fs)
+		causes := make(map[error]bool)
+		for i, f := range fs {
+			_, err, _ := f.Result()
+			if !errors.Is(err, client.ErrClosed) || !containsAll(err.Error(), c.says) {
+				t.Errorf("%s: future %d: %v", c.name, i, err)
+			}
+			if wrapped, ok := err.(interface{ Unwrap() []error }); ok {
+				causes[wrapped.Unwrap()[1]] = true
+			}
+		}
+		if len(causes) != 1 {
+			t.Errorf("%s: the end was explained %d times: %v", c.name, len(causes), causes)
+		}
+	}
+}
+
+// containsAll reports whether text has all words.
+func containsAll(text string, words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
 func TestCloseWithOutstandingCalls(t *testing.T) {

@@ -170,7 +170,7 @@ func (t *tries) pause(ctx context.Context, m *Method, last error) error {
 
 // lostConn is the outcome of a request that is not sent because the connection has ended.
 func (m *Method) lostConn() error {
-	return fmt.Errorf("%s: %w: %w", m.name, ErrNotExecuted, ErrClosed)
+	return fmt.Errorf("%s: %w: %w", m.name, ErrNotExecuted, m.conn.endError())
 }
 
 // outcome makes the outcome of the request of that of its last try.

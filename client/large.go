@@ -64,7 +64,7 @@ func (m *Method) postLarge(ctx context.Context, msg []byte) error {
 			d.h.Encode(d.l.ring.Header(d.u))
 			err := d.l.publish(d.u, false)
 			if err == nil && m.conn.ended.Load() && d.l.revoke(d.u) {
-				err = ErrClosed // the daemon ended before it took the message
+				err = m.conn.endError() // the daemon ended before it took the message
 			}
 			return nil, err
 		})
@@ -194,7 +194,7 @@ func (f *Future) fetchRest(more *moreError) {
 	c := f.m.conn
 	if c.ended.Load() || !c.gate.enter() {
 		stop()
-		f.complete(nil, f.notFetched(ErrClosed))
+		f.complete(nil, f.notFetched(c.endError()))
 		return
 	}
 	go func() {

@@ -73,5 +73,5 @@ func (f *Future) tooLate(ctx context.Context) error {
 	case f.err != nil:
 		return f.err
 	}
-	return fmt.Errorf("%s: %w: it was, and its answer was not fetched: %w", f.m.name, ErrMaybeExecuted, ErrClosed)
+	return fmt.Errorf("%s: %w: it was, and its answer was not fetched: %w", f.m.name, ErrMaybeExecuted, f.m.conn.endError())
 }

@@ -42,7 +42,7 @@ type RegionRef struct {
 // ErrLimit, ErrInvalid, ErrClosed, or ctx's.
 func (c *Conn) AllocRegion(ctx context.Context, n int) (*Region, error) {
 	if !c.gate.enter() {
-		return nil, fmt.Errorf("client: region: %w", ErrClosed)
+		return nil, fmt.Errorf("client: region: %w", c.endError())
 	}
 	defer c.gate.leave()
 	r, err := c.session.AllocRegion(ctx, n)

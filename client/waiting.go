@@ -331,17 +331,18 @@ func (w *waiting) recheck() {
 // failAll gives every outstanding request its outcome after the end of the
 // session. Any goroutine may call it, also several at once.
 func (w *waiting) failAll() {
+	cause := w.conn.endError()
 	s := &w.conn.spills
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.each(func(l *lane, i int, ticket uint64) {
 		if f := l.take(i, ticket); f != nil {
-			f.abandoned(ErrClosed)
+			f.abandoned(cause)
 		}
 	})
 	for key, f := range s.strays {
 		delete(s.strays, key)
-		f.abandoned(ErrClosed)
+		f.abandoned(cause)
 	}
 }
 

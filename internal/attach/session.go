@@ -54,6 +54,7 @@ type Session struct {
 	pages atomic.Pointer[shm.Pages]
 
 	conn   *Conn
+	socket string // that of the daemon
 	events Events
 	serves bool // RoleService
 	done   chan struct{}
@@ -138,7 +139,7 @@ func open(ctx context.Context, socket string, hello Hello, ev Events) (*Session,
 		return nil, DialError(socket, err)
 	}
 	s := &Session{
-		Core: coreOf(ctx, socket), conn: NewConn(raw.(*net.UnixConn)), events: ev, done: make(chan struct{}), quiet: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2), allocs: make(chan struct{}, MaxAsks/2),
+		Core: coreOf(ctx, socket), conn: NewConn(raw.(*net.UnixConn)), socket: socket, events: ev, done: make(chan struct{}), quiet: make(chan struct{}), asks: make(chan struct{}, MaxAsks/2), allocs: make(chan struct{}, MaxAsks/2),
 		segs: make(map[*shm.Segment]bool), lanes: make(map[uint16]*shm.Segment), pending: make(map[uint64]*question),
 		regions: make(map[slots.RegionID]*Region), unmapped: make(map[uint16]unmappedLane), serves: hello.Role == RoleService,
 	}
@@ -263,19 +264,19 @@ func (s *Session) read() {
 			if !errors.Is(err, ErrClosed) { // what came is no message: nobody reads on behind it
 				err = fmt.Errorf("%w: %w", ErrClosed, err)
 			}
-			err = fmt.Errorf("%w (it ended without a word: see its log, and attach again when it runs)", err)
+			err = fmt.Errorf("%w (the daemon on %s ended without a word: see its log, and attach again when it runs)", err, s.socket)
 			break
 		}
 		if m.Type == TypeGoodbye {
 			s.conn.Release(fds)
-			err = fmt.Errorf("%w: %s", ErrClosed, m.Reason)
+			err = fmt.Errorf("%w: %s (the daemon's socket: %s)", ErrClosed, m.Reason, s.socket)
 			break
 		}
 		err = errors.Join(s.mapAgain(), s.handle(m, fds))
 		s.conn.Release(fds)
 		if err != nil {
 			// Whatever it was, the connection is over, and that is what callers are to know it by.
-			err = fmt.Errorf("%w: %w", ErrClosed, err)
+			err = fmt.Errorf("%w: %w (the daemon's socket: %s)", ErrClosed, err, s.socket)
 			break
 		}
 	}

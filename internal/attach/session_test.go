@@ -173,6 +173,36 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
+// However a session ends, its error names the daemon's socket and what has happened.
+func TestEndNamesTheDaemon(t *testing.T) {
+	f := newFake(t)
+	for name, c := range map[string]struct {
+		say  func(*attach.Conn) error
+		says string
+	}{
+		"goodbye": {func(c *attach.Conn) error {
+			return c.Send(&attach.Message{Type: attach.TypeGoodbye, Reason: "tea time"})
+		}, "tea time"},
+		"no word":     {func(*attach.Conn) error { return nil }, "without a word: see its log, and attach again"},
+		"bad message": {func(c *attach.Conn) error { return c.Send(&attach.Message{Type: attach.TypeLane}) }, "lane"},
+	} {
+		done := f.script(func(conn *attach.Conn) error { return errors.Join(f.welcome(conn), c.say(conn)) })
+		s, err := attach.Open(t.Context(), f.socket, attach.Hello{Role: attach.RoleClient}, attach.Events{})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("%s: daemon: %v", name, err)
+		}
+		<-s.Done()
+		if err := s.Err(); !errors.Is(err, attach.ErrClosed) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), f.socket) {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = s.Close()
+		s.Release()
+	}
+}
+
 // So does one that is none: the connection is over, and that is what callers know it by.
 func TestUndecodableMessage(t *testing.T) {
 	f := newFake(t)
