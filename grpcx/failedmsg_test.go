@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 )
 
 // smallMessages are limits of a server that a payload of largePayload bytes is beyond.
@@ -213,4 +214,84 @@ func TestFailedRecvBesideSend(t *testing.T) {
 		}
 		want(t, err, codes.ResourceExhausted, "received message larger than max")
 	})
+}
+
+// A call that has failed does not wait for a caller who does not read: what another goroutine of the handler still sends ends, and the
+// caller has the status behind what was sent before.
+func TestFailureEndsBlockedSend(t *testing.T) {
+	refusal := status.New(codes.DataLoss, "no more")
+	for name, c := range map[string]struct {
+		// fail has the call fail; over says that the sender has ended.
+		fail func(stream testgrpc.TestService_FullDuplexCallServer, over <-chan struct{}) error
+		want codes.Code
+		text string
+	}{
+		"returned": {func(testgrpc.TestService_FullDuplexCallServer, <-chan struct{}) error { return refusal.Err() }, codes.DataLoss, "no more"},
+		"received": {func(stream testgrpc.TestService_FullDuplexCallServer, over <-chan struct{}) error {
+			_, err := stream.Recv()
+			for err == nil {
+				_, err = stream.Recv()
+			}
+			<-over
+			return err
+		}, codes.ResourceExhausted, "received message larger than max"},
+		"received and forgotten": {func(stream testgrpc.TestService_FullDuplexCallServer, _ <-chan struct{}) error {
+			var err error
+			for err == nil {
+				_, err = stream.Recv()
+			}
+			return nil
+		}, codes.ResourceExhausted, "received message larger than max"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, k stack) {
+				over := make(chan struct{})
+				blocked := make(chan struct{})
+				s := &scripted{duplex: func(stream testgrpc.TestService_FullDuplexCallServer) error {
+					go sendWithoutEnd(stream, over, blocked)
+					<-blocked
+					return c.fail(stream, over)
+				}}
+				stream, err := s.client(t, k, smallMessages).FullDuplexCall(limit(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-blocked
+				if err := stream.Send(&testgrpc.StreamingOutputCallRequest{Payload: payload(largePayload)}); err != nil && err != io.EOF {
+					t.Error(err)
+				}
+				select {
+				case <-over:
+				case <-time.After(10 * time.Second):
+					t.Error("the sender waits for a caller whose call has failed")
+				}
+				for err == nil {
+					_, err = stream.Recv()
+				}
+				want(t, err, c.want, c.text)
+			})
+		})
+	}
+}
+
+// sendWithoutEnd sends until an error, and says when it is over and, before, when nothing is taken any more.
+func sendWithoutEnd(stream testgrpc.TestService_FullDuplexCallServer, over, blocked chan<- struct{}) {
+	defer close(over)
+	sent := make(chan struct{}, 1)
+	go func() {
+		defer close(blocked)
+		for {
+			select {
+			case <-sent:
+			case <-time.After(300 * time.Millisecond):
+				return
+			}
+		}
+	}()
+	for stream.Send(&testgrpc.StreamingOutputCallResponse{Payload: payload(500)}) == nil {
+		select {
+		case sent <- struct{}{}:
+		default:
+		}
+	}
 }

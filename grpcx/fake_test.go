@@ -112,9 +112,11 @@ func (n *fakeNet) stream(ctx context.Context, target string) (*fakeStream, error
 	if d, ok := ctx.Deadline(); ok {
 		hctx, stop = context.WithDeadline(s.ctx, d)
 	}
+	hctx, abort := context.WithCancelCause(hctx)
 	n.running.Go(func() {
 		defer stop()
-		s.err = h(&fakeIncoming{s, hctx})
+		defer abort(nil)
+		s.err = h(&fakeIncoming{s, hctx, abort})
 		close(s.over)
 		unlink()
 		s.giveUp()
@@ -196,9 +198,12 @@ func (s *fakeStream) Close() error {
 
 // fakeIncoming is the handler's end.
 type fakeIncoming struct {
-	s   *fakeStream
-	ctx context.Context
+	s      *fakeStream
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 }
+
+func (i *fakeIncoming) Abort(err error) { i.cancel(err) }
 
 func (i *fakeIncoming) Context() context.Context { return i.ctx }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
@@ -35,6 +37,8 @@ type serverStream struct {
 	begun   bool  // the head was sent
 	over    bool  // the status was sent, or cannot be
 	outcome error // of over: what the handler of the stream is to return
+	// closing: the status is being sent, or was. It is stored with sending held, and loaded without.
+	closing atomic.Bool
 	// held is the answer of a call that has one: it goes in a frame with the status.
 	held   mem.BufferSlice
 	isHeld bool
@@ -152,7 +156,7 @@ func (r *serverStream) send(b []byte) error {
 
 // fail ends the call with the error of a SendMsg or RecvMsg, as gRPC does: a handler that goes on
 // regardless must not end it with OK while messages are missing. The status is sent at once, or after what
-// another goroutine is just sending: the handler may wait for one that receives, which waits for the caller,
+// another goroutine is just sending, which is not waited for long: the handler may wait for one that receives, which waits for the caller,
 // who waits for the end. When the context has ended the call has an outcome already.
 func (r *serverStream) fail(err error) error {
 	if err == nil || err == io.EOF || r.in.Context().Err() != nil {
@@ -167,15 +171,37 @@ func (r *serverStream) fail(err error) error {
 	return err
 }
 
-// settle ends a call that has failed. It leaves that to who sends just now, which may take until the caller reads:
-// whoever has sent something calls it.
+// settle ends a call that has failed. It leaves that to who sends just now: whoever has sent something calls it.
 func (r *serverStream) settle() {
 	err := r.refusal()
-	if err == nil || !r.sending.TryLock() {
+	if err == nil {
+		return
+	}
+	if !r.sending.TryLock() {
+		r.hurry()
 		return
 	}
 	defer r.sending.Unlock()
 	_ = r.endOnce(status.Convert(err)) // the handler's return says it again
+}
+
+// errHurried is the cause of the end of the context of a call that has failed.
+var errHurried = errors.New("grpcx: the call has failed, and its caller did not read what was being sent")
+
+// hurry ends what another goroutine sends, of a call that has failed, unless that has come to an end within endPatience: the caller may
+// not read for as long as it likes. The status is then the error of the stream.
+func (r *serverStream) hurry() *time.Timer {
+	return time.AfterFunc(endPatience, func() {
+		if r.closing.Load() {
+			return // what is being sent is the status
+		}
+		if !r.sending.TryLock() {
+			r.in.Abort(errHurried)
+			return
+		}
+		r.sending.Unlock()
+		r.settle() // whoever has sent has done so, but if it was kept from it by a look like this one
+	})
 }
 
 // refusal returns the error of the SendMsg or RecvMsg that has ended the call, or nil.
@@ -223,16 +249,25 @@ func (r *serverStream) sendMsg(m any) error {
 }
 
 // end ends the call with a status, unless it has ended, and returns what the handler of the
-// stream is to return.
+// stream is to return. What another goroutine still sends comes before, if the call ends well, however long it takes.
 func (r *serverStream) end(st *status.Status) error {
-	r.sending.Lock()
+	if !r.sending.TryLock() {
+		if st.Code() != codes.OK {
+			defer r.hurry().Stop()
+		}
+		r.sending.Lock()
+	}
 	defer r.sending.Unlock()
+	if err := r.refusal(); err != nil {
+		st = status.Convert(err) // whatever the handler has made of it, and if it has returned before settle
+	}
 	return r.endOnce(st)
 }
 
 // endOnce is end with sending held.
 func (r *serverStream) endOnce(st *status.Status) error {
 	if !r.over {
+		r.closing.Store(true)
 		r.outcome = r.conclude(st)
 		r.over = true
 		r.held.Free()

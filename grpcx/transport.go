@@ -27,6 +27,8 @@ type incoming interface {
 	Recv() ([]byte, error)
 	// Send copies msg, and blocks while the peer has no room for it.
 	Send(msg []byte) error
+	// Abort ends the context with err as its cause, and every Send and Recv with it.
+	Abort(err error)
 }
 
 // caller opens streams.

@@ -116,6 +116,23 @@ func ExampleStream_Context() {
 	// end: EOF
 }
 
+func ExampleStream_Abort() {
+	converse(func(s *server.Stream) error {
+		sent := make(chan error)
+		go func() {
+			<-s.Context().Done() // or it waits in Send for a caller who does not read
+			sent <- s.Send([]byte("more"))
+		}()
+		failed := errors.New("the source is gone")
+		s.Abort(failed)
+		fmt.Println("sent:", <-sent)
+		return failed
+	}, nil)
+	// Output:
+	// sent: the source is gone
+	// end: demo/stream: the source is gone
+}
+
 func ExampleStreams() {
 	converse(func(*server.Stream) error { return nil }, nil, server.Streams(0))
 	// Output:

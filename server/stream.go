@@ -174,6 +174,16 @@ func (s *Stream) Context() context.Context {
 	return s.ctx
 }
 
+// Abort ends the stream's context with err as its cause, which must not be nil: Send and Recv, also those that another goroutine waits
+// in, return err. The caller gets what was sent before, and of a message that is half sent nothing: then the handler is to return an
+// error, as for that it gets an ErrRemote. Again, or after the handler has returned, it does nothing. It is safe for concurrent use.
+func (s *Stream) Abort(err error) {
+	if err == nil {
+		panic("server: Abort without an error")
+	}
+	s.cancel(err)
+}
+
 // Recv returns the next message, in a slice that is the handler's. It returns io.EOF
 // when the caller has said that there are no more, and the cause of the context's end
 // when that comes first: of a message larger than 256 KiB for which LargeMessages leaves no

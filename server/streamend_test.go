@@ -81,6 +81,39 @@ func TestHandlerLeavesHalfAMessage(t *testing.T) {
 	x.close(s.e)
 }
 
+// Abort ends what is sent and received in other goroutines, and leaves the outcome to the handler.
+func TestAbort(t *testing.T) {
+	x, s := begun(t)
+	why := errors.New("enough")
+	ends := make(chan error, 2)
+	go func() { ends <- s.Send(make([]byte, 4*exchange.Window)) }()
+	go func() {
+		_, err := s.Recv()
+		ends <- err
+	}()
+	for both := false; !both; runtime.Gosched() {
+		s.mu.Lock()
+		both = s.out.Room() == 0 && s.reading
+		s.mu.Unlock()
+	}
+	s.Abort(why)
+	s.Abort(errors.New("later"))
+	for range 2 {
+		if err := <-ends; err != why {
+			t.Errorf("what was waited for: %v", err)
+		}
+	}
+	if err := context.Cause(s.Context()); err != why {
+		t.Errorf("the context: %v", err)
+	}
+	s.finish(slots.StatusRemote, "no more")
+	if s.status != slots.StatusRemote || s.text != "no more" {
+		t.Errorf("the outcome is %v, %q", s.status, s.text)
+	}
+	s.Abort(errors.New("behind the end"))
+	x.close(s.e)
+}
+
 // What a handler has sent whole is not half sent, however full the stream is.
 func TestHandlerLeavesAFullStream(t *testing.T) {
 	x, s := begun(t)
