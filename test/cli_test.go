@@ -59,6 +59,7 @@ func TestCommandLine(t *testing.T) {
 		{"trace --service a/b", 2, []string{`"a/b"`}},
 		{"echo --workers 0", 2, []string{"--workers 0"}},
 		{"devices extra", 2, []string{"extra"}},
+		{"help bench", 0, []string{"Processor time is that of", "services, also those of this node, and other nodes are not in it"}},
 		{"help doctor", 0, []string{"Exit status: 0", "--peer"}},
 		{"bench nonsense", 2, []string{"rdmad bench --help"}},
 		{"bench call --size 1XB", 2, []string{"--size", "8KiB"}},

@@ -19,7 +19,9 @@ func newBench() *cobra.Command {
 		Short: "Measure calls from worker processes",
 		Long: "Start worker processes that attach to the daemon of this node and make calls to the service of\n" +
 			"\"rdmad echo\". Latencies are full round trips as callers see them. Every answer's content is\n" +
-			"checked. Answers of more than 1 KiB are read where they arrive.",
+			"checked. Answers of more than 1 KiB are read where they arrive.\n\n" +
+			"Processor time is that of the worker processes and of this node's daemon, and in a sandbox that of all\n" +
+			"processes that take part. Elsewhere services, also those of this node, and other nodes are not in it.",
 		Example: "  rdmad sandbox -- rdmad bench call --clients 8 --depth 64",
 		RunE:    chooseCommand,
 	}

@@ -109,7 +109,7 @@ func TestOutput(t *testing.T) {
 	if err := r.Table(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"8 processes x 2 outstanding", "full round trip", "p99.9", "calls/s", "a.workers (8)", "total", "1.5", "not in it: other nodes", "     -"} {
+	for _, want := range []string{"8 processes x 2 outstanding", "full round trip", "p99.9", "calls/s", "a.workers (8)", "total", "1.5", "in it are the workers and the daemon of this node; not services, nor other nodes", "     -"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in:\n%s", want, table.String())
 		}

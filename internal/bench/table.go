@@ -43,7 +43,7 @@ func (r *Result) Table(out io.Writer) error {
 	}
 	columns(&b, append(names, "total"), append(values, fmt.Sprintf("%.3f", r.CPU.PerMillion)))
 	if !r.CPU.Complete && len(r.Ended) == 0 {
-		b.WriteString("not in it: other nodes and services, which only a sandbox tells of\n")
+		b.WriteString("in it are the workers and the daemon of this node; not services, nor other nodes, which only a sandbox tells of\n")
 	}
 	if len(r.Ended) > 0 {
 		fmt.Fprintf(&b, "ended during the measurement, and what it used is missing: %s\n", strings.Join(r.Ended, ", "))
