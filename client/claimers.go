@@ -15,12 +15,12 @@ type claimers struct {
 	run int
 	// longer is closed when somebody gets the turn who wants more than the one before; nil if nobody waits for that.
 	longer chan struct{}
-	// look is when, by shm.Nanotime, the last one behind a claim of more slots looks whether there is room for it.
-	look int64
+	// behind is how many wait behind a claim of more slots until they look whether there is room for them.
+	behind int
 }
 
-// lookPace is the least time between two looks at a full ring of those behind a claim of more slots: a look passes all slots of the
-// ring, and thousands may wait.
+// lookPace is the time between two looks at a full ring of those behind a claim of more slots, on average: a look passes all slots
+// of the ring, and thousands may wait.
 const lookPace = int64(time.Millisecond)
 
 // any reports whether somebody waits.
@@ -40,17 +40,31 @@ func (c *claimers) wants(run int) {
 // next gives the turn, which the caller has, to the next one.
 func (c *claimers) next() { <-c.turn }
 
-// ahead returns when the caller is to look for so many slots in a row, which is keptFor from now or, with many others, later, if
-// who has the turn wants more than that. If not, that is 0, and the channel is closed when it may have changed.
-func (c *claimers) ahead(run int, now int64) (look int64, longer <-chan struct{}) {
+// ahead reports whether who has the turn wants more than so many slots in a row. If not, the channel is closed when that may have
+// changed.
+func (c *claimers) ahead(run int) (more bool, longer <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.run > run {
-		c.look = max(now+keptFor, c.look+lookPace)
-		return c.look, nil
+		return true, nil
 	}
 	if c.longer == nil {
 		c.longer = make(chan struct{})
 	}
-	return 0, c.longer
+	return false, c.longer
+}
+
+// lookLater returns for how many nanoseconds the caller, behind a claim of more slots, waits until it looks for room: keptFor, or
+// longer with many others. When it does, or waits no more, it calls looks.
+func (c *claimers) lookLater() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.behind++
+	return max(keptFor, int64(c.behind)*lookPace)
+}
+
+func (c *claimers) looks() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.behind--
 }

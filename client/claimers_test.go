@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"math"
 	"testing"
@@ -19,7 +20,7 @@ func TestShortClaimBehindALongOne(t *testing.T) {
 		t.Fatalf("behind a longer claim: mine %v, %v", mine, err)
 	}
 	for _, run := range []int{4, 5} {
-		if look, _ := l.claimers.ahead(run, 0); look != 0 {
+		if more, _ := l.claimers.ahead(run); more {
 			t.Errorf("a claim of 4 slots is longer than one of %d", run)
 		}
 	}
@@ -52,24 +53,28 @@ func TestShortClaimBehindALongOne(t *testing.T) {
 	}
 }
 
-// However many wait behind a claim of more slots, together they look at the full ring no more often than once in lookPace, and
-// the first of them after keptFor.
+// However many wait behind a claim of more slots, together they look at the full ring once in lookPace, and few after keptFor.
+// Those who wait no more do not count, whether they have looked or not.
 func TestLooksBehindALongClaimArePaced(t *testing.T) {
-	var c claimers
-	c.wants(4)
-	const now, waiters = int64(1e9), 3000
-	last := now
-	for i := range waiters {
-		look, _ := c.ahead(1, now)
-		if look < now+keptFor || i > 0 && look < last+lookPace {
-			t.Fatalf("look %d is %d ns from now and %d after the one before", i, look-now, look-last)
+	l := dueLane(t, 0)
+	l.claimers.turn <- struct{}{} // the test has the turn
+	l.claimers.wants(4)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 100 {
+		if mine, err := l.turn(ended, slots.ErrFull, 1, 0, math.MaxInt64); mine || err == nil {
+			t.Fatalf("with an ended context: mine %v, %v", mine, err)
 		}
-		if i == 0 && look != now+keptFor {
-			t.Errorf("the first looks after %d ns, not keptFor", look-now)
-		}
-		last = look
 	}
-	if look, _ := c.ahead(1, last); look != last+keptFor {
-		t.Errorf("once all have looked, the next one waits for %d ns", look-last)
+	for waiters := int64(1); waiters <= 3000; waiters++ {
+		if wait := l.claimers.lookLater(); wait != max(keptFor, waiters*lookPace) {
+			t.Fatalf("%d of them wait for %d ns", waiters, wait)
+		}
+	}
+	for range 3000 {
+		l.claimers.looks()
+	}
+	if wait := l.claimers.lookLater(); wait != keptFor {
+		t.Errorf("once all have looked, the next one waits for %d ns", wait)
 	}
 }

@@ -214,15 +214,15 @@ func (l *lane) claim(ctx context.Context, w wish) (u slots.Run, err error) {
 // keptFor, or a little longer with many others: what is too little for that one may do for this one, and what holds the rest may need it to go
 // on. At leave, by shm.Nanotime, it returns errElsewhere.
 func (l *lane) turn(ctx context.Context, why error, run int, kept, leave int64) (mine bool, err error) {
-	now := shm.Nanotime()
-	look, longer := l.claimers.ahead(run, now)
-	if look != 0 && kept <= 0 {
-		kept = look - now
+	behind, longer := l.claimers.ahead(run)
+	if behind && kept <= 0 {
+		kept = l.claimers.lookLater()
+		defer l.claimers.looks()
 	}
 	var over <-chan time.Time
 	var end error // of over
 	if leave != math.MaxInt64 {
-		if left := max(leave-now, 0); kept <= 0 || left < kept {
+		if left := max(leave-shm.Nanotime(), 0); kept <= 0 || left < kept {
 			kept, end = max(left, 1), errElsewhere
 		}
 	}
