@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 )
 
 // question waits for its answer.
@@ -22,12 +23,41 @@ type question struct {
 // they must be less than MaxAsks, which the daemon takes for an attack.
 const maxLeft = MaxAsks/2 - 8
 
+const (
+	// askAgain is after how long a question is asked again for which there was no room, at first, and askAgainMost at last.
+	askAgain     = 10 * time.Millisecond
+	askAgainMost = time.Second
+)
+
 // Ask sends a question and waits for its answer, at most until ctx ends. The
-// daemon's refusal is an error of this package.
+// daemon's refusal is an error of this package. One that the daemon has no room for at the moment is asked again.
+func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
+	for pause := askAgain; ; pause = min(2*pause, askAgainMost) {
+		a, err := s.askOnce(ctx, m)
+		if !errors.Is(err, ErrLater) {
+			return a, err
+		}
+		over := time.NewTimer(pause)
+		select {
+		case <-over.C:
+			continue
+		case <-s.done:
+			err = s.Err()
+		case <-s.quiet:
+			err = cmp.Or(s.Err(), ErrClosed)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		over.Stop()
+		return nil, err
+	}
+}
+
+// askOnce asks once.
 //
 // A question that nobody waits for any more is one that the daemon answers all the same, and counts until it has: so it
 // is counted here, too. Who asks for the way to the same target meanwhile waits for that answer.
-func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
+func (s *Session) askOnce(ctx context.Context, m *Message) (*Message, error) {
 	if c := s.takeUp(m); c != nil {
 		// The daemon has waited for a node since it was asked first: there may be time left for it.
 		if a, err := s.await(ctx, c); !errors.Is(err, ErrNoService) {

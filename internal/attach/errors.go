@@ -28,6 +28,8 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrBusy is returned when the other side has much to read.
 	ErrBusy = errors.New("the other side does not read")
+	// ErrLater is the answer to a question for which others of the domain leave no room at the moment. Session.Ask asks again.
+	ErrLater = errors.New("ask again later")
 	// ErrClosed is returned when the connection to the daemon has ended.
 	ErrClosed = errors.New("connection to rdmad closed")
 )
@@ -44,6 +46,7 @@ var codes = map[Code]error{
 	"limit":       ErrLimit,
 	"invalid":     ErrInvalid,
 	"closed":      ErrClosed,
+	"later":       ErrLater,
 }
 
 // Fail reports why a question has no answer.

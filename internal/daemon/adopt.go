@@ -243,8 +243,12 @@ func (c *conductor) have(w *worker, m *attach.Message) error {
 	}
 	faultpoint.Here("adopt.had")
 	c.freeUntold(w, m.Have)
+	if !w.having.CompareAndSwap(false, true) {
+		return fmt.Errorf("%w: a worker that says again what it has", attach.ErrInvalid)
+	}
 	// Not from here: a worker that is sending does not read.
-	return c.beside(w, func() {
+	return c.beside(func() {
+		defer w.having.Store(false)
 		for _, l := range gone {
 			w.tellClosed(l)
 		}

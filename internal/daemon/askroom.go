@@ -19,14 +19,14 @@ type askRoom struct {
 	waiting map[string]int // by the domain's name, which may have had other memory before
 }
 
-// take counts one more for a process of the named one of so many domains, or returns the error that it gets.
+// take counts one more for a process of the named one of so many domains, or returns why it is to ask again later.
 func (r *askRoom) take(name string, domains int) error {
 	share := mostAsks / max(1, domains)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting[name] >= share {
-		return fmt.Errorf("%w: %d questions of processes of domain %s wait for their answers, of %d that each of %d domains may have beside one of each process; ask again when others are answered",
-			attach.ErrLimit, r.waiting[name], name, share, domains)
+		return fmt.Errorf("%w: %d questions of processes of domain %s wait for their answers, of %d that each of %d domains may have beside one of each process",
+			attach.ErrLater, r.waiting[name], name, share, domains)
 	}
 	if r.waiting == nil {
 		r.waiting = make(map[string]int)

@@ -3,11 +3,15 @@ package daemon_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/rdmad/rdmad/client"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/daemontest"
 	"github.com/rdmad/rdmad/shm"
@@ -35,12 +39,14 @@ func TestQuestionsOfADomainAreBounded(t *testing.T) {
 	answers := make(chan string)
 	var all sync.WaitGroup
 	defer all.Wait()
+	var conns []*net.UnixConn
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for range processes {
 		conn, err := dialRaw(a.Socket)
 		check(t, err)
 		defer func() { _ = conn.Close() }() // ends what reads from it
+		conns = append(conns, conn)
 		check(t, shm.SendFDs(conn, hello))
 		said, err := receive(conn)
 		check(t, err)
@@ -68,7 +74,7 @@ func TestQuestionsOfADomainAreBounded(t *testing.T) {
 	}
 	// What is beyond the domain's room is refused at once; nothing else is answered before connect_wait is over.
 	for range processes*(each-1) - most {
-		if said := <-answers; !strings.Contains(said, `"limit"`) || !strings.Contains(said, "wait for their answers") {
+		if said := <-answers; !strings.Contains(said, `"later"`) || !strings.Contains(said, "wait for their answers") {
 			t.Fatal(said)
 		}
 	}
@@ -76,5 +82,29 @@ func TestQuestionsOfADomainAreBounded(t *testing.T) {
 	check(t, err)
 	if st.Goroutines < most || st.Goroutines > most+processes*2+goroutines {
 		t.Errorf("the core has %d goroutines", st.Goroutines)
+	}
+
+	conn, err := client.Attach(t.Context(), a.Socket)
+	check(t, err)
+	defer func() { _ = conn.Close() }()
+	waits, stop := context.WithCancel(t.Context())
+	defer stop()
+	all.Go(func() { _, _ = conn.Call(waits, "b/echo/echo", nil) })
+	daemontest.Eventually(t, "a question waits, and another one is put off", func() error {
+		short, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer end()
+		if _, err := conn.Ping(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("ping: %w", err)
+		}
+		return nil
+	})
+	for _, c := range conns {
+		_ = c.Close()
+	}
+	// What nobody waits for any more takes no room, however long connect_wait is.
+	soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := conn.Ping(soon, "a"); err != nil {
+		t.Errorf("once there is room: %v", err)
 	}
 }

@@ -228,7 +228,7 @@ func TestPeerThatBeginsToDrain(t *testing.T) {
 		r.link.directory = map[string]map[methodKey]peerproto.Listing{"default": {key: {ID: 1}}}
 		over := make(chan error, 1)
 		go func() {
-			_, _, err := r.findLanes(t.Context(), r.domainNamed("default"), attach.Target{Node: "a", Service: "s", Method: "m"}, 2*time.Second)
+			_, _, err := r.findLanes(t.Context(), nil, r.domainNamed("default"), attach.Target{Node: "a", Service: "s", Method: "m"}, 2*time.Second)
 			over <- err
 		}()
 		open := <-said

@@ -42,73 +42,7 @@ func (c *conductor) handleWorker(w *worker, m *attach.Message) error {
 	default:
 		return fmt.Errorf("%w: a %q message from a worker", attach.ErrInvalid, printable.Text(string(m.Type)))
 	}
-	if !w.begins(m.Seq) {
-		return nil // asked again after a core's death; the first one is being answered
-	}
-	err := c.beside(w, func() {
-		defer w.answered(m.Seq)
-		c.answer(w, m)
-	})
-	if errors.Is(err, errNoRoom) {
-		w.answered(m.Seq)
-		// Not Send: a worker that is sending does not read.
-		err = w.conn.Offer(&attach.Message{Type: attach.TypeFail, Seq: m.Seq, Fail: attach.FailFor(err)})
-	}
-	return err
-}
-
-// errNoRoom is in the error of a question that others of the domain leave no room for.
-var errNoRoom = errors.New("too many questions wait")
-
-// beside does what a message of a worker asks for beside what the worker says next, of which
-// there is not more at a time than there may be questions. While one waits, another one takes room of its domain:
-// errNoRoom is in the error if there is none.
-func (c *conductor) beside(w *worker, f func()) error {
-	select {
-	case w.asks <- struct{}{}:
-	default:
-		return fmt.Errorf("%w: more than %d questions at once", attach.ErrLimit, attach.MaxAsks)
-	}
-	leave := func() { <-w.asks }
-	if name := w.domain.name; len(w.asks) > 1 {
-		if err := c.askRoom.take(name, len(c.cfg.Domains)); err != nil {
-			leave()
-			return fmt.Errorf("%w: %w", err, errNoRoom)
-		}
-		leave = func() {
-			c.askRoom.leave(name)
-			<-w.asks
-		}
-	}
-	if !c.spawn(func() {
-		defer leave()
-		f()
-	}) {
-		leave()
-		return fmt.Errorf("%w: node %s is stopping", attach.ErrClosed, c.node)
-	}
-	return nil
-}
-
-// begins notes that a question is being answered, and returns false if it is already.
-// Only a worker that has seen another core take over asks twice.
-func (w *worker) begins(seq uint64) bool {
-	if !w.adopted {
-		return true
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.asking[seq] {
-		return false
-	}
-	w.asking[seq] = true
-	return true
-}
-
-func (w *worker) answered(seq uint64) {
-	w.mu.Lock()
-	delete(w.asking, seq)
-	w.mu.Unlock()
+	return c.ask(w, m)
 }
 
 // answer answers one question of a worker.
@@ -150,10 +84,7 @@ func (c *conductor) answer(w *worker, m *attach.Message) {
 		return // it has been answered
 	}
 	a.Seq = m.Seq
-	if err := w.conn.Send(a); err != nil {
-		c.log.Debug().Err(err).Int("worker", w.id).Msg("answer not sent")
-		w.untold(err) // whoever has asked would wait for ever
-	}
+	w.reply(a)
 }
 
 // mapped notes that a service worker can take requests from a lane.
@@ -325,7 +256,7 @@ func (c *conductor) resolve(w *worker, m *attach.Message) error {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, wait+openTimeout)
 	defer cancel()
-	found, lanes, err := c.findLanes(ctx, w.domain, t, wait)
+	found, lanes, err := c.findLanes(ctx, w.gone, w.domain, t, wait)
 	if err != nil {
 		return err
 	}
@@ -352,12 +283,12 @@ func (c *conductor) resolve(w *worker, m *attach.Message) error {
 	return nil
 }
 
-// findLanes finds a target and the lanes to it. It looks again when the connection
+// findLanes finds a target and the lanes to it, for who waits until gone is closed. It looks again when the connection
 // to the place ended while the lanes were being opened.
-func (c *conductor) findLanes(ctx context.Context, d *domain, t attach.Target, wait time.Duration) (place, []*laneInfo, error) {
+func (c *conductor) findLanes(ctx context.Context, gone <-chan struct{}, d *domain, t attach.Target, wait time.Duration) (place, []*laneInfo, error) {
 	end := time.Now().Add(wait)
 	for {
-		p, err := c.find(ctx, d, t, wait)
+		p, err := c.find(ctx, gone, d, t, wait)
 		if err != nil {
 			return p, nil, err
 		}
@@ -419,8 +350,8 @@ type place struct {
 }
 
 // find looks a target up in the directory. It waits for a configured peer that
-// is not connected, but not for a service on one that is.
-func (c *conductor) find(ctx context.Context, d *domain, t attach.Target, wait time.Duration) (place, error) {
+// is not connected, until gone is closed, but not for a service on one that is.
+func (c *conductor) find(ctx context.Context, gone <-chan struct{}, d *domain, t attach.Target, wait time.Duration) (place, error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {
@@ -434,6 +365,8 @@ func (c *conductor) find(ctx context.Context, d *domain, t attach.Target, wait t
 		select {
 		case <-changed:
 		case <-timeout.C:
+			return place{}, err
+		case <-gone:
 			return place{}, err
 		case <-ctx.Done():
 			if c.ctx.Err() == nil {

@@ -72,10 +72,15 @@ type worker struct {
 	// it. given are the lanes it has.
 	mu    sync.Mutex
 	given map[uint16]bool
-	// asks bounds the questions that wait for their answer. asking are their numbers;
-	// it belongs to mu.
+	// asks has a place for each question that waits for its answer. asking are their numbers, and later those of the ones that it
+	// is to ask again; both belong to mu.
 	asks   chan struct{}
 	asking map[uint64]bool
+	later  []uint64
+	// gone is closed when it says nothing more, and nobody waits for answers. Who deals with what it has said may use it.
+	gone chan struct{}
+	// having: what the worker has is being dealt with.
+	having atomic.Bool
 	// lent are the answers that did not fit a message.
 	lent lent
 }
@@ -127,6 +132,7 @@ func (c *conductor) farewell(conn *attach.Conn) (stop func() bool) {
 
 // converse does what a worker says until its end.
 func (c *conductor) converse(w *worker) {
+	w.gone = make(chan struct{})
 	conn := w.conn
 	log := c.log.With().Int("worker", w.id).Str("name", w.name).Int("pid", w.pid).Logger()
 	log.Debug().Str("role", string(w.role)).Str("domain", w.domain.name).Msg("worker attached")
@@ -150,6 +156,7 @@ func (c *conductor) converse(w *worker) {
 		}
 	}
 	_ = conn.Close()
+	close(w.gone)
 	c.detach(w)
 	log.Debug().Msg("worker detached")
 }
