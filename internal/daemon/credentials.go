@@ -35,15 +35,27 @@ func (w *worker) credentials(sock *net.UnixConn) error {
 		case err == nil:
 			unix.CloseOnExec(pidfd)
 			w.pidfd = pidfd
-		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
-			// Without one it would count as dead as soon as its socket is closed, and may choose the moment.
-			credErr = withoutMemory(err)
+		default:
+			credErr = withoutPidfd(err)
 		}
 	})
 	if err := errors.Join(err, credErr); err != nil {
 		return fmt.Errorf("credentials of a worker: %w", err)
 	}
 	w.pid, w.uid, w.gid = int(cred.Pid), cred.Uid, cred.Gid
+	return nil
+}
+
+// withoutPidfd is the refusal of a process for which the kernel gives no pidfd; nil where it gives none for any, or not for
+// those of another pid namespace. Without one it counts as dead as soon as its socket is closed, and whoever has the socket
+// may choose the moment.
+func withoutPidfd(err error) error {
+	switch {
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+		return withoutMemory(err)
+	case errors.Is(err, unix.ESRCH):
+		return fmt.Errorf("%w: the process that has connected has ended, and another one has the socket; each process is to connect itself: %w", attach.ErrClosed, err)
+	}
 	return nil
 }
 

@@ -140,3 +140,13 @@ func TestClosedAfterTheEnd(t *testing.T) {
 		return nil
 	})
 }
+
+// Who connects by a process that has ended is not let in where the kernel gives no pidfd of it: nobody would see its end. A kernel
+// that has none, and one that says nothing of processes of another namespace, keep nobody out.
+func TestWithoutPidfd(t *testing.T) {
+	for err, want := range map[error]error{unix.ESRCH: attach.ErrClosed, unix.ENFILE: attach.ErrLimit, unix.ENOMEM: attach.ErrLimit, unix.ENOSYS: nil, unix.EINVAL: nil} {
+		if got := withoutPidfd(err); !errors.Is(got, want) {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
+}
