@@ -112,6 +112,26 @@ func TestCoreHangsWhileItStops(t *testing.T) {
 	c.start("a")
 }
 
+// A drain that is not answered says that it may have taken effect: here the agent hangs, which has a part in the answer and none
+// in the drain.
+func TestDrainWithoutAnswer(t *testing.T) {
+	c := newCluster(t, sandbox.Settings{HangLimit: "1m"}, "a")
+	c.start("a")
+	core := c.status("a").PIDs.Core
+	reaped := make(chan struct{})
+	haltThread(t, core, "rdmad-agent0", reaped)
+	r := run(t, rdmad(t, "drain", "--socket", c.socket("a")))
+	if err := syscall.Kill(core, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-reaped
+	r.check(t, "drain", 1, "whether the node is in service now is not known", "rdmad status")
+	eventually(t, "the next core is out of service", func() bool {
+		s, err := askStatus(t, c.socket("a"))
+		return err == nil && s.Drain != nil
+	})
+}
+
 // haltThread stops one thread of a process, as a hanging driver would, until the process is
 // killed, and then closes reaped.
 func haltThread(t *testing.T, pid int, name string, reaped chan<- struct{}) {

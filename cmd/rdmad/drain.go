@@ -71,11 +71,16 @@ const drainTool = "rdmad-drain"
 // run drains, or undoes it, and prints the outcome.
 func (f *drainFlags) run(ctx context.Context, out io.Writer) error {
 	var s *status.Node
+	told := false
 	d, err := asked(ctx, f.socket, drainTool, func(d *look.Daemon) (err error) {
+		told = true
 		s, err = d.Drain(ctx, f.undo)
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil && told && !errors.Is(err, attach.ErrPermission) && !errors.Is(err, attach.ErrInvalid):
+		return fmt.Errorf("whether the node is in service now is not known (see: rdmad status): %w", err)
+	case err != nil:
 		return err
 	}
 	if f.undo {
