@@ -55,7 +55,21 @@ type cq struct {
 	// released is room of ended endpoints whose completions may still be in the
 	// queue; it is free once the queue was seen empty.
 	released int
+	// past is for when others keep the queue from ever being seen empty.
+	past past
 	stats    CQStats
+}
+
+// past is what waits until all completions that were in the queue at one moment have come out of it.
+type past struct {
+	// left is for how many more completions it waits: there are no more in a queue than it has room for. 0 or less, and waits
+	// false, if nothing waits.
+	left  int
+	waits bool
+	// notices, how many of ending, and how much of released, were there at that moment.
+	notices []notice
+	ending  int
+	room    int
 }
 
 // CQStats are a queue's counters since it was made.
@@ -244,6 +258,7 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	}
 	q.woken = q.woken[:0]
 	q.handle()
+	q.begin()
 	released, empty := q.released, false
 	var err error
 	for q.failed == nil && q.out.Room() > 0 && !empty {
@@ -262,10 +277,27 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	if empty {
 		q.release(released)
 	}
-	if empty || q.failed != nil {
-		q.settle()
+	switch {
+	case empty || q.failed != nil:
+		q.hear(append(q.past.notices, q.news.Take()...))
+		q.finish(len(q.ending))
+		q.past = past{}
+	case q.past.waits && q.past.left <= 0:
+		q.release(q.past.room)
+		q.finish(q.past.ending)
+		q.hear(q.past.notices)
+		q.past = past{}
 	}
 	return q.out.End(), err
+}
+
+// begin notes what is to be settled when all that is in the queue now has come out of it, unless it does so for something
+// before: a peer that sends without a pause must not put off what all others are told.
+func (q *cq) begin() {
+	if q.past.waits || !q.news.Some() && len(q.ending) == 0 && q.released == 0 {
+		return
+	}
+	q.past = past{left: q.lib.capacity() + len(q.wcs), waits: true, notices: q.news.Take(), ending: len(q.ending), room: q.released}
 }
 
 // fail ends the endpoints of a queue of whose completions nobody will hear, and has it take no new ones: their room in
@@ -280,6 +312,7 @@ func (q *cq) fail(err error) {
 // fetched notes that wcs begins with n completions.
 func (q *cq) fetched(n int) {
 	q.head, q.tail = 0, n
+	q.past.left -= n
 	q.stats.Completions += uint64(n)
 }
 
@@ -308,17 +341,18 @@ func (q *cq) release(room int) {
 	}
 }
 
-// settle handles notices and reports what is left of ended endpoints. The queue has
-// just been seen empty, so that everything that was known when a notice was written
-// has been reported before it.
-func (q *cq) settle() {
-	for _, n := range q.news.Take() {
+// hear handles notices. Everything that was known when one was written has been reported before it.
+func (q *cq) hear(notices []notice) {
+	for _, n := range notices {
 		n.e.noticed(n)
 	}
-	if len(q.ending) == 0 {
-		return
+}
+
+// finish reports what is left of the first of the ended endpoints, so many, of which nothing more is in the queue.
+func (q *cq) finish(n int) {
+	if n > 0 {
+		q.ending = append(slices.DeleteFunc(q.ending[:n], (*Endpoint).finish), q.ending[n:]...)
 	}
-	q.ending = slices.DeleteFunc(q.ending, (*Endpoint).finish)
 }
 
 // Arm implements fabric.CQ. A CQ without a poller cannot be slept on. One that cannot be armed has failed, says so once, and
@@ -330,7 +364,7 @@ func (q *cq) Arm() (bool, error) {
 	if q.poller == nil {
 		return false, fabric.ErrNotSupported
 	}
-	if q.head < q.tail || q.out.Waiting() || len(q.woken) > 0 || q.news.Some() || slices.ContainsFunc(q.ending, (*Endpoint).over) {
+	if q.head < q.tail || q.out.Waiting() || len(q.woken) > 0 || q.news.Some() || q.past.waits || slices.ContainsFunc(q.ending, (*Endpoint).over) {
 		return false, nil
 	}
 	if q.failed != nil {
