@@ -174,13 +174,10 @@ func (s *Stream) Context() context.Context {
 	return s.ctx
 }
 
-// Abort ends the stream's context with err as its cause, which must not be nil: Send and Recv, also those that another goroutine waits
-// in, return err. The caller gets what was sent before, and of a message that is half sent nothing: then the handler is to return an
+// Abort ends the stream's context with err as its cause, or context.Canceled if that is nil: Send and Recv, also those that another
+// goroutine waits in, return it. The caller gets what was sent before, and of a message that is half sent nothing: then the handler is to return an
 // error, as for that it gets an ErrRemote. Again, or after the handler has returned, it does nothing. It is safe for concurrent use.
 func (s *Stream) Abort(err error) {
-	if err == nil {
-		panic("server: Abort without an error")
-	}
 	s.cancel(err)
 }
 

@@ -56,8 +56,8 @@ type cq struct {
 	// queue; it is free once the queue was seen empty.
 	released int
 	// past is for when others keep the queue from ever being seen empty.
-	past past
-	stats    CQStats
+	past  past
+	stats CQStats
 }
 
 // past is what waits until all completions that were in the queue at one moment have come out of it.
