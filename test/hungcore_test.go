@@ -75,7 +75,7 @@ func TestHangingCoreIsReplaced(t *testing.T) {
 // A core that hangs when the node is told to stop is replaced, too, and the next one drains what is under way: it would be lost
 // after node.drain_timeout, and everything would stand still until then.
 func TestCoreHangsWhileItStops(t *testing.T) {
-	c := newCluster(t, sandbox.Settings{HangLimit: "2s"}, "a", "b")
+	c := newCluster(t, sandbox.Settings{HangLimit: "4s"}, "a", "b")
 	c.edit("a", swap(t, `drain_timeout = "3s"`, `drain_timeout = "10m"`))
 	c.start("a", "b")
 	held := holdRequests(t, c, "b", 1)

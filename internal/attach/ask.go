@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -46,7 +47,7 @@ func (s *Session) Ask(ctx context.Context, m *Message) (*Message, error) {
 		case <-s.quiet:
 			err = cmp.Or(s.Err(), ErrClosed)
 		case <-ctx.Done():
-			err = ctx.Err()
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 		over.Stop()
 		return nil, err

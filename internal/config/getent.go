@@ -15,6 +15,9 @@ import (
 // daemon that reloads does nothing else meanwhile.
 const getentTime = 5 * time.Second
 
+// knownAtOnce is how long a name that the machine itself knows may take when that time is over.
+const knownAtOnce = 100 * time.Millisecond
+
 // directories are what answers where os/user knows no such name: the system's program getent. A program without cgo
 // looks at /etc/passwd and /etc/group only, and names may be served by others, such as SSSD or systemd.
 type directories struct {
@@ -57,7 +60,7 @@ func (d directories) answer(library func(name string) (id string, err error), na
 		id, err := library(name)
 		answered <- answer{id, err}
 	}()
-	over := time.NewTimer(time.Until(d.asked().Add(getentTime)))
+	over := time.NewTimer(max(time.Until(d.asked().Add(getentTime)), knownAtOnce))
 	defer over.Stop()
 	select {
 	case a := <-answered:

@@ -374,6 +374,7 @@ func (c *conductor) eachDomain(f func(*agent.Domain)) {
 
 // stop ends everything and returns when all goroutines have returned.
 func (c *conductor) stop() {
+	defer c.beat()()
 	c.cancel()
 	for _, f := range c.closers {
 		_ = f()

@@ -325,7 +325,7 @@ func (l *link) lookup(d *domain, key methodKey) (p place, retry bool, err error)
 }
 
 // connected waits until the named peer is connected.
-func (c *conductor) connected(ctx context.Context, name string) (*session, error) {
+func (c *conductor) connected(ctx context.Context, gone <-chan struct{}, name string) (*session, error) {
 	for {
 		c.mu.Lock()
 		l := c.links[name]
@@ -347,8 +347,10 @@ func (c *conductor) connected(ctx context.Context, name string) (*session, error
 		}
 		select {
 		case <-changed:
+			continue
+		case <-gone:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: node %s is not connected: %w", attach.ErrNoService, name, lastErr)
 		}
+		return nil, fmt.Errorf("%w: node %s is not connected: %w", attach.ErrNoService, name, lastErr)
 	}
 }

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/event"
 )
@@ -67,6 +69,32 @@ func (c *conductor) watchProgress() {
 			c.pulse.Beat()
 		}
 		told = stalled
+	}
+}
+
+// beat tells the supervisor that all is well until the function that it returns is called: at its end the core waits for handlers and
+// devices, and there is nobody to ask for progress. What bounds that is the time that the supervisor gives a core to stop.
+func (c *conductor) beat() (stop func()) {
+	if c.beatEvery == 0 {
+		return func() {}
+	}
+	over := make(chan struct{})
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		every := time.NewTicker(c.beatEvery)
+		defer every.Stop()
+		for {
+			c.pulse.Beat()
+			select {
+			case <-every.C:
+			case <-over:
+				return
+			}
+		}
+	})
+	return func() {
+		close(over)
+		beats.Wait()
 	}
 }
 

@@ -3,9 +3,12 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/event"
@@ -89,4 +92,42 @@ func TestWatchdogStalls(t *testing.T) {
 	if !strings.Contains(events.Errors()[0].Text, "no progress") {
 		t.Errorf("%+v", events.Errors())
 	}
+}
+
+// A core that stops says that all is well to its end, however long what it has begun with takes then: the supervisor, which bounds
+// that, would take it for one that hangs.
+func TestBeatsOfAStop(t *testing.T) {
+	beats, err := handoff.NewPulse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer beats.Close()
+	c, err := newConductor(parsed(t, ""), 0, nil, nil, nil, false, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.pulse, c.beatEvery = beats, time.Millisecond
+	stopping, goOn := make(chan struct{}), make(chan struct{})
+	if !c.spawn(func() {
+		<-c.ctx.Done()
+		close(stopping)
+		<-goOn
+	}) {
+		t.Fatal("it stops already")
+	}
+	stopped := make(chan struct{})
+	go func() {
+		c.stop()
+		close(stopped)
+	}()
+	<-stopping
+	before := beats.Beats.Load()
+	eventually(t, "it beats", func() error {
+		if n := beats.Beats.Load() - before; n < 5 {
+			return fmt.Errorf("%d times", n)
+		}
+		return nil
+	})
+	close(goOn)
+	<-stopped
 }

@@ -449,7 +449,7 @@ func (c *conductor) export(w *worker, m *attach.Message) (*attach.Message, error
 	ctx, cancel := context.WithTimeout(c.ctx, c.live().Limits.ConnectWait+openTimeout)
 	defer cancel()
 	for {
-		s, err := c.connected(ctx, m.Node)
+		s, err := c.connected(ctx, w.gone, m.Node)
 		if err != nil {
 			return nil, err
 		}

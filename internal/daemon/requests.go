@@ -73,7 +73,7 @@ func (c *conductor) answer(w *worker, m *attach.Message) {
 			err = w.sendStatus(m.Seq)
 		}
 	case attach.TypePing:
-		a, err = c.ping(m)
+		a, err = c.ping(w, m)
 	case attach.TypeTrace:
 		a, err = c.trace(w, m)
 	}
@@ -208,14 +208,14 @@ func (d *domain) offer(w *worker, o attach.Method) (id uint32, anew bool, err er
 const pingTimeout = 4 * time.Second
 
 // ping measures the round trip to a peer's daemon.
-func (c *conductor) ping(m *attach.Message) (*attach.Message, error) {
+func (c *conductor) ping(w *worker, m *attach.Message) (*attach.Message, error) {
 	if m.Node == c.node {
 		return &attach.Message{Type: attach.TypePong, Node: c.node}, nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, pingTimeout)
 	defer cancel()
 	for {
-		s, err := c.connected(ctx, m.Node)
+		s, err := c.connected(ctx, w.gone, m.Node)
 		if err != nil {
 			return nil, err
 		}

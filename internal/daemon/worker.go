@@ -132,7 +132,6 @@ func (c *conductor) farewell(conn *attach.Conn) (stop func() bool) {
 
 // converse does what a worker says until its end.
 func (c *conductor) converse(w *worker) {
-	w.gone = make(chan struct{})
 	conn := w.conn
 	log := c.log.With().Int("worker", w.id).Str("name", w.name).Int("pid", w.pid).Logger()
 	log.Debug().Str("role", string(w.role)).Str("domain", w.domain.name).Msg("worker attached")
@@ -155,15 +154,15 @@ func (c *conductor) converse(w *worker) {
 			break
 		}
 	}
+	close(w.gone) // before it is closed here: whoever fails to answer must not take the end for the daemon's
 	_ = conn.Close()
-	close(w.gone)
 	c.detach(w)
 	log.Debug().Msg("worker detached")
 }
 
 // attach does the handshake with a new process and makes it a worker.
 func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
-	w := &worker{conn: conn, pidfd: -1, given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool)}
+	w := &worker{conn: conn, pidfd: -1, given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool), gone: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			w.closePidfd()
@@ -432,8 +431,13 @@ func (w *worker) giveLocked(l *laneInfo) {
 
 // untold ends the attachment of a worker that could not be told something: its serveWorker cleans
 // up. One that takes no more, because it has closed its end, may have said goodbye before, which is
-// still to be read: without it it would count as a worker for as long as its process lives.
+// still to be read: without it it would count as a worker for as long as its process lives. Nor does the daemon end what has ended.
 func (w *worker) untold(err error) {
+	select {
+	case <-w.gone:
+		return
+	default:
+	}
 	if !errors.Is(err, unix.EPIPE) {
 		w.hangUp()
 	}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"sync"
 	"syscall"
 	"time"
 
@@ -66,23 +67,25 @@ func (p *patience) count(now time.Time, beats uint64, ready bool) (over, alive b
 	return p.most > 0 && (p.silent > p.most || p.starting > p.starts), alive
 }
 
-// stuck returns what is closed when patience with the core is over, which nobody else counts from now on.
-func (s *supervisor) stuck(p *patience) <-chan struct{} {
-	stuck, core := make(chan struct{}), s.core
-	go func() {
+// stuck returns what is closed when patience with the core is over, which nobody else counts from now on. settled waits until nobody
+// does so any more, because it is or the core has ended.
+func (s *supervisor) stuck(p *patience) (stuck <-chan struct{}, settled func()) {
+	over, core := make(chan struct{}), s.core
+	var counting sync.WaitGroup
+	counting.Go(func() {
 		for {
 			select {
 			case <-core.ended:
 				return
 			case now := <-p.ticks:
-				if over, _ := p.count(now, s.pulse.Beats.Load(), core.ready()); over {
-					close(stuck)
+				if hangs, _ := p.count(now, s.pulse.Beats.Load(), core.ready()); hangs {
+					close(over)
 					return
 				}
 			}
 		}
-	}()
-	return stuck
+	})
+	return over, counting.Wait
 }
 
 // giveUp ends a core that hangs. What it says before goes to where the supervisor's own

@@ -291,7 +291,9 @@ func (s *supervisor) follow(ctx context.Context) error {
 			s.tell()
 		case <-ctx.Done():
 			s.tellStopping(0)
-			err := s.core.stop(s.cfg.Node.DrainTimeout+stopGrace, s.stuck(patience), s.log, func() { s.tellStopping(0) })
+			stuck, settled := s.stuck(patience)
+			err := s.core.stop(s.cfg.Node.DrainTimeout+stopGrace, stuck, s.log, func() { s.tellStopping(0) })
+			settled()
 			if errors.Is(err, errHung) {
 				return s.giveUp() // what it had to drain is for one that follows it
 			}
