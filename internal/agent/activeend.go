@@ -308,6 +308,7 @@ func (e *ActiveEnd) sent(id uint64) bool {
 		if o == nil {
 			continue // a fence
 		}
+		e.mover.barren = 0
 		if o.kind.Atomic() {
 			o.value = nativeUint64(e.words.Bytes()[e.done%bulkDepth*slots.AtomicSize:])
 		}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/rdmad/rdmad/internal/event"
 	"github.com/rdmad/rdmad/internal/fabric"
@@ -58,6 +59,10 @@ type mover struct {
 	watching bool
 	watched  *ActiveEnd
 	doneThen uint64
+	// Patience is for how long sessions may end one after the other without any operation that waits completing; nil in tests.
+	// barren is since when they do, by shm.Nanotime, 0 if none has ended since the last one completed, or since nothing waited.
+	Patience func() time.Duration
+	barren   int64
 	// Renews: the connection is made anew after RenewAfter regions that the peer has taken back since it was made, which are
 	// takenBack.
 	Renews    bool
@@ -83,8 +88,14 @@ func (m *mover) busy() bool {
 	return !m.suspended && (len(m.active) > 0 || len(m.redo) > 0 || m.End != nil && len(m.End.wrs) > 0)
 }
 
+// waiting reports whether there are operations that were not handed to the connection there is.
+func (m *mover) waiting() bool { return len(m.active)+len(m.parked)+len(m.redo) > 0 }
+
 // add queues an accepted operation.
 func (m *mover) add(o *operation) {
+	if !m.waiting() {
+		m.barren = 0
+	}
 	f := m.flows[o.worker.ID]
 	if f == nil {
 		f = new(flow)

@@ -3,6 +3,7 @@ package agent
 import (
 	"slices"
 
+	"github.com/rdmad/rdmad/shm"
 	"github.com/rdmad/rdmad/slots"
 )
 
@@ -64,6 +65,22 @@ func (m *mover) suspend() {
 	}
 	for _, o := range m.abandonRedo(func(o *operation) bool { return o.status != slots.OpOK }, slots.OpLost) {
 		m.domain.complete(o)
+	}
+	m.loseHeart()
+}
+
+// loseHeart gives up all that waits, if nothing of it has completed for longer than there is patience while one session after the
+// other has ended: every other bound is for one session, and a peer that makes a new one each time would keep what its calls have of
+// a service for ever. All of it is certain not to happen any more.
+func (m *mover) loseHeart() {
+	switch now := shm.Nanotime(); {
+	case !m.waiting():
+		m.barren = 0
+	case m.barren == 0:
+		m.barren = now
+	case m.Patience != nil && now-m.barren > int64(m.Patience()):
+		m.barren = 0
+		m.abandon(func(*operation) bool { return true }, slots.OpLost)
 	}
 }
 

@@ -69,6 +69,7 @@ func (c *conductor) bulkWith(d *domain, peer string) *bulk {
 			return c.spawn(func() { b.registerLocal(e, r) })
 		}
 		b.view.Mover.Spawn = c.spawn
+		b.view.Mover.Patience = func() time.Duration { return c.live().Node.LinkHold + agent.StandsStillAfter }
 		b.view.Mover.Later = func() bool { return c.spawn(b.lookLater) }
 	})
 	c.mu.Lock()
