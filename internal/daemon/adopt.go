@@ -243,12 +243,13 @@ func (c *conductor) have(w *worker, m *attach.Message) error {
 	}
 	faultpoint.Here("adopt.had")
 	c.freeUntold(w, m.Have)
-	if !w.having.CompareAndSwap(false, true) {
-		return fmt.Errorf("%w: a worker that says again what it has", attach.ErrInvalid)
+	// It is no question, and takes no room of the domain's.
+	if err := w.takePlace(); err != nil {
+		return err
 	}
 	// Not from here: a worker that is sending does not read.
 	return c.beside(func() {
-		defer w.having.Store(false)
+		defer func() { <-w.asks }()
 		for _, l := range gone {
 			w.tellClosed(l)
 		}

@@ -79,8 +79,6 @@ type worker struct {
 	later  []uint64
 	// gone is closed when it says nothing more, and nobody waits for answers. Who deals with what it has said may use it.
 	gone chan struct{}
-	// having: what the worker has is being dealt with.
-	having atomic.Bool
 	// lent are the answers that did not fit a message.
 	lent lent
 }
