@@ -54,14 +54,7 @@ func TestTraceOfLies(t *testing.T) {
 		out.Ring.Publish(u, caller.id)
 		s.bells.MarkLane(rigLane)
 		settle(s)
-		hint, ok := service.rings.Down.Pop()
-		if !ok {
-			t.Fatal("not delivered")
-		}
-		picked, ok := out.Ring.PickHinted(hint, service.id)
-		if !ok {
-			t.Fatal("not picked")
-		}
+		hint, picked := service.picks(t, out.Ring)
 		var req slots.Header
 		if !req.Decode(out.Ring.Header(picked)) || !slots.IsMark(req.Trace) {
 			t.Errorf("%#x: the request is not marked: %#x", lie, req.Trace)
@@ -228,14 +221,7 @@ func TestTraceOfRedispatch(t *testing.T) {
 	s.d.Register(rigMethod, second.view)
 	s.d.Detach(first.view)
 	settle(s)
-	hint, ok := second.rings.Down.Pop()
-	if !ok {
-		t.Fatal("not delivered again")
-	}
-	picked, ok := out.Ring.PickHinted(hint, second.id)
-	if !ok {
-		t.Fatal("not picked")
-	}
+	hint, picked := second.picks(t, out.Ring)
 	s.d.Tracer.Look()
 	if list := s.d.Tracer.foundAll(false); len(list) != 0 {
 		t.Errorf("over before its answer: %+v", list)
@@ -317,14 +303,7 @@ func TestTraceKeepsNames(t *testing.T) {
 	traced(s.d, 1)
 	s.post(t, out, caller, rigMethod)
 	settle(s)
-	hint, ok := service.rings.Down.Pop()
-	if !ok {
-		t.Fatal("not delivered")
-	}
-	picked, ok := out.Ring.PickHinted(hint, service.id)
-	if !ok {
-		t.Fatal("not picked")
-	}
+	hint, picked := service.picks(t, out.Ring)
 	a := slots.Header{Ticket: picked.Ticket, Run: 1, Kind: slots.KindAnswer}
 	a.Encode(out.Ring.Header(picked))
 	out.Ring.Finish(picked, service.id)
@@ -347,4 +326,18 @@ func TestTraceKeepsNames(t *testing.T) {
 			t.Errorf("%q is kept when nobody waits for it any more", e.Caller.Name)
 		}
 	}
+}
+
+// picks takes the request that has been delivered to a service.
+func (w *rigWorker) picks(t *testing.T, ring *slots.Ring) (slots.Hint, slots.Run) {
+	t.Helper()
+	hint, ok := w.rings.Down.Pop()
+	if !ok {
+		t.Fatal("not delivered")
+	}
+	picked, ok := ring.PickHinted(hint, w.id)
+	if !ok {
+		t.Fatal("not picked")
+	}
+	return hint, picked
 }

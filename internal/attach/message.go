@@ -149,28 +149,6 @@ type Message struct {
 	lost bool
 }
 
-// Question returns a question without all that is no part of it.
-func (m *Message) Question() *Message {
-	q := &Message{Type: m.Type, Seq: m.Seq}
-	switch m.Type {
-	case TypeResolve:
-		q.Target = m.Target
-	case TypeRegister:
-		q.Methods = m.Methods
-	case TypePing:
-		q.Node = m.Node
-	case TypeAlloc:
-		q.Region = m.Region
-	case TypeExport:
-		q.Node, q.Region = m.Node, m.Region
-	case TypeTrace:
-		q.Trace = m.Trace
-	case TypeDrain:
-		q.Drain = m.Drain
-	}
-	return q
-}
-
 // Hello introduces a worker.
 type Hello struct {
 	Protocol int    `json:"protocol"`

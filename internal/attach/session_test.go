@@ -153,24 +153,30 @@ func TestBadMessages(t *testing.T) {
 		"closed without body":    {&attach.Message{Type: attach.TypeClosed}, []int{lane}},
 	} {
 		before := leaktest.Descriptors(t)
-		done := f.script(func(conn *attach.Conn) error { return errors.Join(f.welcome(conn), conn.Send(c.m, c.fds...)) })
-		s, err := attach.Open(t.Context(), f.socket, attach.Hello{Role: attach.RoleClient}, attach.Events{})
-		if err != nil {
-			t.Fatal(name, err)
+		if err := f.endOf(name, func(conn *attach.Conn) error { return conn.Send(c.m, c.fds...) }); !errors.Is(err, attach.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
 		}
-		if err := <-done; err != nil {
-			t.Errorf("%s: daemon: %v", name, err)
-		}
-		<-s.Done()
-		if !errors.Is(s.Err(), attach.ErrClosed) {
-			t.Errorf("%s: %v", name, s.Err())
-		}
-		_ = s.Close()
-		s.Release()
 		if now := leaktest.Descriptors(t); now > before {
 			t.Errorf("%s: %d descriptors, %d before", name, now, before)
 		}
 	}
+}
+
+// endOf returns how a client's session ends whose daemon welcomes it, says something and goes.
+func (f *fake) endOf(name string, say func(*attach.Conn) error) error {
+	f.t.Helper()
+	done := f.script(func(conn *attach.Conn) error { return errors.Join(f.welcome(conn), say(conn)) })
+	s, err := attach.Open(f.t.Context(), f.socket, attach.Hello{Role: attach.RoleClient}, attach.Events{})
+	if err != nil {
+		f.t.Fatal(name, err)
+	}
+	defer s.Release()
+	defer func() { _ = s.Close() }()
+	if err := <-done; err != nil {
+		f.t.Errorf("%s: daemon: %v", name, err)
+	}
+	<-s.Done()
+	return s.Err()
 }
 
 // However a session ends, its error names the daemon's socket and what has happened.
@@ -186,20 +192,9 @@ func TestEndNamesTheDaemon(t *testing.T) {
 		"no word":     {func(*attach.Conn) error { return nil }, "without a word: see its log, and attach again"},
 		"bad message": {func(c *attach.Conn) error { return c.Send(&attach.Message{Type: attach.TypeLane}) }, "lane"},
 	} {
-		done := f.script(func(conn *attach.Conn) error { return errors.Join(f.welcome(conn), c.say(conn)) })
-		s, err := attach.Open(t.Context(), f.socket, attach.Hello{Role: attach.RoleClient}, attach.Events{})
-		if err != nil {
-			t.Fatal(name, err)
-		}
-		if err := <-done; err != nil {
-			t.Errorf("%s: daemon: %v", name, err)
-		}
-		<-s.Done()
-		if err := s.Err(); !errors.Is(err, attach.ErrClosed) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), f.socket) {
+		if err := f.endOf(name, c.say); !errors.Is(err, attach.ErrClosed) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), f.socket) {
 			t.Errorf("%s: %v", name, err)
 		}
-		_ = s.Close()
-		s.Release()
 	}
 }
 

@@ -30,7 +30,6 @@ func (c *conductor) ask(w *worker, m *attach.Message) error {
 			<-w.asks
 		}
 	}
-	m = m.Question() // as small as it can be: it may wait
 	return c.beside(func() {
 		defer leave()
 		c.answer(w, m)
