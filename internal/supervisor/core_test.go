@@ -114,12 +114,13 @@ func leave(t *testing.T, s *supervisor) {
 }
 
 // listensLate is a core that is some time in coming to listen to SIGTERM, for which it makes a file.
-const listensLate = `sleep 0.2; trap ': >drained; exit 0' TERM; printf '{"op":"ready"}' >&6`
+const listensLate = `sleep 0.2; trap ': >drained; exit 0' TERM
+` + saysReady
 
 // A core that goes on where another one ended is not told to drain before it listens.
 func TestStopOfAnHeir(t *testing.T) {
 	dir := t.TempDir()
-	s := scripted(t, "", "cd "+dir+"; "+listensLate+"; while :; do sleep 0.01; done")
+	s := scripted(t, "", "cd "+dir+"; "+listensLate+"while :; do sleep 0.01; done")
 	leave(t, s)
 	core, err := s.startCore(s.exe)
 	if err != nil {
@@ -156,7 +157,7 @@ func TestStopOfALateHeir(t *testing.T) {
 func stopLateHeir(t *testing.T, late, patience time.Duration) error {
 	t.Helper()
 	drained := filepath.Join(t.TempDir(), "drained")
-	s := scripted(t, "", fmt.Sprintf(`sleep %v; trap 'sleep 0.3; : >%s; exit 0' TERM; printf '{"op":"ready"}' >&6; while :; do sleep 0.01; done`, late.Seconds(), drained))
+	s := scripted(t, "", fmt.Sprintf("sleep %v; trap 'sleep 0.3; : >%s; exit 0' TERM\n%swhile :; do sleep 0.01; done", late.Seconds(), drained, saysReady))
 	leave(t, s)
 	core, err := s.startCore(s.exe)
 	if err != nil {
@@ -189,7 +190,7 @@ func TestStopInAnUpgrade(t *testing.T) {
 cd `+dir+`
 if mkdir first 2>/dev/null; then
 	trap ': >hands-over; sleep 0.5; exit 5' USR1
-	printf '{"op":"ready"}' >&6
+	`+saysReady+`
 	: >serves
 else
 	`+listensLate+`
@@ -225,7 +226,7 @@ while :; do sleep 0.01; done`)
 // What is under way when a daemon is told to stop is drained by another core if the one that is to do it dies: once, and not after one that
 // has drained, or has had its time for that.
 func TestStopBesideDeaths(t *testing.T) {
-	const serves = `printf '{"op":"ready"}' >&6; : >serves; while :; do sleep 0.01; done`
+	const serves = saysReady + ": >serves; while :; do sleep 0.01; done"
 	for name, c := range map[string]struct {
 		first, second string
 		inTheWait     bool // the daemon is told to stop then, else by the first core
@@ -292,7 +293,7 @@ while :; do sleep 0.01; done`)
 
 // A core that had to be killed when it was to stop has had all the time there is.
 func TestNoneAfterACoreThatDoesNotStop(t *testing.T) {
-	s := scripted(t, "", "trap '' TERM; printf '{\"op\":\"ready\"}' >&6; while :; do sleep 0.01; done")
+	s := scripted(t, "", "trap '' TERM\n"+saysReady+"while :; do sleep 0.01; done")
 	leave(t, s)
 	core, err := s.startCore(s.exe)
 	if err != nil {

@@ -51,6 +51,16 @@ func scripted(t *testing.T, settings, script string) *supervisor {
 	}
 }
 
+// readsKept is how a script begins to use the depot, as a core does: it has read what is kept, to the end of that. If it said something
+// and ended before, the depot could find it gone when it sends that, and would not hear it. Descriptor 6 does not block.
+const readsKept = `tries=0
+until dd bs=64k count=1 <&6 2>/dev/null | grep -q '"op":"end"' || [ $((tries += 1)) -gt 6000 ]; do sleep 0.01; done
+`
+
+// saysReady is how a script says that it serves.
+const saysReady = readsKept + `printf '{"op":"ready"}' >&6
+`
+
 // A core that does not read its handoff is not waited for, however much that is.
 func TestCoreThatDoesNotRead(t *testing.T) {
 	var users []string

@@ -80,9 +80,7 @@ func TestNewCoreServesAndEnds(t *testing.T) {
 	dir := t.TempDir()
 	s := scripted(t, "", `case "$*" in *--probe*) echo {}; exit ;; esac
 mkdir `+dir+`/1 2>/dev/null && exec sleep 600
-# As a core does it reads what is kept, here the end of it, before it is ready; the socket does not block.
-until dd bs=64k count=1 <&6 >/dev/null 2>&1; do sleep 0.01; done
-printf '{"op":"ready"}' >&6`)
+`+saysReady)
 	exe := s.exe
 	var err error
 	if s.core, err = s.startCore(exe); err != nil {
@@ -132,6 +130,7 @@ func TestUndoOnlyToWhatCanGoOn(t *testing.T) {
 cd %s
 mkdir 1 2>/dev/null && exec sleep 600
 if mkdir 2 2>/dev/null; then
+	`+readsKept+`
 	printf '{"op":"put","key":"%s","meta":{"versions":%s}}' >&6
 	exit 3
 fi
