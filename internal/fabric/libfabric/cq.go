@@ -165,16 +165,17 @@ func (q *cq) Poll(c []fabric.Completion) (int, error) {
 	q.out.Begin(c)
 	q.look()
 	q.handle()
-	empty := false
-	for q.out.Room() > 0 && !empty {
+	for q.out.Room() > 0 {
 		want := min(q.out.Room(), len(q.wcs))
 		got := q.set.poll(q.wcs[:want])
 		q.head, q.tail = 0, got
 		q.handle()
-		empty = got < want && q.head == q.tail
+		if got < want {
+			break
+		}
 	}
 	q.push()
-	if empty {
+	if q.head == q.tail {
 		q.settle()
 	}
 	n := q.out.End()
@@ -221,17 +222,31 @@ func (q *cq) handle() {
 	}
 }
 
-// settle handles notices and reports what is left of ended endpoints. The queues have
-// just been seen empty, so that everything that was known when a notice was written
-// has been reported before it.
+// settle handles notices and reports what is left of ended endpoints. There is nothing in wcs. All that was known of an endpoint when
+// a notice of it was written is reported before it: its own queue is emptied first, whatever comes for others meanwhile.
 func (q *cq) settle() {
 	for _, n := range q.news.Take() {
+		q.exhaust(n.e)
 		n.e.noticed(n)
 	}
 	for _, e := range q.ending {
 		e.finish()
 	}
 	q.ending = q.ending[:0]
+}
+
+// exhaust handles what is in the queue of an endpoint, if it is polled at all: not more than there can be of its work requests, of
+// which there come no more meanwhile, and of immediates that wait for them.
+func (q *cq) exhaust(e *Endpoint) {
+	for left := e.sq.Cap() + e.loud.Cap() + maxEarly; e.joined && left > 0; left -= len(q.wcs) {
+		got := e.lib.poll(q.wcs)
+		for i := range q.wcs[:got] {
+			e.complete(&q.wcs[i])
+		}
+		if got < len(q.wcs) {
+			return
+		}
+	}
 }
 
 // Arm implements fabric.CQ. A CQ without a poller cannot be slept on. Where the provider has

@@ -54,21 +54,30 @@ func newPairingOf(t testing.TB, of fabric.Provider, w *poller.Poller, depth, mem
 		p.must(err)
 		p.cq[i], err = d.CreateCQ(2*depth, w)
 		p.must(err)
-		ep, err := p.pd[i].CreateEndpoint(fabric.EndpointAttr{CQ: p.cq[i], Tag: uint64(i), SendDepth: depth, RecvDepth: depth})
+	}
+	p.ep = p.connected(depth, 0)
+	return p
+}
+
+// connected makes two more ends of the devices of p, connects and activates them. The end at index i has the tag tag+i.
+func (p *pairing) connected(depth int, tag uint64) (ep [2]*Endpoint) {
+	p.Helper()
+	for i := range ep {
+		e, err := p.pd[i].CreateEndpoint(fabric.EndpointAttr{CQ: p.cq[i], Tag: tag + uint64(i), SendDepth: depth, RecvDepth: depth})
 		p.must(err)
-		p.ep[i] = ep.(*Endpoint)
+		ep[i] = e.(*Endpoint)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	passive := make(chan error, 1)
-	fabric.Expect(p.ep[0], p.ep[1].Address())
-	go func() { passive <- p.ep[0].Connect(ctx, p.ep[1].Address(), fabric.Passive) }()
-	p.must(p.ep[1].Connect(ctx, p.ep[0].Address(), fabric.Active))
+	fabric.Expect(ep[0], ep[1].Address())
+	go func() { passive <- ep[0].Connect(ctx, ep[1].Address(), fabric.Passive) }()
+	p.must(ep[1].Connect(ctx, ep[0].Address(), fabric.Active))
 	p.must(<-passive)
-	for i := range p.ep {
-		p.must(p.ep[i].Activate())
+	for i := range ep {
+		p.must(ep[i].Activate())
 	}
-	return p
+	return ep
 }
 
 func (p *pairing) must(err error) {
