@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -127,10 +128,16 @@ func TestSupportBundleOfHangingCore(t *testing.T) {
 	core := c.status("a").PIDs.Core
 	stopCore(t, c, "a")
 	defer func() { _ = syscall.Kill(core, syscall.SIGCONT) }()
-	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	r := run(t, rdmad(t, "support-bundle", "--socket", c.socket("a"), "--limit", "5s", "-o", file))
-	r.check(t, "support-bundle", 0, "not had", "status.json", "goroutines.txt")
-	parts := readBundle(t, file)
+	var parts map[string]string
+	// What asks the core may be too late to say what it knows, where the machine stands still: then once more.
+	for tries := range 5 {
+		file := filepath.Join(t.TempDir(), fmt.Sprintf("bundle%d.tar.gz", tries))
+		r := run(t, rdmad(t, "support-bundle", "--socket", c.socket("a"), "--limit", "5s", "-o", file))
+		r.check(t, "support-bundle", 0, "not had", "status.json", "goroutines.txt")
+		if parts = readBundle(t, file); !strings.Contains(parts["MANIFEST"], "it took too long") {
+			break
+		}
+	}
 	for _, name := range []string{"status.json", "errors.txt", "goroutines.txt"} {
 		if _, ok := parts[name]; ok || !regexp.MustCompile(`(?m)^`+name+`: .*does not answer`).MatchString(parts["MANIFEST"]) {
 			t.Errorf("%s of a core that does not answer; MANIFEST:\n%s", name, parts["MANIFEST"])

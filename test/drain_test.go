@@ -183,7 +183,7 @@ func TestDrainWaits(t *testing.T) {
 // A worker's requests to services of its own node are finished, too, and are no reason for
 // it to fail afterwards.
 func TestDrainLocal(t *testing.T) {
-	c := newPair(t, sandbox.Settings{})
+	c := newPair(t, sandbox.Settings{Extra: "[limits]\nconnect_wait = \"1m\"\n"})
 	startEcho(t, c, "a")
 	startService(t, c, "b", "jobs")
 	own := c.attach("b")

@@ -33,7 +33,7 @@ func TestHandlersOfAKilledNode(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background()) }()
-	c.awaitService("a", "b", "patient", "wait", 0)
+	c.awaitService("a", "b", "patient", "stream", 0)
 	conn := c.attach("a")
 	for _, size := range []int{1, 3000} {
 		m, err := conn.Method(bounded(t), "b/patient/wait")

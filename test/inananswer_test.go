@@ -12,11 +12,11 @@ import (
 // and the link is back, all works again, and no core was replaced.
 func TestNodeStopsInAnAnswer(t *testing.T) {
 	const callers, size, rounds = 48, 8 << 20, 4
-	c, cutters := newCutPair(t, sandbox.Settings{LinkHold: "500ms"})
+	c, cutters := newCutPair(t, sandbox.Settings{LinkHold: "3s"})
 	m := startMember(t, "regions", roleArgs{Socket: c.socket("b"), Service: "regions", Handlers: callers + 2})
 	var pid int
 	m.hear(&pid)
-	c.awaitService("a", "b", "regions", "digest", 0)
+	c.awaitService("a", "b", "regions", "scatter", 0)
 	conn, there := c.attach("a"), c.attach("b")
 	a, b := c.status("a").PIDs.Core, c.status("b").PIDs.Core
 	region, ref := bind(t, conn, size, client.MayRead)

@@ -262,7 +262,7 @@ func TestKillCallersDaemon(t *testing.T) {
 func TestKillServicesDaemon(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	victim := startService(t, c, "b", "jobs")
-	c.awaitService("a", "b", "jobs", "sleep", 0)
+	c.awaitService("a", "b", "jobs", "stream", 0)
 	conn := c.attach("a")
 	const calls = 64
 	ends := make(chan map[string]int, 1)

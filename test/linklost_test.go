@@ -37,7 +37,7 @@ func ended(t *testing.T, conn *client.Conn) string {
 // other node end as lost, requests have their outcome, and no byte changes after it. When
 // the link is back, the regions can be used again.
 func TestRegionsOfALostLink(t *testing.T) {
-	c, cutters := newCutPair(t, sandbox.Settings{LinkHold: "500ms"})
+	c, cutters := newCutPair(t, sandbox.Settings{LinkHold: "3s"})
 	startRegions(t, c)
 	conn, there := c.attach("a"), c.attach("b")
 	region, ref := bind(t, conn, 1<<20, client.MayWrite|client.MayRead)
@@ -128,7 +128,7 @@ func TestLinkHold(t *testing.T) {
 	for _, c := range []struct {
 		name, hold string
 		back       bool
-	}{{"back in time", "1m", true}, {"too late", "300ms", false}} {
+	}{{"back in time", "1m", true}, {"too late", "3s", false}} {
 		t.Run(c.name, func(t *testing.T) {
 			nodes, cutters := newCutPair(t, sandbox.Settings{LinkHold: c.hold})
 			m := startMember(t, "service", roleArgs{Socket: nodes.socket("b"), Service: "jobs", Handlers: 1})

@@ -206,7 +206,7 @@ func cutting(cutters []*cutter) func() int {
 func testBesideFaults(t *testing.T, c *cluster, faults int, forgetful bool, fault func() int) {
 	service := startService(t, c, "b", "jobs")
 	startRegions(t, c)
-	c.awaitService("a", "b", "jobs", "flip", 0)
+	c.awaitService("a", "b", "jobs", "stream", 0)
 	conn := c.attach("a")
 	w := &resetWork{t: t, c: c, forgetful: forgetful}
 	method := func(target string) *client.Method {

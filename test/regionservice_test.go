@@ -35,10 +35,14 @@ func regionsRole(ctx context.Context, args *roleArgs, say *json.Encoder) error {
 		return err
 	}
 	w := new(regionWork)
-	for method, h := range map[string]server.Handler{
-		"scatter": w.scatter, "digest": w.digest, "add": w.add, "count": w.count, "flood": w.flood, "flooding": w.countFlooding, "ended": w.lastEnd,
+	// In order: who knows of the last one knows of all.
+	for _, m := range []struct {
+		name   string
+		handle server.Handler
+	}{
+		{"digest", w.digest}, {"add", w.add}, {"count", w.count}, {"flood", w.flood}, {"flooding", w.countFlooding}, {"ended", w.lastEnd}, {"scatter", w.scatter},
 	} {
-		if err := s.Handle(args.Service, method, h); err != nil {
+		if err := s.Handle(args.Service, m.name, m.handle); err != nil {
 			return errors.Join(err, s.Close())
 		}
 	}

@@ -20,8 +20,11 @@ type sandboxed struct {
 }
 
 // telling is a shell script that tells a file about its sandbox.
-func telling(file, then string) []string {
-	script := `echo "$RDMAD_SANDBOX_PIDS $$ $RDMAD_SOCKET $RDMAD_SOCKET_B" > ` + file + `.new && mv ` + file + `.new ` + file + `; ` + then
+func telling(file, then string) []string { return tellingAfter("", file, then) }
+
+// tellingAfter is telling, but for what comes first.
+func tellingAfter(first, file, then string) []string {
+	script := first + `echo "$RDMAD_SANDBOX_PIDS $$ $RDMAD_SOCKET $RDMAD_SOCKET_B" > ` + file + `.new && mv ` + file + `.new ` + file + `; ` + then
 	return []string{"--", "sh", "-c", script}
 }
 
@@ -152,21 +155,21 @@ func TestSandboxOrphans(t *testing.T) {
 // A sandbox that is told to end ends its command first.
 func TestSandboxSignals(t *testing.T) {
 	for _, c := range []struct {
-		signal syscall.Signal
-		then   string
-		status int
+		signal      syscall.Signal
+		first, then string
+		status      int
 	}{
-		{syscall.SIGTERM, "exec sleep 1000", 128 + 15},
-		{syscall.SIGINT, "exec sleep 1000", 128 + 15},
-		{syscall.SIGTERM, "trap 'exit 5' TERM; while :; do sleep 0.05; done", 5},
-		{syscall.SIGHUP, "exec sleep 1000", 128 + 15},
+		{syscall.SIGTERM, "", "exec sleep 1000", 128 + 15},
+		{syscall.SIGINT, "", "exec sleep 1000", 128 + 15},
+		{syscall.SIGTERM, "trap 'exit 5' TERM; ", "while :; do sleep 0.05; done", 5},
+		{syscall.SIGHUP, "", "exec sleep 1000", 128 + 15},
 	} {
 		if signal.Ignored(c.signal) {
 			t.Logf("%v is not tried: this test ignores it, and so do the processes that it starts", c.signal)
 			continue
 		}
 		file := filepath.Join(t.TempDir(), "told")
-		cmd := rdmad(t, append([]string{"sandbox"}, telling(file, c.then)...)...)
+		cmd := rdmad(t, append([]string{"sandbox"}, tellingAfter(c.first, file, c.then)...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		sandbox := begin(t, cmd)
 		s := told(t, file)

@@ -23,12 +23,14 @@ import (
 func TestTopPlain(t *testing.T) {
 	c := newPair(t, sandbox.Settings{})
 	startEcho(t, c, "b")
-	r := run(t, rdmad(t, "top", "--interval", "100ms", "--count", "3", "--sort", "requests", "--filter", "b", "--socket", c.socket("a")))
+	r := runInTime(t, func() *exec.Cmd {
+		return rdmad(t, "top", "--interval", "100ms", "--count", "3", "--sort", "requests", "--filter", "b", "--socket", c.socket("a"))
+	})
 	r.check(t, "top", 0, "node a: running", "LANE", "REQUESTS*", "PEER", "connected")
 	if strings.Count(r.out, "node a: ") != 3 || strings.ContainsRune(r.out, '\x1b') {
 		t.Errorf("three looks without escape sequences:\n%s", r.out)
 	}
-	run(t, rdmad(t, "top", "--once", "--socket", c.socket("b"))).check(t, "top --once", 0, "SERVICE", "echo")
+	runInTime(t, func() *exec.Cmd { return rdmad(t, "top", "--once", "--socket", c.socket("b")) }).check(t, "top --once", 0, "SERVICE", "echo")
 }
 
 // Of a core that hangs there is what it has counted, and of one that is gone the last that

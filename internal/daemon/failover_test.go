@@ -45,6 +45,7 @@ func TestFailover(t *testing.T) {
 		return c.Reply(c.Request())
 	}})
 	conn := attachClient(t, a)
+	found(t, conn, "b/text/once")
 	m, err := conn.Method(t.Context(), "b/text/once")
 	check(t, err)
 	var next, answered atomic.Uint64

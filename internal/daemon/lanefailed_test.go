@@ -14,9 +14,9 @@ func TestLanesThatPeerCannotConnect(t *testing.T) {
 	check(t, b.Halt())
 	_, address, key := silence(t)
 	p := pose(t, a)
-	check(t, p.conn.SetDeadline(time.Now().Add(20*time.Second))) // less than a connection is waited for
 	p.send(frame{"type": "repeated"})
 	for i := range 100 {
+		check(t, p.conn.SetDeadline(time.Now().Add(20*time.Second))) // less than a connection is waited for
 		p.send(frame{"type": "open", "seq": i + 1, "lane": frame{
 			"domain": "default", "class": "small", "number": i % 8, "geometry": frame{"slot_size": 128, "slots": 8192, "max_run": 64}, "address": address, "key": key,
 		}})

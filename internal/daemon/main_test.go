@@ -72,6 +72,17 @@ func serve(t *testing.T, n *daemontest.Node) *server.Server {
 	})
 }
 
+// found waits until targets can be looked up: a peer learns of a new service a little later than the service itself.
+func found(t *testing.T, c *client.Conn, targets ...string) {
+	t.Helper()
+	for _, target := range targets {
+		daemontest.Eventually(t, "look up "+target, func() error {
+			_, err := c.Method(t.Context(), target)
+			return err
+		})
+	}
+}
+
 // callable waits until target answers: a peer learns of a new service a little
 // later than the service itself.
 func callable(t *testing.T, c *client.Conn, target string) {

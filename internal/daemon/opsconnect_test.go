@@ -19,7 +19,7 @@ func TestOpsWaitForTheirConnection(t *testing.T) {
 	for _, c := range []struct {
 		name, hold string
 		back       bool
-	}{{"back in time", "1m", true}, {"not back", "300ms", false}} {
+	}{{"back in time", "1m", true}, {"not back", "3s", false}} {
 		t.Run(c.name, func(t *testing.T) { opsWithoutConnection(t, c.hold, c.back) })
 	}
 }
@@ -38,6 +38,7 @@ func opsWithoutConnection(t *testing.T, hold string, back bool) {
 		},
 	})
 	conn := attachClient(t, a)
+	found(t, conn, "b/text/nothing", "b/text/write")
 	_, err := conn.Call(t.Context(), "b/text/nothing", nil) // opens the lanes
 	check(t, err)
 
@@ -105,6 +106,7 @@ func TestAtomicsOfThePeer(t *testing.T) {
 	check(t, err)
 	ref, err := region.Ref(0, region.Len(), client.MayAtomic)
 	check(t, err)
+	found(t, conn, "b/text/add")
 	answer, err := conn.CallRegions(t.Context(), "b/text/add", nil, ref)
 	check(t, err)
 	if string(answer) != "unsupported" || region.Bytes()[0] != 0 {
