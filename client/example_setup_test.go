@@ -13,6 +13,9 @@ import (
 	"github.com/rdmad/rdmad/server"
 )
 
+// logged is sent something for each message that demo/log has printed.
+var logged chan struct{}
+
 // demo starts two nodes, a and b, of which b serves demo/upper, demo/greet,
 // demo/slow, demo/fill and demo/refuse, and the stream demo/shout. It returns a's socket, which a program finds in the
 // environment or in the default place.
@@ -26,6 +29,8 @@ func demo() (socket string, stop func()) {
 		log.Fatal(err)
 	}
 	done := make(chan error, 1)
+	said := make(chan struct{}, 16)
+	logged = said
 	for name, h := range map[string]server.Handler{
 		"upper": func(c *server.Call) error {
 			p := c.Answer(len(c.Request()))
@@ -37,7 +42,11 @@ func demo() (socket string, stop func()) {
 			return nil
 		},
 		"greet": func(c *server.Call) error { return c.Reply(fmt.Appendf(nil, "hello, %s", c.Request())) },
-		"log":   func(c *server.Call) error { fmt.Printf("b: %s\n", c.Request()); return nil },
+		"log": func(c *server.Call) error {
+			fmt.Printf("b: %s\n", c.Request())
+			said <- struct{}{}
+			return nil
+		},
 		"slow": func(c *server.Call) error {
 			<-time.After(500 * time.Millisecond)
 			return c.Reply([]byte("at last"))

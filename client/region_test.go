@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"strconv"
@@ -131,18 +132,24 @@ func TestCallRegionsAllocatesNothing(t *testing.T) {
 	// Not with testing.AllocsPerRun, which leaves the process a single processor:
 	// caller and handler are both in it.
 	const calls = 2000
-	var before, after runtime.MemStats
-	for i := range 2 * calls {
-		if i == calls {
-			runtime.ReadMemStats(&before)
+	// Of some rounds, after one that finds all that is kept: the daemons of the test are in this process, too, and do something now
+	// and then.
+	least := uint64(math.MaxUint64)
+	for round := 0; round < 6 && least > calls/10; round++ {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range calls {
+			if _, err := m.CallRegionsInto(ctx, req, buf, ref); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if _, err := m.CallRegionsInto(ctx, req, buf, ref); err != nil {
-			t.Fatal(err)
+		runtime.ReadMemStats(&after)
+		if round > 0 {
+			least = min(least, after.Mallocs-before.Mallocs)
 		}
 	}
-	runtime.ReadMemStats(&after)
-	if n := after.Mallocs - before.Mallocs; n > calls/10 {
-		t.Errorf("%d allocations in %d calls", n, calls)
+	if least > calls/10 {
+		t.Errorf("%d allocations in %d calls", least, calls)
 	}
 }
 

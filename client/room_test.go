@@ -63,7 +63,7 @@ func isWoken(t *testing.T, what string, ended <-chan error) {
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("%s: somebody waits for room who was not woken", what)
 	}
 }

@@ -49,7 +49,7 @@ func TestManyCallersFewThreads(t *testing.T) {
 			serve(t, b, 4, nil)
 			method(t, attach(t, a), "b/t/echo")
 			least, bound := math.MaxInt, 0
-			for n := 0; n < 3 && least > bound; n++ {
+			for n := 0; n < 10 && least > bound; n++ {
 				most := 0
 				p := daemontest.Spawn(t, "crowd", a.Socket, mode.String())
 				line := p.Line()

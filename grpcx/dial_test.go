@@ -24,7 +24,7 @@ import (
 	"github.com/rdmad/rdmad/internal/daemontest"
 )
 
-// dialConfig makes a daemon that stops not wait for streams that last.
+// dialConfig makes a daemon that stops not wait for streams that last. To stop it is an error then.
 const dialConfig = "drain_timeout=\"50ms\"\n"
 
 // dial is Dial for a test.
@@ -75,7 +75,9 @@ type dialled struct {
 
 // dialledTCP is grpc-go, whose server stops and starts again at the same address.
 func dialledTCP(t *testing.T, s *scripted) dialled {
-	addr := "127.0.0.1:0"
+	// An address of this process alone: nobody else takes the port while the server is stopped.
+	pid := os.Getpid()
+	addr := net.JoinHostPort(net.IPv4(127, byte(1+pid/62500%250), byte(pid/250%250), byte(1+pid%250)).String(), "0")
 	var srv *grpc.Server
 	var done chan struct{}
 	start := func() error {
@@ -110,7 +112,7 @@ func dialledTCP(t *testing.T, s *scripted) dialled {
 
 // dialledNode is a Conn whose daemon stops and starts again.
 func dialledNode(t *testing.T, s *scripted) dialled {
-	a, b := daemontest.Pair(t, dialConfig)
+	a, b := daemontest.PairOfEach(t, dialConfig, "")
 	serveOn(t, b, s.register)
 	conn := dial(t, a.Socket, Node("b"))
 	cut := func() error {
@@ -209,7 +211,7 @@ func TestCloseDialled(t *testing.T) {
 
 // A Conn may be made before its daemon runs. Calls say what it lacks, also those that have waited in vain.
 func TestDialledBeforeTheDaemon(t *testing.T) {
-	a, b := daemontest.Pair(t, dialConfig)
+	a, b := daemontest.Pair(t, "")
 	serveOn(t, b, lasting().register)
 	if err := a.Halt(); err != nil {
 		t.Fatal(err)
@@ -273,7 +275,7 @@ func TestDialledPauses(t *testing.T) {
 // However many calls there are, of each only one handler ever knows, its outcome is one, and says so; and there is one attachment
 // at a time. The daemon of the callers is stopped, or killed, again and again.
 func TestDialledUnderLoad(t *testing.T) {
-	a, b := daemontest.Pair(t, dialConfig)
+	a, b := daemontest.Pair(t, "")
 	var runs sync.Map // by the name in the request, how often its handler has run
 	s := &scripted{unary: func(_ context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 		n, _ := runs.LoadOrStore(string(r.Payload.Body), new(atomic.Int32))

@@ -88,10 +88,11 @@ func ExampleMethod_CallFunc() {
 
 func ExampleMethod_Post() {
 	hello(func(ctx context.Context, m *otelx.Method) error {
+		m = m.With(client.Ordered(1)) // else the call may be executed first
 		if err := m.Post(ctx, []byte("world")); err != nil {
 			return err
 		}
-		_, err := m.Call(ctx, []byte("you")) // so that the message is there before the end
+		_, err := m.Call(ctx, []byte("you")) // so that the message has been executed before the end
 		return err
 	})
 	// Output:

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 
@@ -50,6 +51,13 @@ func TestCloseBesideAHandlerThatStays(t *testing.T) {
 	<-closing
 
 	who := caller(t, a, "b/t/who")
+	// The contexts of handlers end a moment before the process takes nothing more.
+	daemontest.Eventually(t, "the other process is called", func() error {
+		if got, err := who.Call(soon(t), nil); err != nil || string(got) != "two" {
+			return fmt.Errorf("%q, %v", got, err)
+		}
+		return nil
+	})
 	for range 10 {
 		if got, err := who.Call(soon(t), nil); err != nil || string(got) != "two" {
 			t.Fatalf("%q, %v", got, err)

@@ -37,7 +37,7 @@ func TestManyHandlersFewThreads(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			a, b := daemontest.Pair(t, "")
 			least, bound := math.MaxInt, 0
-			for n := 0; n < 3 && least > bound; n++ {
+			for n := 0; n < 10 && least > bound; n++ {
 				var most int
 				most, bound = fillHall(t, a, b, mode)
 				t.Logf("%d threads at most, %d allowed", most, bound)

@@ -114,28 +114,31 @@ func (l *link) dialLoop(ctx context.Context) {
 	wait := firstRetry
 	var pause backoff
 	for ctx.Err() == nil {
-		if s := l.current(); s != nil {
-			begun := time.Now()
-			select {
-			case <-s.forgotten:
-				wait = firstRetry
-				sleep(ctx, pause.after(time.Since(begun)))
-			case <-ctx.Done():
+		s := l.current()
+		if s == nil {
+			if c.node > l.name && (!sleep(ctx, courtesy) || l.current() != nil) {
+				continue
 			}
-			continue
-		}
-		if c.node > l.name && (!sleep(ctx, courtesy) || l.current() != nil) {
-			continue
-		}
-		s, err := l.dial(ctx)
-		if err == nil {
-			l.adopt(s)
+			made, err := l.dial(ctx)
+			if err != nil {
+				l.failed(err)
+				sleep(ctx, jitter(wait))
+				wait = min(2*wait, lastRetry)
+				continue
+			}
 			wait = firstRetry
-			continue
+			if !l.adopt(made) {
+				continue
+			}
+			s = made // which may have ended by now: that it was there counts all the same
 		}
-		l.failed(err)
-		sleep(ctx, jitter(wait))
-		wait = min(2*wait, lastRetry)
+		begun := time.Now()
+		select {
+		case <-s.forgotten:
+			wait = firstRetry
+			sleep(ctx, pause.after(time.Since(begun)))
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -171,10 +174,10 @@ var sourcePort = regexp.MustCompile(`:[0-9]+->`)
 // withoutSource returns the text of an error without the port that this node has used, which is no other reason.
 func withoutSource(err error) string { return sourcePort.ReplaceAllString(err.Error(), "->") }
 
-// adopt makes s the link's session and serves it until it ends. When both nodes
-// dialled, both keep the connection that the smaller name made; a new
+// adopt makes s the link's session, and has it served until it ends, or ends it. It reports whether it is, or was, the link's. When both
+// nodes dialled, both keep the connection that the smaller name made; a new
 // incarnation of the peer replaces whatever there was.
-func (l *link) adopt(s *session) {
+func (l *link) adopt(s *session) bool {
 	c := l.conductor
 	for {
 		c.mu.Lock()
@@ -187,7 +190,7 @@ func (l *link) adopt(s *session) {
 				why = errStopping
 			}
 			s.end(why)
-			return
+			return false
 		}
 		if old == nil {
 			break
@@ -195,7 +198,7 @@ func (l *link) adopt(s *session) {
 		c.mu.Unlock()
 		if old.incarnation == s.incarnation && old.core == s.core && s.lost != old.id && s.dialler > old.dialler {
 			s.end(fmt.Errorf("there is a connection to %s already", l.name))
-			return
+			return false
 		}
 		old.end(fmt.Errorf("replaced by a newer connection of node %s", s.dialler))
 		l.comes(s)
@@ -205,19 +208,21 @@ func (l *link) adopt(s *session) {
 			c.mu.Lock()
 			l.leave(s)
 			c.mu.Unlock()
-			return
+			return false
 		case <-c.ctx.Done():
 			s.end(errStopping)
-			return
+			return false
 		}
 	}
 	l.session, l.lastErr, l.draining, l.drained, l.listed = s, nil, false, false, false
 	l.since = time.Now()
 	l.changed = l.since
 	c.mu.Unlock()
-	if !c.spawn(func() { l.serveSession(s) }) {
+	served := c.spawn(func() { l.serveSession(s) })
+	if !served {
 		s.end(errStopping)
 	}
+	return served
 }
 
 // comes makes s the one session of its dialler that waits for the link's last one to be forgotten. Which of two diallers'

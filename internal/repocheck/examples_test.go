@@ -3,6 +3,7 @@ package repocheck
 import (
 	"fmt"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -15,10 +16,11 @@ import (
 // they can call has a runnable example.
 var exampleDirs = []string{"client", "server", "server/node", "grpcx", "otelx"}
 
-// checkExamples returns the exported functions and methods without an example.
+// checkExamples returns the exported functions and methods without an example, and the examples that are never run.
 func checkExamples(t *testing.T, tree fs.FS, all []goFile) []string {
 	t.Helper()
 	examples, calls := map[string]bool{}, map[string]string{}
+	var problems []string
 	for _, f := range all {
 		if !slices.Contains(exampleDirs, f.dir) {
 			continue
@@ -27,27 +29,28 @@ func checkExamples(t *testing.T, tree fs.FS, all []goFile) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), f.path, src, 0)
+		parsed, err := parser.ParseFile(token.NewFileSet(), f.path, src, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
+		if f.test {
+			for _, e := range doc.Examples(parsed) {
+				if examples[f.dir+" "+e.Name] = true; e.Output == "" && !e.EmptyOutput {
+					problems = append(problems, fmt.Sprintf("%s: Example%s is never run: its last comment does not begin with Output", f.path, e.Name))
+				}
+			}
+			continue
+		}
 		for _, d := range parsed.Decls {
 			fn, ok := d.(*ast.FuncDecl)
-			switch {
-			case !ok:
-			case f.test:
-				// Example_suffix and Example<name>_suffix are examples too.
-				if name, is := strings.CutPrefix(fn.Name.Name, "Example"); is && fn.Recv == nil {
-					examples[f.dir+" "+name] = true
-				}
-			case fn.Name.IsExported():
-				if name, ok := exampleName(fn); ok {
-					calls[f.dir+" "+name] = f.path
-				}
+			if !ok || !fn.Name.IsExported() {
+				continue
+			}
+			if name, ok := exampleName(fn); ok {
+				calls[f.dir+" "+name] = f.path
 			}
 		}
 	}
-	var problems []string
 	for call, path := range calls {
 		if !slices.ContainsFunc([]string{"", "_"}, func(suffix string) bool { return hasExample(examples, call, suffix) }) {
 			dir, name, _ := strings.Cut(call, " ")
@@ -95,10 +98,11 @@ func TestExamples(t *testing.T) {
 func TestExampleRule(t *testing.T) {
 	bad := tree(map[string]string{
 		"client/a.go":      "package client\ntype T int\ntype u int\nfunc (T) M() {}\nfunc (*T) N() {}\nfunc (u) O() {}\nfunc F() {}\nfunc G() {}\nfunc h() {}",
-		"client/a_test.go": "package client_test\nfunc ExampleT_M() {}\nfunc ExampleF_more() {}\nfunc ExampleT() {}",
+		"client/a_test.go": "package client_test\nfunc ExampleT_M() {\n// Output:\n}\nfunc ExampleF_more() {\n// Output: x\n}\nfunc ExampleT() {\n// Text.\n// Output:\n}",
 		"slots/b.go":       "package slots\nfunc X() {}",
 	})
 	expect(t, checkExamples(t, bad, goFiles(t, bad)),
 		"client/a.go: no ExampleG in package client",
-		"client/a.go: no ExampleT_N in package client")
+		"client/a.go: no ExampleT_N in package client",
+		"client/a_test.go: ExampleT is never run: its last comment does not begin with Output")
 }

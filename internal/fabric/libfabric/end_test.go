@@ -123,13 +123,13 @@ func TestCloseBeforeAnAnswer(t *testing.T) {
 	})
 }
 
-// until polls both ends until something is so. Nothing may complete meanwhile.
+// until polls both ends until something is so. Nothing may complete before.
 func (p *pairing) until(what string, so func() bool) {
 	p.Helper()
 	var c [16]fabric.Completion
 	for deadline := time.Now().Add(2 * time.Minute); !so(); {
 		for i, q := range p.cq {
-			if n, err := q.Poll(c[:]); n > 0 || err != nil {
+			if n, err := q.Poll(c[:]); n > 0 && !so() || err != nil {
 				p.Fatalf("end %d: %+v, %v", i, c[:n], err)
 			}
 		}

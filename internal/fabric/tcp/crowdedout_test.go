@@ -34,7 +34,7 @@ func TestReadsLeaveRoomForRequests(t *testing.T) {
 		n, _ = p.cq[0].Poll(c[:])
 		return n > 0
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for p.ep[0].tx.answerCount < 2 {
 		if turn(); time.Now().After(deadline) {
 			t.Fatal("no two answers wait")

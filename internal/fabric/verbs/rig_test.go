@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds every wait; a run that passes does not wait for it.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 const allAccess = fabric.AccessRemoteWrite | fabric.AccessRemoteRead | fabric.AccessRemoteAtomic
 
