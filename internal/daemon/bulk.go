@@ -321,6 +321,11 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 	defer giveUp(nil)
 	e, heard, err := b.connect(ctx, giveUp, s)
 	defer heard()
+	if err == nil {
+		b.mu.Lock() // before the agent has it, which may find it broken at once and ask for the next one
+		b.made = time.Now()
+		b.mu.Unlock()
+	}
 	var unused agent.Opening
 	uncertain := false
 	d.agent.Commands.Call(func() {
@@ -354,11 +359,6 @@ func (b *bulk) try(attempt uint64, s *session, until time.Time) (again bool, err
 	})
 	if unused.Session != nil {
 		d.tellBulkBroken(unused, false, err)
-	}
-	if err == nil {
-		b.mu.Lock()
-		b.made = time.Now()
-		b.mu.Unlock()
 	}
 	if uncertain {
 		// Before the operations end, the peer must have closed its end of the last connection:

@@ -340,7 +340,7 @@ func (c *conductor) drain() error {
 	defer deadline.Stop()
 	step := time.NewTicker(drainStep)
 	defer step.Stop()
-	for {
+	for late := false; ; {
 		quiet := true
 		c.eachDomain(func(d *agent.Domain) {
 			d.SetDraining() // also on lanes that were opened again since
@@ -351,16 +351,19 @@ func (c *conductor) drain() error {
 			c.log.Info().Msg("drained")
 			return nil
 		}
+		switch {
+		case late && quiet:
+			// Nothing is under way here; a peer that does not answer must
+			// not make an orderly stop a failure.
+			event.DrainPeers.On(&c.log).Strs("peers", busy).Msg("peers did not say that they are done with this node")
+			return nil
+		case late:
+			return errUndrained
+		}
 		select {
 		case <-step.C:
 		case <-deadline.C:
-			if quiet {
-				// Nothing is under way here; a peer that does not answer must
-				// not make an orderly stop a failure.
-				event.DrainPeers.On(&c.log).Strs("peers", busy).Msg("peers did not say that they are done with this node")
-				return nil
-			}
-			return errUndrained
+			late = true // as things are now, and not as they were before this wait
 		}
 	}
 }

@@ -174,7 +174,7 @@ var sourcePort = regexp.MustCompile(`:[0-9]+->`)
 // withoutSource returns the text of an error without the port that this node has used, which is no other reason.
 func withoutSource(err error) string { return sourcePort.ReplaceAllString(err.Error(), "->") }
 
-// adopt makes s the link's session, and has it served until it ends, or ends it. It reports whether it is, or was, the link's. When both
+// adopt makes s the link's session, and has it served until it ends, or ends it. It reports whether it is, or was, served. When both
 // nodes dialled, both keep the connection that the smaller name made; a new
 // incarnation of the peer replaces whatever there was.
 func (l *link) adopt(s *session) bool {
@@ -331,7 +331,7 @@ func (l *link) lookup(d *domain, key methodKey) (p place, retry bool, err error)
 
 // connected waits until the named peer is connected.
 func (c *conductor) connected(ctx context.Context, gone <-chan struct{}, name string) (*session, error) {
-	for {
+	for over := false; ; {
 		c.mu.Lock()
 		l := c.links[name]
 		changed := c.changed
@@ -350,11 +350,15 @@ func (c *conductor) connected(ctx context.Context, gone <-chan struct{}, name st
 		if s != nil {
 			return s, nil
 		}
-		select {
-		case <-changed:
-			continue
-		case <-gone:
-		case <-ctx.Done():
+		if !over {
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				over = true // unless it is connected by now
+				continue
+			case <-gone:
+			}
 		}
 		return nil, fmt.Errorf("%w: node %s is not connected: %w", attach.ErrNoService, name, lastErr)
 	}

@@ -171,7 +171,14 @@ func (c *conductor) awaitPeerRepeated(s *session) {
 		case <-s.done:
 		case <-c.ctx.Done():
 		case <-limit.C:
-			s.end(errNotRepeated)
+			select { // where this node has stood still, both may be there
+			case <-named:
+				limit.Reset(patience)
+				continue
+			case <-s.resumed:
+			default:
+				s.end(errNotRepeated)
+			}
 		}
 		return
 	}

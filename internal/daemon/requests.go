@@ -354,18 +354,18 @@ type place struct {
 func (c *conductor) find(ctx context.Context, gone <-chan struct{}, d *domain, t attach.Target, wait time.Duration) (place, error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
-	for {
+	for over := false; ; {
 		c.mu.Lock()
 		p, retry, err := c.lookup(d, t)
 		changed := c.changed
 		c.mu.Unlock()
-		if err == nil || !retry {
+		if err == nil || !retry || over {
 			return p, err
 		}
 		select {
 		case <-changed:
 		case <-timeout.C:
-			return place{}, err
+			over = true // unless it is there by now
 		case <-gone:
 			return place{}, err
 		case <-ctx.Done():

@@ -122,7 +122,7 @@ func (e *Endpoint) wake() {
 	told := e.told
 	e.told = nil
 	for _, n := range told {
-		e.noticed(n)
+		e.cq.notify(n) // what has come before it is reported first
 	}
 	if e.link == linkOpen {
 		e.admitEarly()

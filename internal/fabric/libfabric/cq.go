@@ -222,7 +222,7 @@ func (q *cq) handle() {
 	}
 }
 
-// settle handles notices and reports what is left of ended endpoints. There is nothing in wcs. All that was known of an endpoint when
+// settle handles notices and reports what is left of ended endpoints. There is nothing in wcs. What was known of an endpoint when
 // a notice of it was written is reported before it: its own queue is emptied first, whatever comes for others meanwhile.
 func (q *cq) settle() {
 	for _, n := range q.news.Take() {
@@ -235,16 +235,23 @@ func (q *cq) settle() {
 	q.ending = q.ending[:0]
 }
 
+// emptyLooks is how often a queue must be found empty, one time after the other, to be that: the library's layers of one provider over
+// another take in one thing with each look, and that may be a part of what makes a completion.
+const emptyLooks = 16
+
 // exhaust handles what is in the queue of an endpoint, if it is polled at all: not more than there can be of its work requests, of
 // which there come no more meanwhile, and of immediates that wait for them.
 func (q *cq) exhaust(e *Endpoint) {
-	for left := e.sq.Cap() + e.loud.Cap() + maxEarly; e.joined && left > 0; left -= len(q.wcs) {
+	left := e.sq.Cap() + e.loud.Cap() + maxEarly
+	for empty := 0; e.joined && left > 0 && empty < emptyLooks; {
 		got := e.lib.poll(q.wcs)
 		for i := range q.wcs[:got] {
 			e.complete(&q.wcs[i])
 		}
-		if got < len(q.wcs) {
-			return
+		if left -= got; got == 0 {
+			empty++
+		} else {
+			empty = 0
 		}
 	}
 }
