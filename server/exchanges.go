@@ -305,7 +305,7 @@ func (x *exchanges) fetched(ctx, base context.Context) error {
 	if err := x.server.pool.entered(ctx, base); err != nil {
 		return err
 	}
-	for {
+	for over := error(nil); ; {
 		x.mu.Lock()
 		n, running := x.leftLocked()
 		for _, e := range x.open {
@@ -326,12 +326,15 @@ func (x *exchanges) fetched(ctx, base context.Context) error {
 			}
 			return nil
 		}
+		if over != nil {
+			return over
+		}
 		select {
 		case <-fewer: // closed by the one that ends
 		case <-base.Done():
 			return ErrClosed
 		case <-ctx.Done():
-			return ctx.Err()
+			over = ctx.Err() // unless nothing is left by now
 		}
 	}
 }

@@ -78,7 +78,7 @@ func timers(t *testing.T, c *cluster, name string) (n int) {
 // With max_group_delay the groups of many processes grow, and a round trip takes longer
 // by at most the delay there and the delay back.
 func TestGroupDelay(t *testing.T) {
-	const leastRounds, mostRounds, delay = 3, 6, 5 * time.Millisecond
+	const rounds, delay = 3, 5 * time.Millisecond
 	settings := []sandbox.Settings{{}, {MaxGroupDelay: delay.String()}}
 	var group, p50 [2][]float64
 	var pairs [2]*cluster
@@ -86,8 +86,7 @@ func TestGroupDelay(t *testing.T) {
 		pairs[i] = newPair(t, s)
 		startEcho(t, pairs[i], "b")
 	}
-	// On a machine that is busy with something else, groups are large without a delay, too, and those with one may not have all who
-	// call: as many rounds count as it takes.
+	// On a machine that is busy with something else, groups are large without a delay, too.
 	larger := func() bool {
 		with := slices.Max(group[1])
 		return with >= 1.3*slices.Min(group[0]) || with >= 6
@@ -96,16 +95,20 @@ func TestGroupDelay(t *testing.T) {
 	prompt := func() bool {
 		return slices.Min(p50[1]) <= 3*slices.Max(p50[0])+2*float64(delay.Microseconds())
 	}
-	for n := 0; n < leastRounds || n < mostRounds && !(larger() && prompt()); n++ {
-		for i, c := range pairs {
-			r := runBench(t, c, "call", "--clients", "8", "--depth", "1", "--duration", "1s", "--target", "b")
-			if r.Mismatches != 0 {
-				t.Errorf("%d wrong answers", r.Mismatches)
+	// Where it is so busy that the callers do not come together within the delay, all is measured once more.
+	for tries := 0; tries < 2 && (tries == 0 || !larger() || !prompt()); tries++ {
+		group, p50 = [2][]float64{}, [2][]float64{}
+		for range rounds {
+			for i, c := range pairs {
+				r := runBench(t, c, "call", "--clients", "8", "--depth", "1", "--duration", "1s", "--target", "b")
+				if r.Mismatches != 0 {
+					t.Errorf("%d wrong answers", r.Mismatches)
+				}
+				group[i], p50[i] = append(group[i], r.RequestGroup), append(p50[i], r.Latency.P50)
 			}
-			group[i], p50[i] = append(group[i], r.RequestGroup), append(p50[i], r.Latency.P50)
 		}
+		t.Logf("messages in a group: %.2f without a delay, %.2f with it; p50 %.0f and %.0f us", group[0], group[1], p50[0], p50[1])
 	}
-	t.Logf("messages in a group: %.2f without a delay, %.2f with it; p50 %.0f and %.0f us", group[0], group[1], p50[0], p50[1])
 	if !larger() {
 		t.Errorf("%.2f messages in a group, %.2f without a delay", group[1], group[0])
 	}

@@ -273,15 +273,18 @@ func (m *mover) open() {
 	}
 }
 
+// Opens reports whether an attempt is under way that is to make the connection.
+func (m *mover) Opens(attempt uint64) bool { return attempt == m.attempt && m.opening }
+
 // Awaits reports whether operations wait for the connection that an attempt is to make.
 func (m *mover) Awaits(attempt uint64) bool {
-	return attempt == m.attempt && m.opening && len(m.active)+len(m.redo) > 0
+	return m.Opens(attempt) && len(m.active)+len(m.redo) > 0
 }
 
 // Connected ends an attempt to open the connection. e is nil when it failed: then what
 // waits for it ends too. When the link was lost meanwhile, nobody waits for it.
 func (m *mover) Connected(attempt uint64, e *ActiveEnd) error {
-	if attempt != m.attempt || !m.opening {
+	if !m.Opens(attempt) {
 		if e != nil {
 			e.Close()
 		}

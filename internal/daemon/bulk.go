@@ -286,6 +286,12 @@ func (b *bulk) open(attempt uint64) {
 	if s == nil {
 		return // it has ended, and with it the attempt
 	}
+	// The session may be the one after: the attempt has ended with its own, and another one is that one's.
+	late := false
+	b.domain.agent.Commands.Call(func() { late = !b.view.Mover.Opens(attempt) })
+	if late {
+		return
+	}
 	b.mu.Lock()
 	pause := b.pause.after(time.Since(b.made))
 	b.mu.Unlock()

@@ -250,14 +250,23 @@ func (c *conductor) serve(ctx context.Context, bootstrap net.Listener, handOver 
 	}
 	c.spawn(c.keepErrors)
 	c.spawn(func() { c.guard.Watch(c.ctx) })
+	follows := false
 	select {
 	case <-handOver:
-		c.vacate()
-		c.haltAgents()
-		return errHandOver
+		follows = true
 	case err := <-c.tenancy.left:
 		return err // the next core begins with new ones
 	case <-ctx.Done():
+		select { // the node's stop may reach a core whose supervisor is gone already, and followed by one that has all it needs
+		case <-handOver:
+			follows = true
+		default:
+		}
+	}
+	if follows {
+		c.vacate()
+		c.haltAgents()
+		return errHandOver
 	}
 	err := c.drain()
 	c.stop()

@@ -16,7 +16,9 @@ func TestLanesThatPeerCannotConnect(t *testing.T) {
 	p := pose(t, a)
 	p.send(frame{"type": "repeated"})
 	for i := range 100 {
-		check(t, p.conn.SetDeadline(time.Now().Add(20*time.Second))) // less than a connection is waited for
+		if i == 0 || i == 40 || i == 70 { // of the first 40, one that is too many would wait for what is left of a connection's time
+			check(t, p.conn.SetDeadline(time.Now().Add(20*time.Second))) // less than that
+		}
 		p.send(frame{"type": "open", "seq": i + 1, "lane": frame{
 			"domain": "default", "class": "small", "number": i % 8, "geometry": frame{"slot_size": 128, "slots": 8192, "max_run": 64}, "address": address, "key": key,
 		}})

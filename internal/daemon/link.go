@@ -329,6 +329,9 @@ func (l *link) lookup(d *domain, key methodKey) (p place, retry bool, err error)
 	return place{node: l.name, session: l.session, id: e.ID, answer: e.Answer, carries: e.Carries && l.session.carries}, false, nil
 }
 
+// errNoAttempt is why a peer is not connected that has not been refused, or lost, yet.
+var errNoAttempt = errors.New("the first attempt to connect has not ended yet")
+
 // connected waits until the named peer is connected.
 func (c *conductor) connected(ctx context.Context, gone <-chan struct{}, name string) (*session, error) {
 	for over := false; ; {
@@ -359,6 +362,9 @@ func (c *conductor) connected(ctx context.Context, gone <-chan struct{}, name st
 				continue
 			case <-gone:
 			}
+		}
+		if lastErr == nil {
+			lastErr = errNoAttempt
 		}
 		return nil, fmt.Errorf("%w: node %s is not connected: %w", attach.ErrNoService, name, lastErr)
 	}

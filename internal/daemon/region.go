@@ -155,7 +155,7 @@ func (r *region) hold() bool {
 func (c *conductor) reserve(w *worker, size int) error {
 	timeout := time.NewTimer(allocTimeout)
 	defer timeout.Stop()
-	for {
+	for over := false; ; {
 		c.mu.Lock()
 		u, err := &w.regions, c.roomForRegion(w.domain)
 		switch _, attached := c.attached[w]; {
@@ -175,13 +175,13 @@ func (c *conductor) reserve(w *worker, size int) error {
 		}
 		changed, hope := u.changed, u.freed > 0
 		c.mu.Unlock()
-		if err == nil || !hope {
+		if err == nil || !hope || over {
 			return err
 		}
 		select {
 		case <-changed:
 		case <-timeout.C:
-			return err
+			over = true // unless there is room by now
 		case <-c.ctx.Done():
 			return err
 		}

@@ -125,7 +125,7 @@ func hasWords(text string, words []string) error {
 }
 
 // noCertificateRefused checks that a node has refused nobody for a certificate; a
-// connection that a node gave up when it stopped, or that was slow, is no matter.
+// connection that a node gave up when it stopped is no matter, nor is one that was slow: other tests are about those.
 func noCertificateRefused(t *testing.T, n *daemontest.Node) {
 	t.Helper()
 	for _, r := range statusOf(t, n).Refusals {

@@ -213,10 +213,10 @@ func (r *traceRun) run() {
 	for over == "" && r.ctx.Err() == nil {
 		all := r.watch.Left.Load() <= 0 // before the look: then none comes after it
 		switch open := r.step(false); {
-		case time.Now().After(r.end):
-			over = status.TraceTimeout
 		case all && open == 0:
 			over = status.TraceCount
+		case time.Now().After(r.end):
+			over = status.TraceTimeout
 		default:
 			select {
 			case <-tick.C:

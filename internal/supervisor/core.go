@@ -244,14 +244,22 @@ func (c *runningCore) endUnless(stuck <-chan struct{}, sig syscall.Signal, patie
 	_ = c.cmd.Process.Signal(sig)
 	late := time.NewTimer(patience)
 	defer late.Stop()
+	out := killed
 	select {
 	case <-c.ended:
 		return ended
 	case <-stuck:
-		return left
+		out = left
 	case <-late.C:
+	}
+	select { // more than one of them may be there, where this process has stood still
+	case <-c.ended:
+		return ended
+	default:
+	}
+	if out == killed {
 		_ = c.cmd.Process.Kill()
 		<-c.ended
-		return killed
 	}
+	return out
 }

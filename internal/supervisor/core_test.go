@@ -304,3 +304,21 @@ func TestNoneAfterACoreThatDoesNotStop(t *testing.T) {
 		t.Errorf("%v, %v", err, core.err)
 	}
 }
+
+// A core that has ended needed no signal, and does not hang, also where its time is over, or it was found to hang, by the time that
+// anybody looks.
+func TestEndedIsWhatCounts(t *testing.T) {
+	s := scripted(t, "", "exit 0")
+	core, err := s.startCore(s.exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-core.ended
+	stuck := make(chan struct{})
+	close(stuck)
+	for range 50 {
+		if how := core.endUnless(stuck, unix.SIGTERM, 0); how != ended {
+			t.Fatalf("it is said to have ended as %v", how)
+		}
+	}
+}
