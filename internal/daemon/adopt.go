@@ -97,7 +97,7 @@ func (d *domain) adoptWorker(l *leftover[workerMeta]) (err error) {
 	w := &worker{
 		domain: d, id: l.n, role: m.Role, name: m.Name, handlers: m.Handlers, pid: m.PID, uid: m.UID, gid: m.GID, abi: m.ABI,
 		adopted: true, bye: m.Bye, welcomed: m.Welcomed, serves: m.Serves, withdrawn: m.Withdrawn, struck: m.Struck,
-		given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool), gone: make(chan struct{}),
+		given: make(map[uint16]bool), asks: make(chan struct{}, askPlaces), asking: make(map[uint64]bool), gone: make(chan struct{}),
 	}
 	if w.id < 1 || w.role != attach.RoleClient && w.role != attach.RoleService {
 		return fmt.Errorf("%w: role %q, id %d", errKept, printable.Text(string(w.role)), w.id)

@@ -172,7 +172,7 @@ func TestHaveOfDroppedLane(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer there.Close()
-	w := &worker{domain: d, conn: here, role: attach.RoleService, adopted: true, given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool)}
+	w := &worker{domain: d, conn: here, role: attach.RoleService, adopted: true, given: make(map[uint16]bool), asks: make(chan struct{}, askPlaces), asking: make(map[uint64]bool)}
 	w.view = &agent.Worker{ID: 1}
 	if err := a.conductor.have(w, &attach.Message{Have: &attach.Have{Lanes: []uint16{info.ID}}}); err != nil {
 		t.Fatal(err)

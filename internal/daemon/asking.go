@@ -6,6 +6,10 @@ import (
 	"github.com/rdmad/rdmad/internal/attach"
 )
 
+// askPlaces is how many places there are for the questions of a worker, which may have attach.MaxAsks. An answer is with it a moment before
+// its place is free, if who has answered does not run just then, and it may ask the next question meanwhile.
+const askPlaces = attach.MaxAsks + attach.MaxAsks/4
+
 // ask begins with a question of a worker. While another one of its waits it takes room of its domain, and if there is none the worker
 // is told to ask again later.
 func (c *conductor) ask(w *worker, m *attach.Message) error {
@@ -36,8 +40,8 @@ func (c *conductor) ask(w *worker, m *attach.Message) error {
 	})
 }
 
-// takePlace takes one of the places in which what a worker says is dealt with beside what it says next, as many as it may have
-// questions. Who has dealt with it gives it back.
+// takePlace takes one of the places in which what a worker says is dealt with beside what it says next, a few more than it may have
+// questions. Who has dealt with it gives it back, and waits for nobody between its answer and that.
 func (w *worker) takePlace() error {
 	select {
 	case w.asks <- struct{}{}:
@@ -61,8 +65,8 @@ func (w *worker) begins(seq uint64) bool {
 	if !w.adopted {
 		return true
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.askMu.Lock()
+	defer w.askMu.Unlock()
 	if w.asking[seq] {
 		return false
 	}
@@ -71,31 +75,31 @@ func (w *worker) begins(seq uint64) bool {
 }
 
 func (w *worker) answered(seq uint64) {
-	w.mu.Lock()
+	w.askMu.Lock()
 	delete(w.asking, seq)
-	w.mu.Unlock()
+	w.askMu.Unlock()
 }
 
 // putOff tells the worker to ask again later, in the place that the question has. However many it does so for, one goroutine of each
 // worker has to wait for it to read.
 func (c *conductor) putOff(w *worker, seq uint64, why error) error {
-	w.mu.Lock()
+	w.askMu.Lock()
 	w.later = append(w.later, seq)
 	first := len(w.later) == 1
-	w.mu.Unlock()
+	w.askMu.Unlock()
 	if !first {
 		return nil
 	}
 	return c.beside(func() {
 		for more := true; more; {
-			w.mu.Lock()
+			w.askMu.Lock()
 			seq := w.later[0]
-			w.mu.Unlock()
+			w.askMu.Unlock()
 			w.reply(&attach.Message{Type: attach.TypeFail, Seq: seq, Fail: attach.FailFor(why)})
-			w.mu.Lock()
+			w.askMu.Lock()
 			w.later = w.later[1:]
 			more = len(w.later) > 0
-			w.mu.Unlock()
+			w.askMu.Unlock()
 			w.answered(seq)
 			<-w.asks
 		}

@@ -73,8 +73,10 @@ type worker struct {
 	mu    sync.Mutex
 	given map[uint16]bool
 	// asks has a place for each question that waits for its answer. asking are their numbers, and later those of the ones that it
-	// is to ask again; both belong to mu.
+	// is to ask again; both belong to askMu, which nobody holds while something is sent: who has an answer may ask the next question,
+	// and its place must be free by then.
 	asks   chan struct{}
+	askMu  sync.Mutex
 	asking map[uint64]bool
 	later  []uint64
 	// gone is closed when it says nothing more, and nobody waits for answers. Who deals with what it has said may use it.
@@ -160,7 +162,7 @@ func (c *conductor) converse(w *worker) {
 
 // attach does the handshake with a new process and makes it a worker.
 func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
-	w := &worker{conn: conn, pidfd: -1, given: make(map[uint16]bool), asks: make(chan struct{}, attach.MaxAsks), asking: make(map[uint64]bool), gone: make(chan struct{})}
+	w := &worker{conn: conn, pidfd: -1, given: make(map[uint16]bool), asks: make(chan struct{}, askPlaces), asking: make(map[uint64]bool), gone: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			w.closePidfd()
