@@ -43,7 +43,11 @@ type spiller struct {
 	sent     []sentSpill
 	seq      uint64
 	watching bool
-	over     bool // the worker is disconnected
+	// looked is when the worker was last looked at while it had something to read, and late, once the oldest of that was found to have
+	// been there for too long, since when that is known.
+	looked time.Time
+	late   time.Time
+	over   bool // the worker is disconnected
 }
 
 // sentSpill is a spill that was sent. Its descriptor is kept to take its memory back,
@@ -120,7 +124,7 @@ var errSlow = errors.New("the process is disconnected")
 func (s *spiller) send(spill []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.look(); err != nil {
+	if err := s.look(time.Now()); err != nil {
 		return err
 	}
 	if len(s.sent) == mostSent {
@@ -142,7 +146,11 @@ func (s *spiller) send(spill []byte) error {
 	}
 	s.seq++
 	s.unread.Add(int64(len(spill)))
-	s.sent = append(s.sent, sentSpill{s.seq, fd, len(spill), time.Now()})
+	now := time.Now()
+	if len(s.sent) == 0 {
+		s.looked = now
+	}
+	s.sent = append(s.sent, sentSpill{s.seq, fd, len(spill), now})
 	return nil
 }
 
@@ -165,6 +173,7 @@ func (s *spiller) taken(seq uint64) {
 func (s *spiller) drop(cut bool) {
 	o := s.sent[0]
 	s.sent = slices.Delete(s.sent, 0, 1)
+	s.late = time.Time{}
 	s.unread.Add(-int64(o.bytes))
 	if cut {
 		_ = unix.Ftruncate(o.fd, 0)
@@ -172,19 +181,39 @@ func (s *spiller) drop(cut bool) {
 	shm.CloseFDs([]int{o.fd})
 }
 
-// look disconnects the worker when it has left something unread for too long. The caller
-// holds mu.
-func (s *spiller) look() error {
+// look disconnects the worker when it has left something unread for too long. That it has read it may have been said already, and lie
+// in the socket: while this process stands still nobody takes that out, and it knows nothing of the worker. So such a time does not count,
+// and nobody is disconnected before the second look that finds it, a step after the first. The caller holds mu.
+func (s *spiller) look(now time.Time) error {
 	if s.over {
 		return errSlow
 	}
 	if len(s.sent) == 0 || s.patience == 0 {
 		return nil
 	}
-	if waited := time.Since(s.sent[0].at); waited > s.patience {
-		return s.disconnect(fmt.Sprintf("the process has left %d bytes of answers unread for %s (limits.spill_timeout)", s.held(), waited.Round(time.Millisecond)))
+	step := s.step()
+	if gap := now.Sub(s.looked); gap > 2*step {
+		for i := range s.sent {
+			if at := s.sent[i].at.Add(gap); at.Before(now) {
+				s.sent[i].at = at
+			} else {
+				s.sent[i].at = now
+			}
+		}
 	}
-	return nil
+	s.looked = now
+	waited := now.Sub(s.sent[0].at)
+	switch {
+	case waited <= s.patience:
+		s.late = time.Time{}
+		return nil
+	case s.late.IsZero():
+		s.late = now
+		return nil
+	case now.Sub(s.late) < step:
+		return nil
+	}
+	return s.disconnect(fmt.Sprintf("the process has left %d bytes of answers unread for %s (limits.spill_timeout)", s.held(), waited.Round(time.Millisecond)))
 }
 
 // disconnect ends the worker's attachment. Its serveWorker cleans up. The caller holds
@@ -204,6 +233,9 @@ func (s *spiller) disconnect(why string) error {
 // watchStep is how often a worker that leaves answers unread is looked at.
 const watchStep = time.Second
 
+// step is that for a worker for which there is less patience.
+func (s *spiller) step() time.Duration { return min(watchStep, s.patience/4) }
+
 // watch returns when the worker has read everything, or is disconnected.
 func (s *spiller) watch() {
 	s.mu.Lock()
@@ -215,13 +247,13 @@ func (s *spiller) watch() {
 	}
 	for {
 		s.mu.Lock()
-		if s.look() != nil || len(s.sent) == 0 {
+		if s.look(time.Now()) != nil || len(s.sent) == 0 {
 			s.watching = false
 			s.mu.Unlock()
 			return
 		}
 		s.mu.Unlock()
-		if !sleep(s.w.domain.conductor.ctx, min(watchStep, s.patience/4)) {
+		if !sleep(s.w.domain.conductor.ctx, s.step()) {
 			return
 		}
 	}
