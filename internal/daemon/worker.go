@@ -179,13 +179,10 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 			c.workerGate.Return(w)
 		}
 	}()
-	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
-		return nil, err
-	}
+	until := time.Now().Add(helloTimeout)
 	c.attaching.Enter(conn.Socket(), fmt.Sprint("user ", w.uid), c.mostAttaching())
-	m, fds, err := conn.Recv()
+	m, err := receiveHello(conn, until)
 	c.attaching.Leave(conn.Socket())
-	shm.CloseFDs(fds)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for hello: %w", err)
 	}
@@ -219,6 +216,25 @@ func (c *conductor) attach(conn *attach.Conn) (_ *worker, err error) {
 		w.giveAll()
 	}
 	return w, nil
+}
+
+// helloLast is for how long a hello is waited for once more.
+const helloLast = 100 * time.Millisecond
+
+// receiveHello waits for the first message of a process until then. One that is in the socket counts, though this process has stood still
+// and its time is over by now: a socket whose deadline has passed is not looked at.
+func receiveHello(conn *attach.Conn, until time.Time) (*attach.Message, error) {
+	for last := false; ; last = true {
+		if err := conn.SetDeadline(until); err != nil {
+			return nil, err
+		}
+		m, fds, err := conn.Recv()
+		shm.CloseFDs(fds)
+		if last || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return m, err
+		}
+		until = time.Now().Add(helloLast)
+	}
 }
 
 // enlist gives a new process what it has here: in the domain that it belongs to, or in the successor of that.
