@@ -60,10 +60,12 @@ func (c *Conn) sendWithin(patience time.Duration, m *Message, fds ...int) error 
 		return fmt.Errorf("%w: send %s: others have waited for as long", ErrBusy, m.Type)
 	}
 	defer func() { <-c.turn }()
-	if err := c.sock.SetWriteDeadline(until); err != nil {
-		return fmt.Errorf("%w: %w", ErrClosed, err)
+	err = c.write(until, data, fds)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		// A socket whose deadline has passed is not looked at: the turn may have come late, or this process may have stood still.
+		until = time.Now().Add(lastTry)
+		err = c.write(until, data, fds)
 	}
-	err = shm.SendFDs(c.sock, data, fds...)
 	for errors.Is(err, unix.ETOOMANYREFS) && time.Now().Before(until) {
 		time.Sleep(handPause) // others have not taken theirs; see Hand
 		err = shm.SendFDs(c.sock, data, fds...)
@@ -77,6 +79,17 @@ func (c *Conn) sendWithin(patience time.Duration, m *Message, fds ...int) error 
 	return nil
 }
 
+// lastTry is for how long a socket is waited for that had no room in time.
+const lastTry = 10 * time.Millisecond
+
+// write puts a message into the socket by then.
+func (c *Conn) write(until time.Time, data []byte, fds []int) error {
+	if err := c.sock.SetWriteDeadline(until); err != nil {
+		return err
+	}
+	return shm.SendFDs(c.sock, data, fds...)
+}
+
 // begin waits until nobody else sends, and says whether that was within patience.
 func (c *Conn) begin(patience time.Duration) bool {
 	select {
@@ -86,10 +99,20 @@ func (c *Conn) begin(patience time.Duration) bool {
 	}
 	late := time.NewTimer(patience)
 	defer late.Stop()
+	return c.beginBefore(late.C)
+}
+
+// beginBefore is begin until late. A turn that is there counts, though both are seen at once.
+func (c *Conn) beginBefore(late <-chan time.Time) bool {
 	select {
 	case c.turn <- struct{}{}:
 		return true
-	case <-late.C:
+	case <-late:
+	}
+	select {
+	case c.turn <- struct{}{}:
+		return true
+	default:
 		return false
 	}
 }
@@ -122,7 +145,8 @@ const handed = 4096
 func (c *Conn) Hand(m *Message, fds ...int) error {
 	until, pause := time.Now().Add(c.patience), handPause
 	for ; ; pause = min(2*pause, handLongest) {
-		if err := c.offer(m, handed, fds); !errors.Is(err, ErrBusy) || time.Now().After(until) {
+		over := time.Now().After(until) // before it looks: it may have stood still since
+		if err := c.offer(m, handed, fds); !errors.Is(err, ErrBusy) || over {
 			return err
 		}
 		time.Sleep(pause)

@@ -60,25 +60,63 @@ func TestForgo(t *testing.T) {
 	}
 }
 
-// A process that does not read gets no more than a few descriptors, and what is under way to it then keeps nobody from sending:
-// what needs none still goes, and it gets all of them when it reads.
-func TestFewDescriptorsUnread(t *testing.T) {
+// connPair returns both ends of a connection.
+func connPair(t *testing.T) (daemon, process *Conn) {
+	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ends [2]*Conn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "socket")
+	for i, end := range []**Conn{&daemon, &process} {
+		f := os.NewFile(uintptr(fds[i]), "socket")
 		c, err := net.FileConn(f)
 		_ = f.Close()
 		if err != nil {
 			t.Fatal(err)
 		}
-		ends[i] = NewConn(c.(*net.UnixConn))
-		defer ends[i].Close()
+		*end = NewConn(c.(*net.UnixConn))
+		t.Cleanup(func() { _ = (*end).Close() })
 	}
-	daemon, process := ends[0], ends[1]
+	return daemon, process
+}
+
+// A turn and room that are there count, however late it is by then, but nobody is waited for longer.
+func TestSendThoughItIsLate(t *testing.T) {
+	daemon, process := connPair(t)
+	over := make(chan time.Time)
+	close(over)
+	for range 100 {
+		if !daemon.beginBefore(over) {
+			t.Fatal("the turn was there")
+		}
+		if daemon.beginBefore(over) {
+			t.Fatal("two have the turn")
+		}
+		<-daemon.turn
+		if err := daemon.sendWithin(0, &Message{Type: TypeClosed}); err != nil {
+			t.Fatalf("sent to who has room: %v", err)
+		}
+		if m, _, err := process.Recv(); err != nil || m.Type != TypeClosed {
+			t.Fatalf("%+v, %v", m, err)
+		}
+	}
+	var err error
+	for n := 0; err == nil && n < 1<<16; n++ {
+		err = daemon.sendWithin(0, &Message{Type: TypeClosed})
+	}
+	if !errors.Is(err, ErrBusy) {
+		t.Errorf("sent to who reads nothing: %v", err)
+	}
+	daemon.turn <- struct{}{}
+	if err := daemon.sendWithin(0, &Message{Type: TypeClosed}); !errors.Is(err, ErrBusy) {
+		t.Errorf("sent while another one does: %v", err)
+	}
+}
+
+// A process that does not read gets no more than a few descriptors, and what is under way to it then keeps nobody from sending:
+// what needs none still goes, and it gets all of them when it reads.
+func TestFewDescriptorsUnread(t *testing.T) {
+	daemon, process := connPair(t)
 	bell, err := shm.NewBell()
 	if err != nil {
 		t.Fatal(err)
