@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/attach"
@@ -41,6 +42,8 @@ type link struct {
 	// since is when there began to be a session, or none; changed also when the peer began, or ceased, to drain.
 	since, changed time.Time
 	lastErr        error
+	// refusedSince is since when the peer's address refuses connections; zero: it does not, or there is a session.
+	refusedSince time.Time
 	// troubles are the failures of fabrics by their names.
 	troubles map[string]*trouble
 	draining bool // the peer takes no new requests
@@ -69,6 +72,7 @@ func (l *link) begin() {
 		parent = context.Background()
 	}
 	l.ctx, l.cancel = context.WithCancel(parent)
+	l.refusedSince = time.Time{} // nobody has tried while it was none
 }
 
 // dialled returns the address at which the peer is dialled.
@@ -158,6 +162,12 @@ func (l *link) failed(err error) {
 	}
 	changed := l.lastErr == nil || withoutSource(l.lastErr) != withoutSource(err)
 	l.lastErr = err
+	switch {
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		l.refusedSince = time.Time{}
+	case l.refusedSince.IsZero():
+		l.refusedSince = time.Now()
+	}
 	if l.holding != nil {
 		c.notify() // hold may know enough
 	}
@@ -215,7 +225,7 @@ func (l *link) adopt(s *session) bool {
 		}
 	}
 	l.session, l.lastErr, l.draining, l.drained, l.listed = s, nil, false, false, false
-	l.since = time.Now()
+	l.since, l.refusedSince = time.Now(), time.Time{}
 	l.changed = l.since
 	c.mu.Unlock()
 	served := c.spawn(func() { l.serveSession(s) })

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,4 +110,60 @@ func TestDrainingSince(t *testing.T) {
 			t.Errorf("%s, not %s, for %.0f s", s.State, what, s.SinceS)
 		}
 	}
+}
+
+// A peer whose address refuses connections is given up when it has done so for a while: not at once because its link was lost long before,
+// by a network that was cut, for its daemon may be started again just now by somebody who has kept its memory.
+func TestHoldCountsFromTheFirstRefusal(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	var lines bytes.Buffer
+	r.log = zerolog.New(&lines)
+	r.s.err = errors.New("connection reset by peer")
+	r.link.since = time.Now().Add(-time.Hour)
+	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	// heldOut is whether the loss was held out until node.link_hold was over, with refusals since a time.
+	heldOut := func(hold time.Duration, since time.Time) bool {
+		lines.Reset()
+		r.cfg.Node.LinkHold = hold
+		r.link.holding, r.link.refusedSince = r.s, since
+		r.link.hold(r.s)
+		return strings.Contains(lines.String(), "link-given-up")
+	}
+	begun := time.Now()
+	r.link.failed(refused)
+	first := r.link.refusedSince
+	if first.Before(begun) {
+		t.Errorf("it is refused since %v, and that began at %v", first, begun)
+	}
+	if !heldOut(time.Millisecond, first.Add(time.Hour)) { // however long this stands still
+		t.Error("the peer is given up at its first refusal")
+	}
+	r.link.refusedSince = first
+	if r.link.failed(refused); r.link.refusedSince != first {
+		t.Error("each refusal counts as the first one")
+	}
+	if heldOut(time.Hour, first.Add(-refusedHold)) {
+		t.Error("a peer that goes on refusing is waited for as any other")
+	}
+	r.link.refusedSince = first
+	if r.link.failed(errors.New("i/o timeout")); !r.link.refusedSince.IsZero() {
+		t.Error("the network is cut, and it counts as refused")
+	}
+	r.link.failed(refused)
+	if again := r.link.refusedSince; again.Before(first) {
+		t.Errorf("refused again since %v, before %v", again, first)
+	}
+	r.s.err = nil
+	if !r.link.adopt(r.s) {
+		t.Fatal("the session is not served")
+	}
+	r.mu.Lock()
+	since := r.link.refusedSince
+	r.mu.Unlock()
+	if !since.IsZero() {
+		t.Error("there is a session, and the address counts as refusing")
+	}
+	_ = r.peer.Close()
+	<-r.s.forgotten
 }

@@ -2,9 +2,7 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/rdmad/rdmad/internal/agent"
@@ -145,9 +143,9 @@ func (o *outgoing) closed(d *domain) bool {
 	return o.lane.IsClosed()
 }
 
-// refusedHold is how long the loss of a link is held out when the peer's address refuses
+// refusedHold is how long the loss of a link is held out while the peer's address refuses
 // connections: its daemon is gone, and what it knew with it, unless somebody starts
-// it again at once who has kept its memory.
+// it again at once who has kept its memory. However long the link was lost before for another reason, that may be just now.
 const refusedHold = 2 * time.Second
 
 // hold gives up what waits for the link if it is not back in time. lost is the session
@@ -166,7 +164,7 @@ func (l *link) hold(lost *session) {
 	for over := false; ; {
 		c.mu.Lock()
 		again, changed := l.holding != lost, c.changed
-		refused := errors.Is(l.lastErr, syscall.ECONNREFUSED) && time.Since(l.since) >= refusedHold
+		refused := !l.refusedSince.IsZero() && time.Since(l.refusedSince) >= refusedHold // the next attempt that is refused wakes this
 		c.mu.Unlock()
 		switch {
 		case again:
