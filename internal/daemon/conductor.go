@@ -355,7 +355,7 @@ func (c *conductor) drain() error {
 			d.SetDraining() // also on lanes that were opened again since
 			quiet = quiet && d.Quiet()
 		})
-		busy := append(c.undrained(), c.returning()...)
+		busy := c.awaited()
 		if quiet && len(busy) == 0 {
 			c.log.Info().Msg("drained")
 			return nil

@@ -303,7 +303,7 @@ func (l *link) serveSession(s *session) {
 	l.session, l.lastErr, l.directory, l.listed = nil, reason, nil, false
 	l.since = time.Now()
 	l.changed = l.since
-	l.lost, l.holding = s.id, s
+	l.lost, l.holding, s.cut = s.id, s, l.owed()
 	c.notify()
 	c.mu.Unlock()
 	close(s.forgotten)

@@ -114,18 +114,41 @@ func (c *conductor) undrained() []string {
 	return c.undrainedLocked()
 }
 
-// returning returns the peers that were connected with the last core, and have neither come back to this one nor been given up: they
-// wait for answers, and perhaps for some that are there already.
-func (c *conductor) returning() (names []string) {
+// awaited returns the peers that a node which stops waits for: those that are undrained, and those that are returning. In one look, for a
+// peer goes from the ones to the others and back.
+func (c *conductor) awaited() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return append(c.undrainedLocked(), c.returning()...)
+}
+
+// returning returns the peers that were connected with the last core, or when this one had begun to drain, and have neither come back
+// since nor been given up: they wait for answers, and perhaps for some that are there already. mu is held.
+func (c *conductor) returning() (names []string) {
 	for _, l := range c.links {
-		if l.session == nil && l.holding != nil && l.holding.ofLastCore() {
+		if l.session == nil && l.holding != nil && (l.holding.ofLastCore() || l.holding.cut) {
 			names = append(names, l.name)
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// owed reports whether the peer, whose session has just ended, may wait for answers of this node, which drains. One that has been draining
+// itself does not: it has ended for good, with all that it had under way. Two nodes that stop at once do not wait for each other. mu is held.
+func (l *link) owed() bool {
+	c := l.conductor
+	if !c.draining || l.drained || l.draining {
+		return false
+	}
+	for _, d := range c.allDomains() {
+		for k := range d.ins {
+			if k.peer == l.name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // undrainedLocked is undrained with mu held.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/rdmad/rdmad/internal/agent"
 	"github.com/rdmad/rdmad/internal/attach"
 	"github.com/rdmad/rdmad/internal/config"
 	"github.com/rdmad/rdmad/internal/handoff"
@@ -95,6 +96,109 @@ func TestDrainWaitsForPeersToReturn(t *testing.T) {
 			t.Errorf("%s: %s", name, &lines)
 		}
 		r.stop()
+	}
+}
+
+// A node that is told to stop waits for a peer whose link is lost meanwhile, as when that peer's core is replaced: the answers to what its
+// handlers have done are to reach it. It does not when the peer is given up, nor for one that wants nothing, or has itself stopped.
+func TestDrainWaitsForAPeerThatItLoses(t *testing.T) {
+	class := config.Class{Name: "c", SlotSize: 128, Slots: 64, MaxRun: 16}
+	for name, c := range map[string]struct {
+		lane, before bool
+		loses        func(*linkRig)
+		waits        bool
+	}{
+		"lost":              {lane: true, waits: true},
+		"lost before":       {lane: true, before: true},
+		"wants nothing":     {},
+		"has said so":       {lane: true, loses: func(r *linkRig) { r.tellService(r.s); r.link.peerDrained(r.s, r.drains) }},
+		"stops itself":      {lane: true, loses: func(r *linkRig) { r.link.peerDrains(r.s, 1) }},
+		"stopped, and back": {lane: true, loses: func(r *linkRig) { r.link.peerDrains(r.s, 1); r.link.peerUndrains(r.s) }, waits: true},
+	} {
+		r := newLinkRig(t)
+		r.identity = new(handoff.Node)
+		_, said := r.openings()
+		go func() {
+			for range said { // the peer reads all
+			}
+		}()
+		if c.lane {
+			d := r.domainNamed("default")
+			d.making.Lock()
+			_, err := d.findOrMakeMirror(agent.Opening{Session: r.s, Seq: 1}, class, 0, 0, nil)
+			d.making.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		lose := r.serveLink()
+		begin := func() {
+			r.mu.Lock()
+			r.draining = true
+			r.beginDrain()
+			r.mu.Unlock()
+		}
+		if !c.before {
+			begin()
+		}
+		if c.loses != nil {
+			c.loses(r)
+		}
+		lose()
+		if c.before {
+			begin()
+		}
+		if busy := r.awaited(); len(busy) != 0 != c.waits {
+			t.Errorf("%s: it waits for %v", name, busy)
+		}
+		r.stop()
+	}
+}
+
+// The same from its beginning to its end, which is when nobody waits for the peer any more.
+func TestDrainEndsWithAPeerThatIsGivenUp(t *testing.T) {
+	r := newLinkRig(t)
+	defer r.stop()
+	r.identity, r.cfg.Node.DrainTimeout = new(handoff.Node), time.Hour
+	_, said := r.openings()
+	d := r.domainNamed("default")
+	d.making.Lock()
+	_, err := d.findOrMakeMirror(agent.Opening{Session: r.s, Seq: 1}, r.cfg.Classes[0], 0, 0, nil)
+	d.making.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lose := r.serveLink()
+	over := make(chan error, 1)
+	go func() { over <- r.drain() }()
+	for m := range said {
+		if m.Type == peerproto.TypeDrain {
+			break
+		}
+	}
+	go func() {
+		for range said { // the peer reads all
+		}
+	}()
+	lose()
+	if busy := r.awaited(); len(busy) != 1 {
+		t.Errorf("it waits for %v", busy)
+	}
+	select {
+	case <-over:
+		t.Error("it has not waited for the peer")
+	default:
+	}
+	r.mu.Lock()
+	r.link.holding = nil // as hold does
+	r.mu.Unlock()
+	select {
+	case err := <-over:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for a peer that is given up")
 	}
 }
 

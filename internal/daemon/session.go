@@ -44,6 +44,9 @@ type session struct {
 	// resumed: the peer has said its part, and named, which has room for one: it is at it.
 	repeated, resumed, named chan struct{}
 
+	// cut: it has ended while this node drained, and the peer may wait for answers; guarded by conductor.mu.
+	cut bool
+
 	// opening bounds the lanes that the peer has opened at a time, and asking those that
 	// this node opens: fewer, so that the peer always reads the answers to its own.
 	opening, asking chan struct{}
