@@ -134,19 +134,23 @@ func (c *conductor) register(w *worker, m *attach.Message) (*attach.Message, err
 }
 
 // enter makes w serve the methods and returns their ids, and whether that has changed anything, which it may have
-// done even if it fails.
+// done even if it fails. Nobody finds a method before the agent knows that w serves it: what came meanwhile would be refused.
 func (d *domain) enter(w *worker, methods []attach.Method) (ids []uint32, changed bool, err error) {
 	for _, o := range methods {
-		id, anew, err := d.offer(w, o)
+		id, err := d.methodFor(w, o)
 		if err != nil {
 			return nil, changed, err
 		}
-		changed = changed || anew
 		row := d.rowFor(methodKey{o.Service, o.Method})
 		d.agent.Commands.Call(func() {
 			d.view.Register(id, w.view)
 			d.view.CountMethod(id, row)
 		})
+		anew, err := d.offer(w, o)
+		if err != nil {
+			return nil, changed, err
+		}
+		changed = changed || anew
 		ids = append(ids, id)
 	}
 	return ids, changed, nil
@@ -167,29 +171,52 @@ func (d *domain) methodID(n int) uint32 {
 	return d.conductor.salt<<d.view.MethodBits | uint32(n)
 }
 
-// offer notes that w serves the method and returns the method's id, and whether that is news.
-func (d *domain) offer(w *worker, o attach.Method) (id uint32, anew bool, err error) {
+// mayOffer returns the error that w gets which registers methods and may not, or nil. conductor.mu is held.
+func (d *domain) mayOffer(w *worker) error {
+	if _, ok := d.conductor.attached[w]; !ok || d.retired {
+		// It is gone already; its detachment must be the last word.
+		return fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
+	}
+	if w.withdrawn {
+		return fmt.Errorf("%w: worker %d has withdrawn what it serves", attach.ErrInvalid, w.id)
+	}
+	return nil
+}
+
+// methodFor returns the id of a method that w is about to serve. The domain has it from now on, whoever serves it.
+func (d *domain) methodFor(w *worker, o attach.Method) (id uint32, err error) {
 	c := d.conductor
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.attached[w]; !ok || d.retired {
-		// It is gone already; its detachment must be the last word.
-		return 0, false, fmt.Errorf("%w: worker %d has detached", attach.ErrClosed, w.id)
-	}
-	if w.withdrawn {
-		return 0, false, fmt.Errorf("%w: worker %d has withdrawn what it serves", attach.ErrInvalid, w.id)
+	if err := d.mayOffer(w); err != nil {
+		return 0, err
 	}
 	key := methodKey{o.Service, o.Method}
 	m := d.methods[key]
 	if m == nil {
 		if limit := c.cfg.Limits.Services; d.nextMethod >= limit {
-			return 0, false, fmt.Errorf("%w: domain %s has had %d methods of different names, which are never forgotten (limits.services)", attach.ErrLimit, d.name, limit)
+			return 0, fmt.Errorf("%w: domain %s has had %d methods of different names, which are never forgotten (limits.services)", attach.ErrLimit, d.name, limit)
 		}
 		m = &method{id: d.methodID(d.nextMethod), answer: o.Answer, workers: make(map[*worker]bool)}
 		d.nextMethod++
 		d.methods[key] = m
 		d.keepMethod(key, m)
-	} else if m.answer != o.Answer {
+	}
+	return m.id, nil
+}
+
+// offer notes that w serves a method of the domain, and returns whether that is news. The agent knows it already, and goes on doing so if w
+// has left or withdrawn meanwhile: it has been, or will be, told that too, and gives w nothing of any method then.
+func (d *domain) offer(w *worker, o attach.Method) (anew bool, err error) {
+	c := d.conductor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := d.mayOffer(w); err != nil {
+		return false, err
+	}
+	key := methodKey{o.Service, o.Method}
+	m := d.methods[key]
+	if m.answer != o.Answer {
 		m.answer, anew = o.Answer, true
 		d.keepMethod(key, m)
 	}
@@ -200,7 +227,7 @@ func (d *domain) offer(w *worker, o attach.Method) (id uint32, anew bool, err er
 		w.serves = append(w.serves, 0)
 	}
 	w.serves[n/8] |= 1 << (n % 8)
-	return m.id, anew, nil
+	return anew, nil
 }
 
 // pingTimeout bounds how long a ping waits for the link and for the peer's answer: less than tools wait by default, who are to hear why
