@@ -20,9 +20,10 @@ func (m *mover) watch() {
 }
 
 // looksOnMore is in how many more cycles nothing must have completed before a connection is taken to be dead. Commands come before
-// the completions of their cycle, and a busy agent looks for events at every lookEvery-th cycle only: after a freeze of the whole
-// process the time is over, and all that has completed meanwhile is still to be looked at. Each of these cycles is a busy one.
-const looksOnMore = lookEvery + 1
+// the completions of their cycle, and a busy agent looks for events at every lookEvery-th cycle only, for some tens of descriptors each
+// time: after a freeze of the whole process the time is over, and all that has completed meanwhile is still to be looked at. Each of
+// these cycles is a busy one.
+const looksOnMore = 16*lookEvery + 1
 
 // LookAgain ends a connection on which nothing has completed since watch.
 func (m *mover) LookAgain() { m.lookAgain(looksOnMore) }

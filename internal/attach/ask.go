@@ -21,7 +21,7 @@ type question struct {
 }
 
 // maxLeft is how many questions that nobody waits for are not in the way of others: with those that somebody waits for
-// they must be less than MaxAsks, which the daemon takes for an attack.
+// they must be less than MaxAsks; much more than that the daemon takes for an attack.
 const maxLeft = MaxAsks/2 - 8
 
 const (

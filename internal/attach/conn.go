@@ -80,7 +80,7 @@ func (c *Conn) sendWithin(patience time.Duration, m *Message, fds ...int) error 
 }
 
 // lastTry is for how long a socket is waited for that had no room in time.
-const lastTry = 10 * time.Millisecond
+const lastTry = 100 * time.Millisecond
 
 // write puts a message into the socket by then.
 func (c *Conn) write(until time.Time, data []byte, fds []int) error {

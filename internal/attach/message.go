@@ -13,7 +13,7 @@ import (
 const Protocol = 1
 
 // MaxAsks is how many questions of one worker may wait for their answers; a
-// daemon ends the attachment of a worker that has more.
+// daemon may end the attachment of a worker that has more.
 const MaxAsks = 64
 
 // MaxMessage is the largest message in bytes.

@@ -183,7 +183,7 @@ func nodeKeys() []key {
 			"Where peers reach this node to set up links."),
 		bind("drain_timeout", "10s", func(n *Node) *time.Duration { return &n.DrainTimeout },
 			duration(0, time.Hour),
-			"How long an orderly stop waits for calls in flight before it fails them."),
+			"How long an orderly stop waits for calls in flight before it fails them, and, within node.link_hold, for peers whose links are lost meanwhile."),
 		bind("link_hold", "10s", func(n *Node) *time.Duration { return &n.LinkHold },
 			duration(0, time.Hour),
 			"How long requests wait for a lost link to a peer to come back. If it does, and the peer has not been started anew meanwhile, each of them is still executed once; after this time they fail."),

@@ -47,7 +47,7 @@ func (w *worker) takePlace() error {
 	case w.asks <- struct{}{}:
 		return nil
 	default:
-		return fmt.Errorf("%w: more than %d questions at once", attach.ErrLimit, attach.MaxAsks)
+		return fmt.Errorf("%w: many more than %d questions at once", attach.ErrLimit, attach.MaxAsks)
 	}
 }
 

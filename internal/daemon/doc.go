@@ -20,7 +20,7 @@
 //  5. session.writing, with which a peer is written to, and conductor.mu, neither with the other held;
 //  6. laneInfo.mu, session.mu, lent.mu, conductor.identifying, which are held for a moment or, as laneInfo.mu, while
 //     something is sent, and spiller.mu, which is held while memory is made and something is sent, and so not taken with conductor.mu held;
-//  7. bulk.noting, conductor.spawning, peerClock.mu and the mu of a traceRun, which are held for a moment, and with which no other is taken.
+//  7. bulk.noting, conductor.spawning, peerClock.mu, worker.askMu and the mu of a traceRun, which are held for a moment, and with which no other is taken.
 //
 // There is one exception: who releases a region disposes of its domain with region.mu held, and waits there for
 // domain.using. So nobody who uses the lanes of a domain takes the region.mu of one of its regions.

@@ -42,8 +42,10 @@ type link struct {
 	// since is when there began to be a session, or none; changed also when the peer began, or ceased, to drain.
 	since, changed time.Time
 	lastErr        error
-	// refusedSince is since when the peer's address refuses connections; zero: it does not, or there is a session.
+	// refusedSince is since when the peer's address refuses connections; zero: it does not, or there is a session. gone: it has been seen to
+	// do so again after refusedHold.
 	refusedSince time.Time
+	gone         bool
 	// troubles are the failures of fabrics by their names.
 	troubles map[string]*trouble
 	draining bool // the peer takes no new requests
@@ -72,7 +74,7 @@ func (l *link) begin() {
 		parent = context.Background()
 	}
 	l.ctx, l.cancel = context.WithCancel(parent)
-	l.refusedSince = time.Time{} // nobody has tried while it was none
+	l.refusedSince, l.gone = time.Time{}, false // nobody has tried while it was none
 }
 
 // dialled returns the address at which the peer is dialled.
@@ -164,9 +166,11 @@ func (l *link) failed(err error) {
 	l.lastErr = err
 	switch {
 	case !errors.Is(err, syscall.ECONNREFUSED):
-		l.refusedSince = time.Time{}
+		l.refusedSince, l.gone = time.Time{}, false
 	case l.refusedSince.IsZero():
 		l.refusedSince = time.Now()
+	default:
+		l.gone = time.Since(l.refusedSince) >= refusedHold
 	}
 	if l.holding != nil {
 		c.notify() // hold may know enough
@@ -225,7 +229,7 @@ func (l *link) adopt(s *session) bool {
 		}
 	}
 	l.session, l.lastErr, l.draining, l.drained, l.listed = s, nil, false, false, false
-	l.since, l.refusedSince = time.Now(), time.Time{}
+	l.since, l.refusedSince, l.gone = time.Now(), time.Time{}, false
 	l.changed = l.since
 	c.mu.Unlock()
 	served := c.spawn(func() { l.serveSession(s) })

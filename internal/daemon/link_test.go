@@ -122,11 +122,11 @@ func TestHoldCountsFromTheFirstRefusal(t *testing.T) {
 	r.s.err = errors.New("connection reset by peer")
 	r.link.since = time.Now().Add(-time.Hour)
 	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	// heldOut is whether the loss was held out until node.link_hold was over, with refusals since a time.
-	heldOut := func(hold time.Duration, since time.Time) bool {
+	// heldOut is whether the loss was held out until node.link_hold was over.
+	heldOut := func(hold time.Duration) bool {
 		lines.Reset()
 		r.cfg.Node.LinkHold = hold
-		r.link.holding, r.link.refusedSince = r.s, since
+		r.link.holding = r.s
 		r.link.hold(r.s)
 		return strings.Contains(lines.String(), "link-given-up")
 	}
@@ -136,18 +136,21 @@ func TestHoldCountsFromTheFirstRefusal(t *testing.T) {
 	if first.Before(begun) {
 		t.Errorf("it is refused since %v, and that began at %v", first, begun)
 	}
-	if !heldOut(time.Millisecond, first.Add(time.Hour)) { // however long this stands still
+	r.link.refusedSince = first.Add(-time.Hour) // as if this had stood still
+	if !heldOut(time.Millisecond) {
 		t.Error("the peer is given up at its first refusal")
 	}
-	r.link.refusedSince = first
-	if r.link.failed(refused); r.link.refusedSince != first {
-		t.Error("each refusal counts as the first one")
+	r.link.refusedSince = first.Add(time.Hour)
+	if r.link.failed(refused); r.link.refusedSince != first.Add(time.Hour) || r.link.gone {
+		t.Error("each refusal counts as the first one, or as the last")
 	}
-	if heldOut(time.Hour, first.Add(-refusedHold)) {
+	r.link.refusedSince = first.Add(-refusedHold)
+	r.link.failed(refused)
+	if heldOut(time.Hour) {
 		t.Error("a peer that goes on refusing is waited for as any other")
 	}
 	r.link.refusedSince = first
-	if r.link.failed(errors.New("i/o timeout")); !r.link.refusedSince.IsZero() {
+	if r.link.failed(errors.New("i/o timeout")); !r.link.refusedSince.IsZero() || r.link.gone {
 		t.Error("the network is cut, and it counts as refused")
 	}
 	r.link.failed(refused)

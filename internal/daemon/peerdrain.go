@@ -135,7 +135,7 @@ func (c *conductor) returning() (names []string) {
 }
 
 // owed reports whether the peer, whose session has just ended, may wait for answers of this node, which drains. One that has been draining
-// itself does not: it has ended for good, with all that it had under way. Two nodes that stop at once do not wait for each other. mu is held.
+// itself counts as one that does not, for it may have stopped: two nodes that stop at once do not wait for each other. mu is held.
 func (l *link) owed() bool {
 	c := l.conductor
 	if !c.draining || l.drained || l.draining {

@@ -164,7 +164,7 @@ func (l *link) hold(lost *session) {
 	for over := false; ; {
 		c.mu.Lock()
 		again, changed := l.holding != lost, c.changed
-		refused := !l.refusedSince.IsZero() && time.Since(l.refusedSince) >= refusedHold // the next attempt that is refused wakes this
+		refused := l.gone // an attempt that finds it so wakes this
 		c.mu.Unlock()
 		switch {
 		case again:

@@ -207,6 +207,7 @@ func (s *spiller) look(now time.Time) error {
 	case waited <= s.patience:
 		s.late = time.Time{}
 		return nil
+	case waited > s.patience+mostLate*step: // one who reads something with every step is slow, too
 	case s.late.IsZero():
 		s.late = now
 		return nil
@@ -232,6 +233,10 @@ func (s *spiller) disconnect(why string) error {
 
 // watchStep is how often a worker that leaves answers unread is looked at.
 const watchStep = time.Second
+
+// mostLate is after how many steps more a worker is disconnected at the first look: more than there are between two looks of which
+// neither makes up for a gap.
+const mostLate = 4
 
 // step is that for a worker for which there is less patience.
 func (s *spiller) step() time.Duration { return min(watchStep, s.patience/4) }

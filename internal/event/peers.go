@@ -63,8 +63,8 @@ var peerEvents = []Info{
 	{
 		Code: DrainPeers, Level: zerolog.WarnLevel,
 		Meaning: "The daemon has drained, and the named peers have not said that they are done with this node.",
-		Cause:   "The peers hang or are overloaded.",
-		Action:  "Look at them with `rdmad status`. Nothing is lost here.",
+		Cause:   "The peers hang or are overloaded, or their links were lost while the node drained.",
+		Action:  "Look at them with `rdmad status`. Nothing is lost here; what a peer waited for whose link did not come back may end there as may-have-been-executed.",
 		Shown:   "TestEventsOfPeers",
 	},
 	{
