@@ -183,7 +183,8 @@ func (s *spiller) drop(cut bool) {
 
 // look disconnects the worker when it has left something unread for too long. That it has read it may have been said already, and lie
 // in the socket: while this process stands still nobody takes that out, and it knows nothing of the worker. So such a time does not count,
-// and nobody is disconnected before the second look that finds it, a step after the first. The caller holds mu.
+// and nobody is disconnected before the second look that finds it, a step after the first, but who is later than any such time may make
+// it seem. The caller holds mu.
 func (s *spiller) look(now time.Time) error {
 	if s.over {
 		return errSlow
